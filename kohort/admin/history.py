@@ -96,12 +96,19 @@ AVOIDED: Final = "avoided"
 _READ_FIRST: Final = 1_000
 """Number of records to read first, at the end; the number doubles for each read before them."""
 
+_READ_FAR: Final = 50_000
+"""Number of records that are read for context, beyond the rebalances that were asked for."""
 
-def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | None) -> Json | None:
+
+def group_history(
+    cluster: Cluster, group_id: str, *, last: int, kind: str | None, enough: int | None = None
+) -> Json | None:
     """The newest records of a group, oldest first; None if the topic does not exist.
 
     Args:
         kind: only "rebalance", or only "avoided".
+        enough: with this many rebalances, fewer than `last` records will do if the topic would
+        have to be read far back; None for `last` in any case.
 
     Raises:
         RefusedError, DisconnectedError, DecodeError
@@ -115,6 +122,10 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
     entries: dict[object, Json] = {}
     stop, count = ends[partition].offset, _READ_FIRST
     while stop > first and len(entries) < last:
+        if enough is not None and ends[partition].offset - stop >= _READ_FAR:
+            rebalances = sum(entry.get("kind") == REBALANCE for entry in entries.values())
+            if rebalances >= enough:
+                break
         start = max(first, stop - count)
         older: dict[object, Json] = {}
         for record in read_records(cluster, TOPIC, 0, start, stop):

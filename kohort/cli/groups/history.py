@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -38,7 +37,7 @@ from kohort.cli.options import (
 )
 from kohort.cli.output import wrapped
 from kohort.formats.text import counted, shown
-from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.names import AVOIDED, REBALANCE
 from kohort.groups.history.sentence import PROBLEMS, record_evidence, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
 from kohort.groups.history.wording import ClockText
@@ -115,8 +114,12 @@ def positive(text: str) -> int:
     return value
 
 
-def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -> Json:
-    """The response of GET /groups/{group}/rebalances, or its like. Raises CommandError."""
+def history_of(
+    options: argparse.Namespace, *, kind: str | None = REBALANCE, enough: int | None = None
+) -> Json:
+    """The response of GET /groups/{group}/rebalances, or its like; `enough` as in
+    `group_history`. Raises CommandError.
+    """
     if options.files:
         return history_from_files(options, kind)
     if options.http not in {None, NO_HTTP}:
@@ -124,7 +127,7 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     if options.http == NO_HTTP:
         options.bootstrap_server = options.bootstrap_server or BOOTSTRAP_SERVER
     if options.bootstrap_server is not None:
-        return _through_broker(options, kind)
+        return _through_broker(options, kind, enough)
     try:
         # Also the port of `kohort watch`, whose brokers have no history.
         return _from_http(options, HTTP, kind)
@@ -133,12 +136,12 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     except UnavailableError as error:
         options.bootstrap_server = BOOTSTRAP_SERVER
         try:
-            return _through_broker(options, kind)
+            return _through_broker(options, kind, enough)
         except UnavailableError:
             raise error from None
 
 
-def _through_broker(options: argparse.Namespace, kind: str | None) -> Json:
+def _through_broker(options: argparse.Namespace, kind: str | None, enough: int | None) -> Json:
     """The history of a broker whose Kafka port is known. Raises CommandError."""
     from kohort.cli.broker_http import http_of  # noqa: PLC0415 - not needed with --http.
 
@@ -148,7 +151,7 @@ def _through_broker(options: argparse.Namespace, kind: str | None) -> Json:
             # If this port is blocked, or lacks the TLS that the password needs, the topic is left.
             with suppress(UnavailableError, RefusedCommandError, UsageError):
                 return _from_http(options, url, kind)
-        return _stored_history(cluster, options, kind)
+        return _stored_history(cluster, options, kind, enough)
 
 
 def _from_http(options: argparse.Namespace, url: str, kind: str | None) -> Json:
@@ -160,9 +163,11 @@ def _from_http(options: argparse.Namespace, url: str, kind: str | None) -> Json:
         raise _unknown_group(options.group) from error
 
 
-def _stored_history(cluster: Cluster, options: argparse.Namespace, kind: str | None) -> Json:
+def _stored_history(
+    cluster: Cluster, options: argparse.Namespace, kind: str | None, enough: int | None
+) -> Json:
     try:
-        history = group_history(cluster, options.group, last=options.last, kind=kind)
+        history = group_history(cluster, options.group, last=options.last, kind=kind, enough=enough)
     except DecodeError as error:
         raise UnavailableError(f"the history cannot be read: {error}") from error
     if history is None:
@@ -196,12 +201,16 @@ def _summarized(options: argparse.Namespace) -> Json:
     CommandError.
     """
     last = options.last
-    options.last = max(last, RECORDS)
-    answer = history_of(options)
-    avoided = history_of(options, kind=AVOIDED)["rebalances"]
+    # Files, which may be standard input, are read once.
+    options.last = COUNT_MAX if options.files else max(last, RECORDS)
+    answer = history_of(options, kind=None, enough=last)
+    records: list[Json] = answer["rebalances"]
+    is_full = len(records) >= options.last
     options.last = last
-    rebalances: list[Json] = answer["rebalances"]
-    records = sorted([*rebalances, *avoided], key=itemgetter("sequence"))
+    rebalances = [record for record in records if record.get("kind") != AVOIDED]
+    if is_full and len(rebalances) < last:
+        # What was avoided left no room for them.
+        records = rebalances = history_of(options)["rebalances"]
     answer["act"] = last_act(options.group, records)
     first = rebalances[-last:][0]["sequence"] if rebalances else 0
     answer["rebalances"] = [record for record in records if record["sequence"] >= first]

@@ -74,18 +74,19 @@ def _fail(group: ClassicData, request: JoinRequest, ticket: Ticket, error: Error
 
 REFUSED_AGAIN_MS: Final = 600_000
 """A client whose protocols are refused is reported once in this time, as it may retry for ever."""
-_REFUSED_MAX: Final = 100
+REFUSED_MAX: Final = 10
+"""Maximum number of clients reported in this time: their ids are of their own choice, and must not
+displace a group's rebalances from its history."""
 
 
 def _note_incompatible(group: ClassicData, request: JoinRequest, now: Now) -> None:
-    client = (request.client_id, request.client_host)
-    noted_ms = group.refused.get(client)
-    if noted_ms is not None and now.ms - noted_ms < REFUSED_AGAIN_MS:
+    client, refused = (request.client_id, request.client_host), group.refused
+    for noted, noted_ms in list(refused.items()):
+        if now.ms - noted_ms >= REFUSED_AGAIN_MS:
+            del refused[noted]
+    if client in refused or len(refused) >= REFUSED_MAX:
         return
-    group.refused.pop(client, None)
-    group.refused[client] = now.ms
-    if len(group.refused) > _REFUSED_MAX:
-        del group.refused[next(iter(group.refused))]
+    refused[client] = now.ms
     detail = ""
     if request.protocol_type != group.protocol_type:
         detail = f"its protocol type is {request.protocol_type}, the group's {group.protocol_type}"

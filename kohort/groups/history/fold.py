@@ -54,6 +54,19 @@ RESTART_MS: Final = 60_000
 """A group's first rebalance within this time of the broker's restart has to do with it: members
 missed their session timeouts, or lost the broker for longer."""
 
+_OF_RESTART: Final = frozenset(
+    {
+        TriggerKind.SESSION_EXPIRED,
+        TriggerKind.REBALANCE_EXPIRED,
+        TriggerKind.JOIN_EXPIRED,
+        TriggerKind.MEMBER_ADDED,
+        TriggerKind.STATIC_ADDED,
+        TriggerKind.STATIC_REPLACED,
+        TriggerKind.LEADER_REJOINED,
+    }
+)
+"""Causes that a restart of the broker can have; members leave by their own choice."""
+
 SUCCESSORS_KEPT: Final = 100
 FOUGHT_OVER_MS: Final = 10_000
 """Two processes that take an instance id from each other do so within this time."""
@@ -197,9 +210,10 @@ class GroupFold:
         )
         facts.protocol_type = self.protocol_type
         facts.causes_dropped = event.causes_lost
-        if self.restarted_ms is not None and now.ms - self.restarted_ms <= RESTART_MS:
-            facts.restart_ms = now.ms - self.restarted_ms
-        self.restarted_ms = None
+        if self.restarted_ms is not None and event.trigger.kind in _OF_RESTART:
+            if now.ms - self.restarted_ms <= RESTART_MS:
+                facts.restart_ms = now.ms - self.restarted_ms
+            self.restarted_ms = None
         if event.kind is GroupKind.CONSUMER:
             facts.consumers = ConsumerFacts() if consumers is None else consumers.next(now.ms)
             facts.protocol_type = self.protocol_type = CONSUMER

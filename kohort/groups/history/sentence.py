@@ -283,7 +283,7 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
     return stuck if record.outcome is RebalanceOutcome.RUNNING else ""
 
 
-_STUCK: Final = "sent heartbeats but did not poll"
+_STUCK: Final = "learned of it but did not rejoin (it did not poll, or its listener was busy)"
 
 
 def _is_wait_for_stuck(record: RebalanceRecord) -> bool:

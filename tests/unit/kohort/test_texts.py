@@ -1,11 +1,14 @@
 """What the commands print, from what they are told; nothing is asked here."""
 
+import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kohort.admin.groups import Group, Member, Position
+from kohort.cli import main
 from kohort.cli.groups.history import why_lines
 from kohort.cli.groups.state import group_lines
 from kohort.cli.groups.summary import last_act
@@ -178,7 +181,18 @@ def test_a_deploy_is_one_act_before_its_rebalances() -> None:
     assert act is not None
     assert (act["kind"], act["process_count"], act["rebalance_count"]) == ("deploy", 3, 6)
     lines = list(why_lines(answer(rebalances=records[-1:], act=act)))
-    assert "rolling restart of 3 members, 6 rebalances in 15.5 s" in lines[0]
+    assert "rolling restart of 3 members" in lines[0]
+    assert "6 rebalances in 15.5 s" in lines[0]
+
+
+def test_a_history_from_standard_input_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = rebalance(1, TriggerKind.MEMBER_LEFT, "a")
+    text = json.dumps(record).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    main(["groups", "why", record["group"], "--from", "-"])
+    assert f"Group {record['group']} rebalanced" in capsys.readouterr().out
 
 
 def test_lines_are_broken_between_words_and_indented() -> None:

@@ -1,5 +1,6 @@
 """Records of what needs somebody's attention: whose fault it was, and what it cost."""
 
+from kohort.groups.classic.join import REFUSED_MAX
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.fold import RESTART_MS
 from kohort.groups.history.sentence import sentence
@@ -87,6 +88,14 @@ def test_a_client_without_a_common_assignor_is_a_problem_once_in_a_while() -> No
     assert trigger.old_protocols[0] in sentence(problem)
 
 
+def test_refused_clients_with_ever_new_ids_do_not_displace_a_groups_rebalances() -> None:
+    s = Chronicle()
+    s.eager((0, 1), (2,))
+    for number in range(10 * REFUSED_MAX):
+        s.join(protocols=(("cooperative-sticky", b""),), client_id=f"c-{number}")
+    assert len(s.avoided_records) == REFUSED_MAX
+
+
 def rejoined(before: tuple[str, ...], after: tuple[str, ...], reason: str | None) -> Chronicle:
     """The leader joins again."""
     s = Chronicle()
@@ -112,16 +121,21 @@ def test_an_application_that_enforces_a_rebalance_is_said_to() -> None:
     assert 'enforced a rebalance, saying "operator asked for it"' in sentence(s.running())
 
 
-def test_the_first_rebalance_after_a_restart_of_the_broker_says_so() -> None:
+def test_the_first_rebalance_that_a_restart_of_the_broker_can_have_caused_says_so() -> None:
     s = Chronicle()
     first, second = s.eager((0, 1), (2,))
     s.fold.restarted_ms = s.ms
-    s.advance(2 * SECOND)
+    s.advance(SECOND)
     s.leave(second)
+    assert s.running().restart_ms is None
+    s.join(first)
+    s.assign({first: (0, 1, 2)})
+    s.advance(SECOND)
+    third, _ = s.join_dynamic()
     assert s.running().restart_ms == 2 * SECOND
     assert "after the broker's restart" in sentence(s.running())
     s.join(first)
-    s.assign({first: (0, 1, 2)})
+    s.assign({first: (0, 1), third: (2,)})
     s.join_dynamic()
     assert s.running().restart_ms is None
 
@@ -144,11 +158,13 @@ def test_a_member_that_sent_heartbeats_but_did_not_join_is_said_not_to_poll() ->
         s.advance(5 * SECOND)
         s.heartbeat(stuck)
     assert s.running().waited_for.were_told
-    assert "did not poll" in sentence(s.running())
+    assert "did not rejoin" in sentence(s.running())
     s.leave(stuck)
     s.assign({first: (0, 1, 2)})
     assert s.last.waited_for.member_ids == (stuck,)
-    assert "sent heartbeats but did not poll, then left" in sentence(s.last)
+    assert "did not rejoin (it did not poll, or its listener was busy), then left" in sentence(
+        s.last
+    )
     # Of the one that left, and of the stuck one since it was told.
     assert s.last.unread.longest_ms == 20 * SECOND
 
