@@ -406,6 +406,12 @@ def test_processes_that_are_exchanged_are_marked_as_a_deploy(
     assert "1 deploy" in browser.evaluate(
         "document.querySelector('.axis').getAttribute('aria-label')"
     )
+    # Its rebalances are one row, which opens.
+    rows = "document.querySelectorAll('tbody tr').length"
+    folded = browser.evaluate(rows)
+    browser.evaluate("document.querySelector('.disclosure').click()")
+    assert browser.evaluate(rows) > folded
+    assert browser.evaluate("document.querySelector('.disclosure').ariaExpanded") == "true"
     assert browser.problems == []
 
 

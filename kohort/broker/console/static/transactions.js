@@ -27,7 +27,8 @@ function view(data) {
   const rest = data.total - data.transactions.length;
   return [
     h("h1", null, "Transactions"),
-    h("p", { class: "muted" }, `${counted(data.total, "open transaction")}, the oldest first. A read_committed consumer cannot read past the first record of an open transaction.`),
+    h("p", null, data.total ? `${counted(data.total, "open transaction")}, the oldest first.` : "No transaction is open."),
+    h("p", { class: "muted" }, `A read_committed consumer cannot read past the first record of an open transaction.`),
     data.transactions.length > 0 && table("Open transactions", columns, data.transactions, (row) => row.transactional_id),
     rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "younger transaction")}`),
   ];
