@@ -15,6 +15,7 @@ from kohort.groups.events import (
     RebalanceStarted,
 )
 from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.evidence import evidence
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.model import (
     AvoidedRecord,
@@ -23,7 +24,7 @@ from kohort.groups.history.model import (
     RebalanceOutcome,
     RebalanceRecord,
 )
-from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.sentence import sentence
 from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once
 from tests.property.group_members import Witness

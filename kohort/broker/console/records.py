@@ -15,9 +15,10 @@ from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
 from kohort.broker.runtime.slices import Slice, run
 from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps
+from kohort.groups.history.evidence import record_evidence
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED, REBALANCE
-from kohort.groups.history.sentence import record_evidence, record_sentence, sentence
+from kohort.groups.history.sentence import record_sentence, sentence
 from kohort.groups.history.text import parse_text
 
 Json: TypeAlias = dict[str, Any]

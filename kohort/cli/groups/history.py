@@ -37,8 +37,9 @@ from kohort.cli.options import (
 )
 from kohort.cli.output import wrapped
 from kohort.formats.text import counted, shown
+from kohort.groups.history.evidence import record_evidence
 from kohort.groups.history.names import AVOIDED, REBALANCE
-from kohort.groups.history.sentence import PROBLEMS, record_evidence, record_sentence
+from kohort.groups.history.sentence import PROBLEMS, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
 from kohort.groups.history.wording import ClockText
 from kohort.protocol.errors import DecodeError

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kohort.groups.encoding import encode_key, encode_value
+from kohort.groups.history.evidence import record_evidence
 from kohort.groups.history.names import UNKNOWN_GENERATION
-from kohort.groups.history.sentence import record_evidence, record_sentence
+from kohort.groups.history.sentence import record_sentence
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, StoredMember
 from kohort.groups.requests import CONSUMER, CommittedOffset

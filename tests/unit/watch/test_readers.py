@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kohort.cli.groups.drawing import Symbols
-from kohort.groups.history.sentence import record_evidence, record_sentence
+from kohort.groups.history.evidence import record_evidence
+from kohort.groups.history.sentence import record_sentence
+from kohort.groups.history.wording import short_id
 from tests.support.processes.commands import Said, said_here
 from tests.unit.watch.recorded import Json, watch_lab
 
@@ -48,7 +50,9 @@ def test_every_cause_and_departure_says_how_certain_it_is(record: Json) -> None:
     for member in record.get("members", ()):
         if member.get("certainty", "certain") != "certain":
             mark = f"{member['fate'].replace('_', ' ')} ({member['certainty']}): "
-            assert any(line.startswith(mark) and member["member_id"] in line for line in lines)
+            assert any(
+                line.startswith(mark) and short_id(member["member_id"]) in line for line in lines
+            )
 
 
 def test_a_wait_for_a_member_is_as_certain_as_what_became_of_it() -> None:

@@ -2,9 +2,10 @@
 
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.history.evidence import evidence
 from kohort.groups.history.model import MemberTimeline, RebalanceRecord
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
-from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.sentence import sentence
 from kohort.groups.requests import JoinRequest, SyncRequest
 from kohort.groups.steps import at_once
 from kohort.groups.views import waiting_json

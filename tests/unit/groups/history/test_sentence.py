@@ -6,6 +6,7 @@ import pytest
 
 from kohort.formats.text import duration, shown, utc_time
 from kohort.groups.events import TriggerKind
+from kohort.groups.history.evidence import evidence
 from kohort.groups.history.model import (
     AvoidedRecord,
     LeaderChange,
@@ -18,7 +19,7 @@ from kohort.groups.history.model import (
     TriggerRecord,
     WaitedFor,
 )
-from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.sentence import sentence
 
 AT_MS = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + (14 * 3600 + 3 * 60 + 7) * 1000
 EXPIRED = TriggerRecord(
