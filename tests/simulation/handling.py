@@ -197,6 +197,13 @@ class PlayedSource:
         else:
             on_done(None)
 
+    async def confirm(self, timeout_s: float) -> bool:
+        await asyncio.sleep(0.001)
+        return not self.seat.is_given_up
+
+    def skip(self, partition: TopicPartition, offset: int) -> None:
+        self.places[partition] = offset
+
     def go_back(self, offsets: Positions) -> None:
         for partition in self.places:
             known = offsets.get(partition)

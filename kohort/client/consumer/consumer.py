@@ -33,7 +33,7 @@ from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine.engine import Engine
 from kohort.client.group.callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener
-from kohort.client.processing.options import RunSettings, options_from
+from kohort.client.processing.options import RunSettings, batch_options_from, options_from
 from kohort.client.processing.run_controller import RunController
 
 CLOSE_TIMEOUT_S: Final = 30.0
@@ -212,6 +212,30 @@ class Consumer(TypedConstructor[K, V], ConsumerPositions):
             Exception: whatever a poll raises.
         """
         await self._runs.run(self._running(), handler, options_from(options))
+
+    async def run_batches(
+        self,
+        handler: Callable[[list[ConsumerRecord[K, V]]], Awaitable[object] | object],
+        *,
+        max_records: int = 500,
+        max_wait_ms: int = 500,
+        **options: Unpack[RunSettings],
+    ) -> None:
+        """Handle records in batches, each of consecutive records of one partition, and otherwise as
+        `run`: one batch of a partition at a time, those of several partitions concurrently.
+
+        Args:
+            handler: called with a list of records. If the last attempt at a batch fails, its
+                records are handled one by one, as batches of one, so that only those that fail
+                then become dead letters.
+            max_records: the largest number of records of a batch.
+            max_wait_ms: how long a record waits for others before a smaller batch is handled.
+            options: as for `run`; `ordering` must be "partition".
+
+        Raises as `run`.
+        """
+        chosen, batches = batch_options_from(max_records, max_wait_ms, options)
+        await self._runs.run(self._running(), handler, chosen, batches)
 
     def end_run(self) -> None:
         """Make `run` return once the running handlers have finished. Handlers may call this too."""

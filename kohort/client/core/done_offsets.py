@@ -18,7 +18,7 @@ class DoneOffsets:
     Memory grows with `open_count`, which the caller bounds.
     """
 
-    __slots__ = ("_begun", "_done", "last_begun", "position")
+    __slots__ = ("_begun", "_done", "_position", "last_begun")
 
     def __init__(self) -> None:
         self._begun: deque[tuple[int, int]] = deque()
@@ -26,10 +26,16 @@ class DoneOffsets:
         self._done: set[int] = set()
         """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
-        self.position: OffsetAndMetadata | None = None
+        self._position = (NOTHING_BEGUN, UNKNOWN_EPOCH)
+
+    @property
+    def position(self) -> OffsetAndMetadata | None:
         """Everything before this offset is done; None until a record has started. It is set from
         the first record on: when committed, it keeps a consumer that starts at the end of a log
-        from skipping records that it was given and did not finish."""
+        from skipping records that it was given and did not finish.
+        """
+        offset, leader_epoch = self._position
+        return None if offset < 0 else OffsetAndMetadata(offset, "", leader_epoch)
 
     @property
     def open_count(self) -> int:
@@ -39,19 +45,20 @@ class DoneOffsets:
     def begin(self, offset: int, leader_epoch: int) -> None:
         """Add a record that is about to be handled; offsets must increase."""
         assert offset > self.last_begun, "records come in order"
-        if self.position is None:
-            self.position = OffsetAndMetadata(offset, "", UNKNOWN_EPOCH)
+        if self.last_begun < 0:
+            self._position = offset, UNKNOWN_EPOCH
         self.last_begun = offset
         self._begun.append((offset, leader_epoch))
 
     def finish(self, offset: int) -> None:
         """Mark a record as done, once."""
-        assert offset not in self._done, "done twice"
-        self._done.add(offset)
         begun, done = self._begun, self._done
-        last: tuple[int, int] | None = None
-        while begun and begun[0][0] in done:
+        if begun[0][0] != offset:
+            assert offset not in done, "done twice"
+            done.add(offset)
+            return
+        last = begun.popleft()
+        while done and begun[0][0] in done:
             last = begun.popleft()
             done.remove(last[0])
-        if last is not None:
-            self.position = OffsetAndMetadata(last[0] + 1, "", last[1])
+        self._position = last[0] + 1, last[1]

@@ -14,155 +14,62 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterable, KeysView, Mapping
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping
+from typing import Final
 
-from kohort.client.core.done_offsets import NOTHING_BEGUN, DoneOffsets
+from kohort.client.core.done_offsets import NOTHING_BEGUN
+from kohort.client.core.lanes import Failure, Item, Lane, Share
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-
-ROOM_SHARE: Final = 4
-"""Once full, one part in this many of the limit must be free before records are taken again, to
-avoid taking them one by one."""
+from kohort.client.core.records import AnyRecord
+from kohort.client.core.work_limits import BatchLimits, WorkLimits
 
 FIRST_TAKE: Final = 16
 """How many records are taken before their size is known."""
 
-
-class Phase(Enum):
-    """The next action for a record."""
-
-    HANDLE = "handle"
-    DEAD_LETTER = "dead letter"
-    """Store it as a dead letter; its handler is not called any more."""
-
-
-class Entry(NamedTuple):
-    offset: int
-    leader_epoch: int
-    lane: Hashable
-    """Records of one partition with equal lanes are handled in order."""
-    byte_count: int
-    record: Any
-
-
-class Item:
-    """A record being handled or waiting. `began_ms` is None until its first attempt."""
-
-    __slots__ = (
-        "attempts",
-        "began_ms",
-        "byte_count",
-        "dead_letter_failures",
-        "error",
-        "failed_at_ms",
-        "is_running",
-        "lane",
-        "offset",
-        "phase",
-        "record",
-        "runs_since_ms",
-        "share",
-    )
-
-    def __init__(self, lane: _Lane, entry: Entry) -> None:
-        self.lane = lane
-        self.share = lane.share
-        self.offset = entry.offset
-        self.byte_count = entry.byte_count
-        self.record = entry.record
-        self.phase = Phase.HANDLE
-        self.attempts = 0
-        """How many attempts have failed."""
-        self.dead_letter_failures = 0
-        """How often storing the dead letter has failed."""
-        self.began_ms: int | None = None
-        self.is_running = False
-        self.runs_since_ms = 0
-        """When the current attempt began, while it is running."""
-        self.error: Exception | None = None
-        self.failed_at_ms = 0
-        """When the last attempt failed, in milliseconds since the epoch."""
-
-    @property
-    def partition(self) -> TopicPartition:
-        return self.share.partition
-
-    @property
-    def is_void(self) -> bool:
-        """Whether its partition was revoked, so that its result is ignored."""
-        return self.share.is_dropped
-
-
-class _Lane:
-    """Records handled in order. Its head runs or waits for a retry, or it is ready."""
-
-    __slots__ = ("items", "key", "share")
-
-    def __init__(self, key: Hashable, share: _Share) -> None:
-        self.key = key
-        self.share = share
-        self.items: deque[Item] = deque()
-
-
-class _Share:
-    """One partition, for as long as it is owned."""
-
-    __slots__ = (
-        "done",
-        "drain_until_ms",
-        "end",
-        "is_dropped",
-        "is_held",
-        "lanes",
-        "partition",
-        "running_count",
-        "started_to",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.lanes: dict[Hashable, _Lane] = {}
-        self.done = DoneOffsets()
-        self.running_count = 0
-        self.started_to = NOTHING_BEGUN
-        """The highest offset of a record that was started."""
-        self.is_held = False
-        """Whether only records up to `started_to` may start."""
-        self.drain_until_ms: float = float("inf")
-        """While held: later attempts are not made."""
-        self.end: float = float("inf")
-        """While held: no record from this offset on may start, because an earlier one is given up,
-        so that it would be handled again in any case."""
-        self.is_dropped = False
-
-    def may_start(self, item: Item) -> bool:
-        return not self.is_held or (item.offset <= self.started_to and item.offset < self.end)
-
-
-class WorkLimits(NamedTuple):
-    records: int
-    byte_count: int
-    """Bytes of these records. The last ones that were taken may exceed it."""
-    uncommitted: int
-    """Records of one partition after its committable position, done or not."""
+RECORD_OVERHEAD_BYTES: Final = 500
+"""Estimated memory of a record in addition to its bytes."""
 
 
 class Work:
     """The records of one consumer that are being handled."""
 
-    def __init__(self, limits: WorkLimits) -> None:
+    def __init__(
+        self,
+        limits: WorkLimits,
+        *,
+        by_key: bool = False,
+        batches: BatchLimits | None = None,
+        is_transactional: bool = False,
+    ) -> None:
+        """Create it empty.
+
+        Args:
+            by_key: whether a lane is a key of a partition; otherwise it is a whole partition.
+            batches: None: records are handled one by one.
+            is_transactional: whether records that are done are kept until `settle`, because `undo`
+                may be called instead.
+        """
         self._limits = limits
-        self._shares: dict[TopicPartition, _Share] = {}
+        self._most_held = limits.most_held(once_full=False)
+        self._most_held_once_full = limits.most_held(once_full=True)
+        self._by_key = by_key
+        self._batches = batches
+        self._is_transactional = is_transactional
+        self.start_limit: float = float("inf")
+        """How many records may be started before `settle` or `undo`."""
+        self.started_count = 0
+        """How many records were started since."""
+        self._shares: dict[TopicPartition, Share] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._ready: deque[_Lane] = deque()
-        self._resting: list[tuple[int, int, _Lane]] = []
-        """A heap of retry time, tie-breaker, and the lane whose head waits for a retry."""
+        self._ready: deque[Lane] = deque()
+        self._resting: list[tuple[int, int, Lane]] = []
+        """A heap of retry time, number, and the lane whose head waits for a retry, or for more
+        records of its batch. Valid if the lane still has this number."""
         self._rests = 0
-        self._begun: set[Item] = set()
         self._gone: set[TopicPartition] = set()
         """Partitions revoked and not reassigned: records read from them may not be done."""
+        self._is_closed = False
         self._was_full = False
         self._mean_bytes = 0.0
         self.held_records = 0
@@ -175,50 +82,99 @@ class Work:
     def room(self) -> int:
         """How many records may be taken now; once full, 0 until a quarter is free."""
         limits = self._limits
-        if self._was_full:
-            needed_records = max(1, limits.records // ROOM_SHARE)
-            needed_bytes = max(1, limits.byte_count // ROOM_SHARE)
-        else:
-            needed_records = needed_bytes = 1
-        free_records = limits.records - self.held_records
-        free_bytes = limits.byte_count - self.held_bytes
-        self._was_full = free_records < needed_records or free_bytes < needed_bytes
+        self._was_full = not self.has_space
         if self._was_full:
             return 0
+        free_records = limits.records - self.held_records
         if not self._mean_bytes:
             return min(free_records, FIRST_TAKE)
+        free_bytes = limits.byte_count - self.held_bytes
         return max(1, min(free_records, int(free_bytes / self._mean_bytes)))
+
+    @property
+    def has_space(self) -> bool:
+        """Whether there is `room`."""
+        records, byte_count = self._most_held_once_full if self._was_full else self._most_held
+        return self.held_records <= records and self.held_bytes <= byte_count
 
     def has_room(self, partition: TopicPartition) -> bool:
         """Whether the partition's own limit allows more records."""
         share = self._shares.get(partition)
-        if share is None:
-            return True
-        return not share.is_held and share.done.open_count < self._limits.uncommitted
+        return share is None or share.done.open_count < self._limits.uncommitted
 
-    def feed(self, partition: TopicPartition, entries: Iterable[Entry]) -> None:
+    def feed(self, partition: TopicPartition, records: Iterable[AnyRecord], now_ms: int) -> None:
         """Add records that were read, in order, from an owned partition.
 
         An offset that is not after the previous ones means that the application has sought back:
         running handlers of the partition no longer count, and it starts over from there.
         """
         share = self._share(partition)
-        for entry in entries:
-            if entry.offset <= share.done.last_begun:
+        for record in records:
+            _, _, offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record
+            if offset <= share.done.last_begun:
                 self.drop([partition])
                 share = self._share(partition)
-            lane = share.lanes.get(entry.lane)
-            if lane is None:
-                lane = share.lanes[entry.lane] = _Lane(entry.lane, share)
-                self._ready.append(lane)
-            lane.items.append(Item(lane, entry))
-            share.done.begin(entry.offset, entry.leader_epoch)
-            self.held_records += 1
-            self.held_bytes += entry.byte_count
+            byte_count = RECORD_OVERHEAD_BYTES + key_size + value_size
+            for name, value in headers:
+                byte_count += len(name) + len(value or b"")
+            self._add(share, key if self._by_key else None, record, offset, byte_count, now_ms)
+            share.done.begin(offset, leader_epoch)
+            self.held_bytes += byte_count
             # The average follows gradual changes within some hundred records, and large increases
             # at once.
-            self._mean_bytes += (entry.byte_count - self._mean_bytes) / 64
-            self._mean_bytes = max(self._mean_bytes, entry.byte_count / 8)
+            mean_bytes = self._mean_bytes + (byte_count - self._mean_bytes) / 64
+            self._mean_bytes = mean_bytes if mean_bytes * 8 > byte_count else byte_count / 8
+
+    def feed_final(
+        self, partition: TopicPartition, last_offset: int, record: AnyRecord, now_ms: int
+    ) -> Failure:
+        """Add a dead letter in the place of records up to this offset, which cannot be read."""
+        share = self._share(partition)
+        item = self._add(share, None, record, last_offset, RECORD_OVERHEAD_BYTES, now_ms)
+        share.done.begin(last_offset, record.leader_epoch)
+        self.held_bytes += item.byte_count
+        failure = item.failing()
+        failure.is_final = failure.is_alone = True
+        return failure
+
+    def _add(
+        self,
+        share: Share,
+        key: Hashable,
+        record: AnyRecord,
+        offset: int,
+        byte_count: int,
+        now_ms: int,
+    ) -> Item:
+        lane = share.lanes.get(key)
+        is_new = lane is None
+        if lane is None:
+            lane = share.lanes[key] = Lane(key, share)
+        item = Item(lane, record, offset, byte_count)
+        lane.items.append(item)
+        self.held_records += 1
+        if is_new:
+            if self._batches is None:
+                self._ready.append(lane)
+            else:
+                self._line_up(lane, now_ms)
+        elif self._batches is not None and len(lane.items) == self._batches.records:
+            self._line_up(lane, now_ms)
+        return item
+
+    def _line_up(self, lane: Lane, now_ms: int) -> None:
+        """Make a lane ready whose head is not running; with batches perhaps later."""
+        batches = self._batches
+        head = lane.items[0]
+        if head.runs_since_ms is not None:
+            return
+        if batches is None or len(lane.items) >= batches.records or head.failure is not None:
+            lane.resting = 0
+            self._ready.append(lane)
+            return
+        if lane.since_ms is None:
+            lane.since_ms = now_ms
+        self._rest(lane, lane.since_ms + batches.wait_ms)
 
     # Handling.
 
@@ -228,83 +184,162 @@ class Work:
         return len(self._ready)
 
     def due_ms(self) -> int | None:
-        """When the next retry is due; None if none is waiting."""
-        return self._resting[0][0] if self._resting else None
+        """When the next retry or incomplete batch is due; None if none is waiting."""
+        resting = self._resting
+        while resting and resting[0][2].resting != resting[0][1]:
+            heapq.heappop(resting)
+        return resting[0][0] if resting else None
+
+    def hurry(self) -> None:
+        """Make incomplete batches ready, because there is no room for more records."""
+        for _, number, lane in self._resting:
+            if lane.resting == number and lane.items[0].began_ms is None:
+                lane.resting = 0
+                self._ready.append(lane)
 
     def wake_rested(self, now_ms: int) -> None:
         """Make records ready whose retry is due."""
-        resting = self._resting
-        while resting and resting[0][0] <= now_ms:
-            self._ready.append(heapq.heappop(resting)[2])
+        due_ms = self.due_ms()
+        while due_ms is not None and due_ms <= now_ms:
+            lane = heapq.heappop(self._resting)[2]
+            lane.resting = 0
+            self._ready.append(lane)
+            due_ms = self.due_ms()
 
     def next(self, now_ms: int) -> Item | None:
         """Return a record to run, or None; give it back with `finish`, `rest` or `abandon`."""
         if self._resting:
             self.wake_rested(now_ms)
         ready = self._ready
-        while ready:
+        while ready and self.started_count < self.start_limit:
             lane = ready.popleft()
             item, share = lane.items[0], lane.share
             if share.is_held and not share.may_start(item):
                 continue
-            share.running_count += 1
-            share.started_to = max(share.started_to, item.offset)
-            item.is_running = True
-            item.runs_since_ms = now_ms
-            if item.began_ms is None:
-                item.began_ms = now_ms
-                self._begun.add(item)
+            if self._batches is not None:
+                self._gather(lane, self._batches)
+            self._start(item, share, now_ms)
             return item
         return None
 
-    def finish(self, item: Item) -> None:
-        """Mark a record as done, whatever its result: the position may move past it."""
-        share, lane = item.share, item.lane
-        share.running_count -= 1
-        item.is_running = False
-        self._release(item)
-        if share.is_dropped:
+    def _start(self, item: Item, share: Share, now_ms: int) -> None:
+        share.running_count += 1
+        item.runs_since_ms = now_ms
+        if item.began_ms is None:
+            item.began_ms = now_ms
+            self.started_count += 1 if item.members is None else len(item.members)
+        last = item if item.members is None else item.members[-1]
+        if last.offset > share.started_to:  # noqa: PLR1730 - max() takes longer.
+            share.started_to = last.offset
+
+    def _gather(self, lane: Lane, batches: BatchLimits) -> None:
+        """Make the head of a lane a batch."""
+        lane.since_ms = None
+        head = lane.items[0]
+        if head.members is not None:
             return
-        share.done.finish(item.offset)
-        lane.items.popleft()
-        if lane.items:
-            self._ready.append(lane)
+        head.members = [head]
+        if head.failure is not None and head.failure.is_alone:
+            return
+        share = lane.share
+        while (
+            len(lane.items) > 1
+            and len(head.members) < batches.records
+            and lane.items[1].failure is None
+            and (not share.is_held or share.may_start(lane.items[1]))
+        ):
+            head.members.append(lane.items[1])
+            del lane.items[1]
+
+    def split(self, item: Item, now_ms: int) -> None:
+        """Take back a batch that failed: its records are handled one by one."""
+        assert item.members is not None
+        members, item.members = item.members, None
+        self._take_back(item)
+        if item.is_void:
+            return
+        item.lane.items.popleft()
+        item.lane.items.extendleft(reversed(members))
+        for member in members:
+            member.failure = Failure()
+            member.failure.is_alone = True
+        self._line_up(item.lane, now_ms)
+
+    def finish(self, item: Item, now_ms: int = 0, *, goes_on: bool = False) -> Item | None:
+        """Mark a record as done, whatever its result: the position may move past it.
+
+        With `goes_on`, return the next record of the lane to run, as from `next`, if there is one.
+        """
+        lane = item.lane
+        share = lane.share
+        share.running_count -= 1
+        item.runs_since_ms = None
+        if share.is_dropped:
+            self._release(item)
+            return None
+        if self._is_transactional:
+            share.settled.append(item)
         else:
+            self._release(item)
+        if item.members is None:
+            share.done.finish(item.offset)
+        else:
+            for member in item.members:
+                share.done.finish(member.offset)
+        items = lane.items
+        items.popleft()
+        if not items:
             del share.lanes[lane.key]
+        elif self._batches is not None:
+            self._line_up(lane, now_ms)
+        elif goes_on and not share.is_held and self.started_count < self.start_limit:
+            self._start(items[0], share, now_ms)
+            return items[0]
+        else:
+            self._ready.append(lane)
+        return None
 
     def rest(self, item: Item, until_ms: int) -> None:
         """Schedule the next attempt, or the next attempt at its dead letter; its lane waits. A held
         partition's record is given up if that is too late.
         """
-        share = item.share
+        share = item.lane.share
         if share.is_held and until_ms > share.drain_until_ms:
             self.abandon(item)
             return
         self._take_back(item)
-        if share.is_dropped:
-            return
+        if not share.is_dropped:
+            self._rest(item.lane, until_ms)
+
+    def _rest(self, lane: Lane, until_ms: int) -> None:
         self._rests += 1
-        heapq.heappush(self._resting, (until_ms, self._rests, item.lane))
+        lane.resting = self._rests
+        heapq.heappush(self._resting, (until_ms, self._rests, lane))
 
     def abandon(self, item: Item) -> None:
         """Give up a record, whose handler was cancelled or may not be called again: it is not done,
         and the rest of its partition is not started once the partition is held.
         """
         self._take_back(item)
-        item.share.end = min(item.share.end, item.offset)
+        share = item.lane.share
+        share.end = min(share.end, item.offset)
 
     def _take_back(self, item: Item) -> None:
-        item.share.running_count -= 1
-        item.is_running = False
-        if item.share.is_dropped:
+        share = item.lane.share
+        share.running_count -= 1
+        item.runs_since_ms = None
+        if share.is_dropped:
             self._release(item)
 
     def _release(self, item: Item) -> None:
-        self.held_records -= 1
-        self.held_bytes -= item.byte_count
-        self._begun.discard(item)
+        if item.members is None:
+            self.held_records -= 1
+            self.held_bytes -= item.byte_count
+            return
+        self.held_records -= len(item.members)
+        self.held_bytes -= sum(member.byte_count for member in item.members)
 
-    # Rebalances.
+    # Rebalances and the end.
 
     @property
     def partitions(self) -> KeysView[TopicPartition]:
@@ -320,13 +355,10 @@ class Work:
             share = self._share(partition)
             share.is_held = True
             share.drain_until_ms = min(share.drain_until_ms, until_ms)
-        resting, self._resting = self._resting, []
-        for retry in resting:
-            if retry[2].share.is_held and retry[0] > retry[2].share.drain_until_ms:
-                self._ready.append(retry[2])
-            else:
-                self._resting.append(retry)
-        heapq.heapify(self._resting)
+        for due_ms, number, lane in self._resting:
+            if lane.share.is_held and due_ms > lane.share.drain_until_ms and lane.resting == number:
+                lane.resting = 0
+                self._ready.append(lane)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Start no more records of these partitions."""
@@ -352,10 +384,12 @@ class Work:
             if share is None:
                 continue
             share.is_held = share.is_dropped = True
+            for item in share.settled:
+                self._release(item)
             for lane in share.lanes.values():
                 for item in lane.items:
                     # A running record stays in memory until it is returned.
-                    if not item.is_running:
+                    if item.runs_since_ms is None:
                         self._release(item)
         self._ready = deque(lane for lane in self._ready if not lane.share.is_dropped)
         self._resting = [retry for retry in self._resting if not retry[2].share.is_dropped]
@@ -365,12 +399,55 @@ class Work:
         """Record that these partitions are owned again, from their committed offsets."""
         self._gone.difference_update(partitions)
 
-    def _share(self, partition: TopicPartition) -> _Share:
+    def _share(self, partition: TopicPartition) -> Share:
         share = self._shares.get(partition)
         if share is None:
             self._gone.discard(partition)
-            share = self._shares[partition] = _Share(partition)
+            share = self._shares[partition] = Share(partition)
+            share.is_held = self._is_closed
         return share
+
+    # Transactions.
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there are records that are not done."""
+        return any(share.lanes for share in self._shares.values())
+
+    def close(self, until_ms: int) -> None:
+        """Drain all partitions, those to come included, until `resume`."""
+        self._is_closed = True
+        self.start_limit = float("inf")
+        self.drain(self._shares, until_ms)
+
+    def settle(self) -> None:
+        """Release the records that are done: their transaction was committed."""
+        self.started_count = 0
+        for share in self._shares.values():
+            for item in share.settled:
+                self._release(item)
+            share.settled.clear()
+
+    def undo(self) -> None:
+        """Take back all records that are done or were begun: their transaction was aborted. None
+        may be running. Failures are remembered.
+        """
+        self.started_count = 0
+        for share in self._shares.values():
+            items = [*share.settled]
+            for lane in share.lanes.values():
+                items += lane.items
+            share.restart(sorted((one for item in items for one in item.singles()), key=_offset))
+
+    def resume(self, now_ms: int) -> None:
+        """Let records be started again."""
+        self._is_closed = False
+        self._ready.clear()
+        self._resting.clear()
+        for share in self._shares.values():
+            share.release()
+            for lane in share.lanes.values():
+                self._line_up(lane, now_ms)
 
     # Commits.
 
@@ -409,17 +486,15 @@ class Work:
     @property
     def begun_count(self) -> int:
         """The number of records started and not done: running, or waiting for a retry."""
-        return len(self._begun)
+        return sum(len(item.members or (item,)) for item in self.begun())
 
-    def oldest(self) -> Item | None:
-        """The record in flight that was started first."""
-        return min(self._begun, key=_began_ms, default=None)
+    def begun(self) -> Iterator[Item]:
+        """The records and batches that were started and are not done."""
+        for share in self._shares.values():
+            for lane in share.lanes.values():
+                if lane.items[0].began_ms is not None:
+                    yield lane.items[0]
 
-    def running_since_ms(self) -> int | None:
-        """When the longest-running attempt began; None if none is running."""
-        return min((item.runs_since_ms for item in self._begun if item.is_running), default=None)
 
-
-def _began_ms(item: Item) -> int:
-    assert item.began_ms is not None
-    return item.began_ms
+def _offset(item: Item) -> int:
+    return item.offset

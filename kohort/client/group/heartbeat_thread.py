@@ -153,6 +153,18 @@ class HeartbeatThread:
             rules.report(report, monotonic_ms())
             self._wake()
 
+    def confirm(self) -> int:
+        """Send a heartbeat now; see `HeartbeatRules.confirm`."""
+        with self._changed:
+            number = self._rules.confirm()
+            self._wake()
+        return number
+
+    @property
+    def confirmed(self) -> int:
+        with self._changed:
+            return self._rules.confirmed
+
     @property
     def last_success_ms(self) -> int | None:
         """When a heartbeat last succeeded (time.monotonic, in milliseconds)."""

@@ -100,6 +100,8 @@ class MembershipShell:
         self._error: BaseException | None = None
         """The error that ended a round, to be raised by the next poll."""
         self._requests = ClassicRequests(config, coordinator, metadata, self.statistics)
+        self._heard = asyncio.Event()
+        """Set when the heartbeat thread has findings, or a confirmation."""
         self._learned = asyncio.Event()
         """Set when findings of the heartbeat thread were processed."""
         self._is_started = False
@@ -224,6 +226,20 @@ class MembershipShell:
             )
         return is_done
 
+    async def confirm(self, timeout_s: float) -> bool:
+        """Whether a heartbeat that was sent after this call has succeeded: until then, no other
+        member has been given a partition of this one that was not revoked or lost.
+        """
+        number = self.heartbeats.confirm()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.heartbeats.confirmed < number:
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            return False
+        return True
+
     @property
     def is_joining(self) -> bool:
         """Whether a join or sync may be pending at the coordinator."""
@@ -334,6 +350,7 @@ class MembershipShell:
     def _learn(self) -> None:
         """Apply the heartbeat thread's findings."""
         findings = self.heartbeats.take_findings()
+        self._heard.set()
         if not findings:
             return
         if any(finding.kind is FindingKind.COORDINATOR_LOST for finding in findings):

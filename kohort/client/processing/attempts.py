@@ -1,5 +1,5 @@
-"""One attempt at one record: deserialise its key and value, call the handler, and decide how the
-attempt ends: done, retried, dead-lettered, skipped, or failing the run.
+"""One attempt at one record or batch: deserialise keys and values, call the handler, and decide how
+the attempt ends: done, retried, dead-lettered, skipped, or failing the run.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from types import CoroutineType
+from typing import Any, TypeGuard
 
 from kohort.client.core.errors import DeserialisationError, HandlerError
 from kohort.client.core.fetch.deserialisers import Deserialiser
-from kohort.client.core.work import Item, Phase, Work
+from kohort.client.core.lanes import Item
+from kohort.client.core.records import AnyRecord
+from kohort.client.core.work import Work
 from kohort.client.deserialising import deserialised
 from kohort.client.processing.dead_letters import DeadLetter
 from kohort.client.processing.figures import Counts, RunFigures
-from kohort.client.processing.options import Handler, RunOptions
+from kohort.client.processing.options import Around, Handler, RunOptions
 
 
 class Attempts:
@@ -27,11 +31,26 @@ class Attempts:
         read_key: Deserialiser | None,
         read_value: Deserialiser | None,
         timeout_ms: int | None,
+        around: Around | None = None,
     ) -> None:
-        self._handler = handler
+        self._handler = handler if around is None else _within(around, handler)
         self._read_key = read_key
         self._read_value = read_value
         self._timeout_ms = timeout_ms
+        self._reads = read_key is not None or read_value is not None
+
+    def begin(self, item: Item) -> Awaitable[object] | None:
+        """Begin an attempt; None if it has succeeded already, else await the result.
+
+        Raises:
+            Exception: as `make`, for a handler that is a plain function.
+        """
+        if self._timeout_ms is not None:
+            return self.make(item)
+        if self._reads or item.members is not None:
+            return self._make(item)
+        answer = self._handler(item.record)
+        return answer if is_awaitable(answer) else None
 
     async def make(self, item: Item) -> None:
         """Deserialise the record and wait until its handler has returned.
@@ -62,13 +81,31 @@ class Attempts:
             ) from cause
 
     async def _make(self, item: Item) -> None:
-        record = item.record
-        if self._read_key is not None or self._read_value is not None:
-            # For each attempt anew: the handler may have changed the last one's value.
-            record = await deserialised(record, self._read_key, self._read_value)
-        answer = self._handler(record)
-        if answer is not None and inspect.isawaitable(answer):
+        if item.members is None:
+            answer = self._handler(await self._read(item.record))
+        else:
+            answer = self._handler([await self._read(one.record) for one in item.members])
+        if is_awaitable(answer):
             await answer
+
+    async def _read(self, record: AnyRecord) -> AnyRecord:
+        if not self._reads:
+            return record
+        # For each attempt anew: the handler may have changed the last one's value.
+        return await deserialised(record, self._read_key, self._read_value)
+
+
+def _within(around: Around, handler: Handler) -> Handler:
+    async def handle(record: AnyRecord) -> None:
+        answer = handler(record)
+        if is_awaitable(answer):
+            await answer
+
+    return lambda record: around(record, handle)
+
+
+def is_awaitable(answer: Any) -> TypeGuard[Awaitable[object]]:  # noqa: ANN401 - whatever a handler returns.
+    return answer is not None and (type(answer) is CoroutineType or inspect.isawaitable(answer))
 
 
 logger = logging.getLogger(__name__)
@@ -82,7 +119,12 @@ class Outcomes:
         counts: Counts,
         chance: Callable[[], float],
         group_id: str | None,
+        redo: Callable[[int], None] | None = None,
     ) -> None:
+        """`redo`: with transactions, called with the time of the next attempt; the current
+        transaction is aborted then.
+        """
+        self._redo = redo
         self._work = work
         self._options = options
         self._rules = options.rules
@@ -92,61 +134,78 @@ class Outcomes:
         self._dead_letters_failing_since_ms: int | None = None
         self._dead_letter_error: str | None = None
 
-    def succeeded(self, item: Item) -> None:
-        """Record that the handler returned, or the dead letter was stored."""
-        self._work.finish(item)
+    def succeeded(self, item: Item, now_ms: int, *, goes_on: bool) -> Item | None:
+        """Record that the handler returned, or the dead letter was stored. Returns as
+        `Work.finish`.
+        """
+        following = self._work.finish(item, now_ms, goes_on=goes_on)
         counts = self._counts
-        if item.phase is Phase.DEAD_LETTER:
+        count = 1 if item.members is None else len(item.members)
+        if item.failure is not None and item.failure.is_final:
             # Counted even if the partition was revoked: the dead letter exists.
-            counts.dead_lettered += 1
+            counts.dead_lettered += count
             self._dead_letters_failing_since_ms = self._dead_letter_error = None
-        elif item.is_void:
-            counts.dropped += 1
+        elif item.lane.share.is_dropped:
+            counts.dropped += count
         else:
-            counts.handled += 1
+            counts.handled += count
+        return following
 
     def failed(self, item: Item, error: Exception, now_ms: int) -> HandlerError | None:
         """Handle a failed attempt. Returns the error if it must fail the run, else None."""
-        if item.phase is Phase.DEAD_LETTER:
+        if item.is_final:
             self._dead_letter_failed(item, error, now_ms)
             return None
-        counts = self._counts
+        counts, failure = self._counts, item.failing()
         counts.failed += 1
-        item.attempts += 1
-        item.error = error
-        item.failed_at_ms = time.time_ns() // 1_000_000
-        wait_ms = self._wait_ms(item, error)
+        failure.attempts += 1
+        failure.error = error
+        failure.failed_at_ms = time.time_ns() // 1_000_000
+        wait_ms = self._wait_ms(failure.attempts, error)
         if item.is_void:
             counts.dropped += 1
             self._work.abandon(item)
         elif wait_ms is not None:
             counts.retried += 1
             logger.debug("%s failed and will be retried: %r", _name(item), error)
-            self._work.rest(item, now_ms + wait_ms)
+            self._try_again(item, now_ms + wait_ms)
+        elif item.members is not None and len(item.members) > 1:
+            logger.debug("the batch from %s is split: %r", _name(item), error)
+            self._work.split(item, now_ms)
+            if self._redo is not None:
+                self._redo(now_ms)
         elif self._options.dead_letter is not None:
             logger.warning("%s is sent to the dead letters: %r", _name(item), error)
-            item.phase = Phase.DEAD_LETTER
-            self._work.rest(item, now_ms)
+            failure.is_final = True
+            self._try_again(item, now_ms)
         elif self._options.on_failure == "skip":
             logger.error("%s is skipped after %s", _name(item), _attempts(item), exc_info=error)
             counts.skipped += 1
-            self._work.finish(item)
+            self._work.finish(item, now_ms)
         else:
             self._work.abandon(item)
             return _as_raised(item, error)
         return None
 
+    def _try_again(self, item: Item, at_ms: int) -> None:
+        if self._redo is None:
+            self._work.rest(item, at_ms)
+        else:
+            self._work.abandon(item)
+            self._redo(at_ms)
+
     def letter(self, item: Item) -> DeadLetter:
-        assert item.error is not None
+        failure = item.failing()
+        assert failure.error is not None
         return DeadLetter(
             record=item.record,
-            error=item.error,
-            attempts=item.attempts,
+            error=failure.error,
+            attempts=failure.attempts,
             group_id=self._group_id,
-            failed_at_ms=item.failed_at_ms,
+            failed_at_ms=failure.failed_at_ms,
         )
 
-    def _wait_ms(self, item: Item, error: Exception) -> int | None:
+    def _wait_ms(self, attempts: int, error: Exception) -> int | None:
         if isinstance(error, DeserialisationError):
             return None  # Deserialising the same bytes would fail again.
         try:
@@ -154,7 +213,7 @@ class Outcomes:
         except Exception:
             logger.exception("retry_on raised an exception; not retrying")
             return None
-        return self._rules.wait_ms(item.attempts, self._chance) if is_retried else None
+        return self._rules.wait_ms(attempts, self._chance) if is_retried else None
 
     def _dead_letter_failed(self, item: Item, error: Exception, now_ms: int) -> None:
         self._counts.dead_letter_failures += 1
@@ -164,14 +223,17 @@ class Outcomes:
                 "%s: writing the dead letter failed and will be retried: %r", _name(item), error
             )
         self._dead_letter_error = repr(error)
-        item.dead_letter_failures += 1
-        wait_ms = max(1, self._rules.backoff(item.dead_letter_failures, self._chance))
-        self._work.rest(item, now_ms + wait_ms)
+        failure = item.failing()
+        failure.write_failures += 1
+        wait_ms = max(1, self._rules.backoff(failure.write_failures, self._chance))
+        self._try_again(item, now_ms + wait_ms)
 
     def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
         work, counts = self._work, self._counts
-        oldest = work.oldest()
+        begun = list(work.begun())
+        oldest = min(begun, key=lambda item: item.began_ms or 0, default=None)
         began_ms = None if oldest is None else oldest.began_ms
+        running = [item.runs_since_ms for item in begun if item.runs_since_ms is not None]
 
         def since(then_ms: int | None) -> float | None:
             return None if then_ms is None else (now_ms - then_ms) / 1000
@@ -190,14 +252,15 @@ class Outcomes:
             held_bytes=work.held_bytes,
             oldest_in_flight_seconds=since(began_ms),
             oldest_in_flight=None if oldest is None else (oldest.partition, oldest.offset),
-            handler_seconds=since(work.running_since_ms()),
+            handler_seconds=since(min(running, default=None)),
             dead_letters_failing_seconds=since(self._dead_letters_failing_since_ms),
             dead_letter_error=self._dead_letter_error,
         )
 
 
 def _attempts(item: Item) -> str:
-    return "one attempt" if item.attempts == 1 else f"{item.attempts} attempts"
+    count = item.failing().attempts
+    return "one attempt" if count == 1 else f"{count} attempts"
 
 
 def _as_raised(item: Item, error: Exception) -> HandlerError:
@@ -207,7 +270,7 @@ def _as_raised(item: Item, error: Exception) -> HandlerError:
         ' on_failure="skip" to skip them',
         item.partition,
         item.offset,
-        item.attempts,
+        item.failing().attempts,
         item.record,
     )
     made.__cause__ = error

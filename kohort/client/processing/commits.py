@@ -29,7 +29,7 @@ class RunCommits:
         work: Work,
         source: Source,
         *,
-        interval_ms: int,
+        interval_ms: float,
         clock: Callable[[], float],
         random: Callable[[], float],
     ) -> None:

@@ -80,6 +80,9 @@ class DeadLetter:
             "failed.at": self.failed_at_ms,
             "stacktrace": _stack(self.error),
         }
+        next_offset = getattr(self.error, "next_offset", None)
+        if next_offset is not None and next_offset > record.offset + 1:
+            own["last.offset"] = next_offset - 1
         cause = self.error.__cause__
         if cause is not None:
             own["cause"] = _cut(f"{_name(cause)}: {_text(cause)}", TEXT_LIMIT)
@@ -144,21 +147,11 @@ class TopicSink:
         producer = self._kind(**self._settings)
         try:
             await producer.start()
-            await self._wait_for_topic(producer)
+            await wait_for_topic(producer, self._topic)
         except BaseException:
             await producer.stop()
             raise
         return producer
-
-    async def _wait_for_topic(self, producer: Any) -> None:  # noqa: ANN401 - as above.
-        try:
-            async with asyncio.timeout(TOPIC_TIMEOUT_S):
-                await producer.partitions_for(self._topic)
-        except TimeoutError:
-            raise UnknownTopicError(
-                f"dead_letter: topic {self._topic} does not exist, and brokers do not create it",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ) from None
 
     async def write(self, letter: DeadLetter) -> None:
         """Store a dead letter; return when all in-sync replicas have it.
@@ -174,7 +167,7 @@ class TopicSink:
             sent = self._sent.get(place)
             if sent is None:
                 await self.start()
-                await self._wait_for_topic(self._producer)
+                await wait_for_topic(self._producer, self._topic)
                 sent = await self._producer.send(
                     self._topic, value=record.value, key=record.key, headers=letter.headers()
                 )
@@ -208,17 +201,55 @@ class TopicSink:
             logger.warning("closing the dead-letter producer failed: %r", error)
 
 
+class TransactionSink:
+    """Writes to a topic with the producer of the transaction in which the record is done."""
+
+    def __init__(self, topic: str, producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
+        self._topic = topic
+        self._producer = producer
+
+    async def start(self) -> None:
+        """Raises UnknownTopicError."""
+        await wait_for_topic(self._producer, self._topic)
+
+    async def write(self, letter: DeadLetter) -> None:
+        """Add a dead letter to the transaction. Raises whatever aiokafka raises."""
+        record = letter.record
+        await self._producer.send_and_wait(
+            self._topic, value=record.value, key=record.key, headers=letter.headers()
+        )
+
+    async def stop(self) -> None:
+        """Do nothing: the producer is the application's."""
+
+
+async def wait_for_topic(producer: Any, topic: str) -> None:  # noqa: ANN401 - as above.
+    """Raises UnknownTopicError if the topic does not exist and is not created."""
+    try:
+        async with asyncio.timeout(TOPIC_TIMEOUT_S):
+            await producer.partitions_for(topic)
+    except TimeoutError:
+        raise UnknownTopicError(
+            f"dead_letter: topic {topic} does not exist, and brokers do not create it",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ) from None
+
+
 def sink_for(
-    wanted: str | DeadLetterWriter | None, config: ConsumerConfig
+    wanted: str | DeadLetterWriter | None,
+    config: ConsumerConfig,
+    producer: Any = None,  # noqa: ANN401 - aiokafka has no types.
 ) -> DeadLetterSink | None:
     """Create the sink for the option `dead_letter` of `Consumer.run`.
 
     Raises:
-        ConfigError: a topic is given, but aiokafka is not installed.
+        ConfigError: a topic is given, but neither a transactional producer nor aiokafka.
     """
     if wanted is None:
         return None
-    return TopicSink(wanted, config) if isinstance(wanted, str) else CallerSink(wanted)
+    if not isinstance(wanted, str):
+        return CallerSink(wanted)
+    return TopicSink(wanted, config) if producer is None else TransactionSink(wanted, producer)
 
 
 def _producer_class() -> Any:  # noqa: ANN401 - aiokafka has no types.

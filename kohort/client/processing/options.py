@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from kohort.client.config import check_names
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.work import WorkLimits
+from kohort.client.core.work_limits import BatchLimits, WorkLimits
 from kohort.client.processing.dead_letters import DeadLetterWriter
+from kohort.client.processing.unreadable import OnUnreadable
 
 
 class RetryRules(NamedTuple):
@@ -43,6 +44,11 @@ RetryOn: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[E
 """The exceptions of a handler that are retried: classes, or a function that decides."""
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
+
+Around: TypeAlias = Callable[[Any, Callable[[Any], Awaitable[object]]], Awaitable[object]]
+"""A coroutine function of a record, or a list of them, and the handler, which it awaits."""
+
+IN_FLIGHT_RECORDS_LIMIT: Final = 1_000
 
 _COUNTS: Final = {
     "concurrency": 1,
@@ -78,6 +84,9 @@ class RunSettings(TypedDict, total=False):
     in_flight_bytes_limit: int
     uncommitted_records_limit: int
     stop_on: Collection[signal.Signals]
+    around: Around | None
+    on_unreadable: OnUnreadable
+    producer: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +129,7 @@ class RunOptions:
     """How long handlers and retries have when their partitions are revoked, at most a quarter of
     max_poll_interval_ms, and at the end of the run. Retries due later are made at once. Handlers
     that take longer are cancelled, and their records are read again."""
-    in_flight_records_limit: int = 1_000
+    in_flight_records_limit: int = IN_FLIGHT_RECORDS_LIMIT
     """The largest number of records held, waiting or in a handler."""
     in_flight_bytes_limit: int = 16 << 20
     """No more records are taken while those held exceed this many bytes."""
@@ -130,6 +139,17 @@ class RunOptions:
     stop_on: Collection[signal.Signals] = ()
     """Signals that end the run like `end_run`; a second signal has its usual effect. Use
     (signal.SIGTERM,) in a container. Only for a run in the main thread."""
+    around: Around | None = None
+    """Called instead of the handler for each attempt, with the record and the handler, which it
+    awaits: for tracing, logging context, error reports."""
+    on_unreadable: OnUnreadable = "stop"
+    """What happens at a batch that cannot be read, because it is damaged or too large: "stop"
+    raises the error of the poll, "skip" logs the batch and continues after it, "dead_letter" stores
+    a dead letter without key and value for it."""
+    producer: Any = None
+    """aiokafka's transactional producer, started by the application: what handlers send with it,
+    dead letters, and the offsets are one transaction. commit_interval_ms, then 100 by default, is
+    how long one lasts."""
 
     def __post_init__(self) -> None:
         for name, least in (_COUNTS | _MAYBE).items():
@@ -147,12 +167,20 @@ class RunOptions:
             raise ConfigError("retry_backoff_max_ms must not be less than retry_backoff_ms")
         if self.ordering not in {"key", "partition"}:
             raise ConfigError(f"ordering must be key or partition, not {self.ordering!r}")
+        if self.around is not None and not callable(self.around):
+            raise ConfigError(f"around must be a coroutine function, not {self.around!r}")
         self._check_failures()
 
     def _check_failures(self) -> None:
         if self.on_failure not in {"stop", "skip"}:
             raise ConfigError(f"on_failure must be stop or skip, not {self.on_failure!r}")
+        if self.on_unreadable not in {"stop", "skip", "dead_letter"}:
+            raise ConfigError(
+                f"on_unreadable must be stop, skip or dead_letter, not {self.on_unreadable!r}"
+            )
         dead_letter = self.dead_letter
+        if self.on_unreadable == "dead_letter" and dead_letter is None:
+            raise ConfigError("on_unreadable='dead_letter' needs dead_letter")
         if dead_letter is None:
             return
         if self.on_failure == "skip":
@@ -196,3 +224,24 @@ def options_from(settings: Mapping[str, Any]) -> RunOptions:
     """
     check_names(settings, RunSettings.__annotations__, "option")
     return RunOptions(**settings)
+
+
+def batch_options_from(
+    max_records: int, max_wait_ms: int, settings: Mapping[str, Any]
+) -> tuple[RunOptions, BatchLimits]:
+    """Create the options of `run_batches`. Raises a ConfigError as `options_from`."""
+    given: list[tuple[str, object, int]] = [
+        ("max_records", max_records, 1),
+        ("max_wait_ms", max_wait_ms, 0),
+    ]
+    for name, value, least in given:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} must be a whole number of {least} or more, not {value!r}")
+    # While one batch of a partition is handled, the next one is gathered.
+    limit = max(IN_FLIGHT_RECORDS_LIMIT, 2 * max_records)
+    options = options_from({"in_flight_records_limit": limit, **settings})
+    if options.ordering != "partition":
+        raise ConfigError("ordering must be partition for run_batches: a batch is of one partition")
+    if options.in_flight_records_limit < max_records:
+        raise ConfigError("in_flight_records_limit must not be less than max_records")
+    return options, BatchLimits(max_records, max_wait_ms)

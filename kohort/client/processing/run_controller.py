@@ -16,6 +16,7 @@ from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.work_limits import BatchLimits
 from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
@@ -24,6 +25,7 @@ from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import Handler, RunOptions
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
+from kohort.client.processing.transactions import AiokafkaTransactions
 
 
 class _Run(NamedTuple):
@@ -126,13 +128,22 @@ class RunController:
         self._last: Runner | None = None
         """The current run, or else the previous one."""
 
-    async def run(self, engine: Engine, handler: Handler, options: RunOptions) -> None:
+    async def run(
+        self,
+        engine: Engine,
+        handler: Handler,
+        options: RunOptions,
+        batches: BatchLimits | None = None,
+    ) -> None:
+        """Handle records one by one, or in batches."""
         if self._current is not None:
             raise IllegalStateError("run() is already running")
         check_dead_letter(options.dead_letter, engine.subscription)
         if self._counts is None:
             self._counts = Counts()
-        runner = self._current = self._last = _runner(engine, handler, options, self._counts)
+        runner = self._current = self._last = _runner(
+            engine, handler, options, batches, self._counts
+        )
         try:
             with (
                 engine.handed_to(_RunNotifier(runner), runner.committable),
@@ -175,8 +186,17 @@ def check_dead_letter(
         )
 
 
-def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Counts) -> Runner:
+def _runner(
+    engine: Engine,
+    handler: Handler,
+    options: RunOptions,
+    batches: BatchLimits | None,
+    counts: Counts,
+) -> Runner:
     config = engine.config
+    producer = None if options.producer is None else AiokafkaTransactions(options.producer)
+    if producer is not None and config.group_id is None:
+        raise ConfigError("producer needs a group_id: the transactions commit its offsets")
     interval_ms = options.commit_interval_ms
     return Runner(
         _EngineSource(engine, options.dead_letter),
@@ -186,10 +206,13 @@ def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Count
             read_key=config.key_deserializer,
             read_value=config.value_deserializer,
             timeout_ms=options.handler_timeout_ms,
+            around=options.around,
         ),
-        sink_for(options.dead_letter, config),
+        sink_for(options.dead_letter, config, options.producer),
         counts,
         group_id=config.group_id,
+        batches=batches,
+        producer=producer,
         commit_interval_ms=config.auto_commit_interval_ms if interval_ms is None else interval_ms,
         # Looked up at call time, because tests on virtual time replace it.
         clock=time.monotonic,
@@ -251,6 +274,16 @@ class _EngineSource:
 
     def commit_soon(self, offsets: Positions, on_done: CommitDone) -> None:
         self._engine.group_commits().offsets.commit_async(offsets, None, on_done=on_done)
+
+    async def confirm(self, timeout_s: float) -> bool:
+        if not self._engine.subscription.is_by_group:
+            return True  # Nobody else assigns these partitions.
+        member = self._engine.member
+        return member is not None and await member.confirm(timeout_s)
+
+    def skip(self, partition: TopicPartition, offset: int) -> None:
+        self._engine.positions.seek(partition, offset)
+        self._engine.wake()
 
     def go_back(self, offsets: Positions) -> None:
         positions = self._engine.positions

@@ -15,17 +15,20 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from kohort.client.core.errors import ConsumerClosedError
+from kohort.client.core.errors import ConsumerClosedError, RecordError
+from kohort.client.core.lanes import Item
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.records import AnyRecord
-from kohort.client.core.work import Entry, Item, Phase, Work
+from kohort.client.core.work import Work
+from kohort.client.core.work_limits import BatchLimits
 from kohort.client.processing.attempts import Attempts, Outcomes
 from kohort.client.processing.commits import SOON_S, RunCommits
 from kohort.client.processing.dead_letters import DeadLetterSink
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.source import Source
+from kohort.client.processing.transactions import Transactional, Transactions
+from kohort.client.processing.unreadable import Unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +44,6 @@ CUT_GRACE_S: Final = 1.0
 LAST_COMMIT_S: Final = 5.0
 """Time limit of the last commit, if the run was cancelled or failed."""
 
-RECORD_OVERHEAD_BYTES: Final = 500
-"""Estimated memory of a record in addition to its bytes."""
-
 Partitions: TypeAlias = Collection[TopicPartition]
 
 
@@ -58,6 +58,8 @@ class Runner:
         *,
         group_id: str | None,
         commit_interval_ms: int,
+        batches: BatchLimits | None = None,
+        producer: Transactional | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -67,13 +69,34 @@ class Runner:
         self._options = options
         self._attempts = attempts
         self._dead_letters = dead_letters
-        self._work = Work(options.limits)
-        self._outcomes = Outcomes(self._work, options, counts, chance, group_id)
+        self._work = Work(
+            options.limits,
+            by_key=options.ordering == "key",
+            batches=batches,
+            is_transactional=producer is not None,
+        )
+        self._transactions: Transactions | None = None
+        if producer is not None:
+            self._transactions = Transactions(
+                producer,
+                self._work,
+                source,
+                group_id=group_id or "",
+                interval_ms=options.commit_interval_ms,
+                clock=clock,
+                employ=self._employ,
+            )
+        redo = None if self._transactions is None else self._transactions.failed
+        self._outcomes = Outcomes(self._work, options, counts, chance, group_id, redo)
+        self._unreadable = Unreadable(options.on_unreadable, self._work, source, counts)
         self._counts = counts
         self._commits = RunCommits(
-            self._work, source, interval_ms=commit_interval_ms, clock=clock, random=chance
+            self._work,
+            source,
+            interval_ms=commit_interval_ms if producer is None else float("inf"),
+            clock=clock,
+            random=chance,
         )
-        self._by_key = options.ordering == "key"
         self._workers: dict[asyncio.Task[None], Item | None] = {}
         """The record that each worker is handling."""
         self._cancelled: set[asyncio.Task[None]] = set()
@@ -84,17 +107,18 @@ class Runner:
         self._timer: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
+        self._cycle: asyncio.Task[None] | None = None
+        """The task of the transactions."""
         self._is_ending = False
         self._is_finishing = False
         """Whether workers are being cancelled."""
+        self._is_waited_for = False
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
         """The task of `run`, and its count of cancellation requests at the start."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Completes when `run` has returned."""
-
-    # Running.
 
     async def run(self) -> None:
         """Handle records until `end` is called, the consumer is closed, or something fails.
@@ -109,6 +133,9 @@ class Runner:
         try:
             if self._dead_letters is not None:
                 await self._dead_letters.start()
+            if self._transactions is not None:
+                self._cycle = asyncio.create_task(self._transactions.run(), name="transactions")
+                self._cycle.add_done_callback(self._cycle_ended)
             await self._read()
         except ConsumerClosedError:
             logger.warning("the consumer was closed before its handlers had finished")
@@ -134,6 +161,8 @@ class Runner:
         self._drain_by_s = by_s if self._drain_by_s is None else min(by_s, self._drain_by_s)
         self._is_ending = True
         self._begin_drain(self._work.partitions, self._drain_by_s)
+        if self._transactions is not None:
+            self._transactions.end()
         self._source.wake()
 
     def has_task(self, task: asyncio.Task[object] | None) -> bool:
@@ -147,14 +176,21 @@ class Runner:
                 self.lose(gone)
             only = self._only = self._wanted()
             timeout_s = min(POLL_S, self._commits.due_in_s, self._drain_left_s)
-            await self._source.poll(timeout_s, partial(self._take, only), only)
+            try:
+                await self._source.poll(timeout_s, partial(self._take, only), only)
+            except RecordError as error:
+                self._unreadable.pass_over(error, self._now_ms())
+                self._employ()
             self._commits.begin_if_due()
 
     @property
     def _is_over(self) -> bool:
         if not self._is_ending:
             return False
-        return self._drain_left_s <= 0 or not self._work.is_busy(self._work.partitions)
+        if self._drain_left_s <= 0:
+            return True
+        is_open = self._transactions is not None and self._transactions.is_open
+        return not is_open and not self._work.is_busy(self._work.partitions)
 
     @property
     def _drain_left_s(self) -> float:
@@ -166,6 +202,7 @@ class Runner:
     def _wanted(self) -> frozenset[TopicPartition] | None:
         """The partitions to take records from; None: all."""
         if self._is_ending or not self._work.room():
+            self._work.hurry()
             return frozenset()
         work = self._work
         full = {tp for tp in work.partitions if not work.has_room(tp)}
@@ -177,24 +214,16 @@ class Runner:
             return True
         if only is not None and not only:
             return False
-        records = self._source.take(self._work.room(), only)
+        records, now_ms = self._source.take(self._work.room(), only), self._now_ms()
         for partition, its in records.items():
-            self._work.feed(partition, map(self._entry, its))
+            self._work.feed(partition, its, now_ms)
         self._employ()
         return bool(records)
 
-    def _entry(self, record: AnyRecord) -> Entry:
-        lane = record.key if self._by_key else None
-        byte_count = RECORD_OVERHEAD_BYTES
-        byte_count += max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
-        for name, value in record.headers:
-            byte_count += len(name) + len(value or b"")
-        return Entry(record.offset, record.leader_epoch, lane, byte_count, record)
-
-    # Workers.
-
     def _employ(self) -> None:
         """Start a worker for each ready record up to the limit; set a timer for retries."""
+        if self._transactions is not None:
+            self._transactions.note()
         wanted = self._work.ready_count
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
@@ -233,12 +262,16 @@ class Runner:
         me = asyncio.current_task()
         assert me is not None
         breath_s = self._clock() + BREATH_S
+        item: Item | None = None
         while True:
             now_s = self._clock()
-            if now_s >= breath_s:
+            if item is None and now_s >= breath_s:
                 await asyncio.sleep(0)
-                breath_s = self._clock() + BREATH_S
-            item = self._work.next(int(now_s * 1000))
+                now_s = self._clock()
+                breath_s = now_s + BREATH_S
+            now_ms = int(now_s * 1000)
+            if item is None:
+                item = self._work.next(now_ms)
             if item is None:
                 waiting = asyncio.get_running_loop().create_future()
                 self._idle.append(waiting)
@@ -246,21 +279,25 @@ class Runner:
                 breath_s = self._clock() + BREATH_S
                 continue
             self._workers[me] = item
+            following: Item | None = None
             try:
-                await self._handle(item, me)
+                following = await self._handle(item, me, now_ms, goes_on=now_s < breath_s)
             finally:
-                self._workers[me] = None
+                self._workers[me] = item = following
                 self._gave_back()
             if me.cancelling():
                 return  # The next handler needs a task whose cancellation count is 0.
 
-    async def _handle(self, item: Item, me: asyncio.Task[None]) -> None:
+    async def _handle(
+        self, item: Item, me: asyncio.Task[None], now_ms: int, *, goes_on: bool
+    ) -> Item | None:
+        """Handle a record. Returns the next one for this worker, if it may go on."""
         error: Exception | None = None
         try:
-            if item.phase is Phase.DEAD_LETTER:
+            if item.failure is not None and item.failure.is_final:
                 await self._write_dead_letter(item)
-            else:
-                await self._attempts.make(item)
+            elif (answer := self._attempts.begin(item)) is not None:
+                await answer
         except asyncio.CancelledError as cancelled:
             # If the handler's task was not cancelled, something that it awaited was.
             error = RuntimeError(f"the handler was cancelled from within: {cancelled!r}")
@@ -275,11 +312,14 @@ class Runner:
             logger.debug("%s-%d@%d was cancelled: %r", *item.partition, item.offset, error)
             self._counts.dropped += 1
             self._work.abandon(item)
+            if self._transactions is not None:
+                self._transactions.failed()
             raise asyncio.CancelledError
         if error is None:
-            self._outcomes.succeeded(item)
-        else:
-            self._failed(item, error)
+            goes_on = goes_on and not me.cancelling()
+            return self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
+        self._failed(item, error)
+        return None
 
     def _is_cut(self, worker: asyncio.Task[None]) -> bool:
         """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` cancels
@@ -288,10 +328,16 @@ class Runner:
         `worker.cancelling()` alone does not show that: code in the handler may have cancelled its
         own task for a timeout without calling `uncancel`, as aiohttp did.
         """
+        if not self._cancelled and not worker.cancelling():
+            return False
         if worker in self._cancelled:
             return True
         task, count_before = self._task
         return worker.cancelling() > 0 and task.cancelling() > count_before
+
+    def _cycle_ended(self, cycle: asyncio.Task[None]) -> None:
+        if not cycle.cancelled() and (error := cycle.exception()) is not None:
+            self._fail(error)
 
     async def _write_dead_letter(self, item: Item) -> None:
         assert self._dead_letters is not None
@@ -301,14 +347,19 @@ class Runner:
         failure = self._outcomes.failed(item, error, self._now_ms())
         if failure is not None:
             self._fail(failure)
+            if self._transactions is not None:
+                self._transactions.failed()
         self._set_timer()
 
     def _gave_back(self) -> None:
-        self._progress.set()
+        if self._is_waited_for:
+            self._progress.set()
+        if self._transactions is not None:
+            self._transactions.note()
         if self._is_ending:
             if self._is_over:
                 self._source.wake()
-        elif self._only is not None and self._work.room() and self._wanted() != self._only:
+        elif self._only is not None and self._work.has_space and self._wanted() != self._only:
             self._source.wake()
 
     def _fail(self, error: BaseException) -> None:
@@ -321,9 +372,13 @@ class Runner:
 
     async def revoke(self, partitions: Partitions) -> None:
         """Let handlers of these partitions finish in time, commit, and forget them."""
+        drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
+        timeout_s = min(drain_max_s, self._drain_left_s)
         try:
-            drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
-            timeout_s = min(drain_max_s, self._drain_left_s)
+            if self._transactions is not None:
+                cut = partial(self._cut, self._work.partitions)
+                await self._transactions.pause(timeout_s, self._source.delay_max_s / 2, cut)
+                return
             self._begin_drain(partitions, self._clock() + timeout_s)
             await self._drain(partitions, timeout_s)
             positions = {tp: at for tp, at in self._source.positions.items() if tp in partitions}
@@ -331,11 +386,15 @@ class Runner:
             await self._commits.commit_now(wanted, self._source.delay_max_s / 2)
         finally:
             self.lose(partitions)
+            if self._transactions is not None:
+                self._transactions.resume()
 
     def lose(self, partitions: Partitions) -> None:
         """Forget these partitions, which others may own, and cancel their handlers."""
         self._cut(partitions)
         self._work.drop(partitions)
+        if self._transactions is not None:
+            self._transactions.lose(partitions)
         self._source.wake()
 
     def take_over(self, partitions: Partitions) -> None:
@@ -361,6 +420,7 @@ class Runner:
             logger.warning("a handler is still running although it was cancelled")
 
     async def _wait_idle(self, partitions: Partitions, timeout_s: float) -> bool:
+        self._is_waited_for = True
         try:
             async with asyncio.timeout(timeout_s):
                 while self._work.is_busy(partitions):
@@ -368,6 +428,8 @@ class Runner:
                     await self._progress.wait()
         except TimeoutError:
             return False
+        finally:
+            self._is_waited_for = False
         return True
 
     def _cut(self, partitions: Partitions) -> Iterable[Item]:
@@ -383,15 +445,13 @@ class Runner:
         self._cancelled.add(worker)
         worker.cancel()
 
-    # Ending.
-
     async def _drain_unpolled(self) -> None:
         """Wait for running handlers without polling, because polls raise."""
         partitions = list(self._work.partitions)
         await self._wait_idle(partitions, min(self._drain_left_s, self._source.delay_max_s / 2))
 
     async def _finish(self) -> None:
-        """Cancel remaining handlers, commit the done offsets, and reset the positions."""
+        """Cancel the remaining handlers, and commit the done offsets."""
         work = self._work
         self._is_finishing = True
         if self._timer is not None:
@@ -403,18 +463,28 @@ class Runner:
             self._cancel(task)
         if workers:
             await asyncio.wait(workers, timeout=CUT_GRACE_S)
-        wanted = work.uncommitted(self._source.positions)
-        await self._commits.commit_now(wanted, LAST_COMMIT_S)
+        if self._transactions is None:
+            wanted = work.uncommitted(self._source.positions)
+            await self._commits.commit_now(wanted, LAST_COMMIT_S)
+        elif self._cycle is not None:
+            self._transactions.end()
+            if not await self._transactions.wait_closed(LAST_COMMIT_S):
+                logger.warning("a transaction did not end in time; its records will be read again")
+            self._cycle.cancel()
+            await asyncio.wait([self._cycle])
         if self._dead_letters is not None:
             await self._dead_letters.stop()
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offset up to which all records are done, of each partition."""
+        if self._transactions is not None:
+            return dict(self._transactions.committed)
         return self._work.committable(self._source.positions)
 
     def _let_go(self) -> None:
         # Reading is ahead of handling; later reads and commits must start from the done offsets.
-        self._source.go_back(self.committable())
+        # With transactions, the last one's outcome may not be known here.
+        self._source.go_back({} if self._transactions is not None else self.committable())
         if not self.over.done():
             self.over.set_result(None)
 

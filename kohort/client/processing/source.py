@@ -58,5 +58,13 @@ class Source(Protocol):
     def commit_soon(self, offsets: Positions, on_done: CommitDone) -> None:
         """Start a commit without waiting for it; commits are made in the order of the calls."""
 
+    async def confirm(self, timeout_s: float) -> bool:
+        """Return whether the group still had this member after the call, so that it owns all
+        partitions that were neither revoked nor lost.
+        """
+
+    def skip(self, partition: TopicPartition, offset: int) -> None:
+        """Continue reading from this offset."""
+
     def go_back(self, offsets: Positions) -> None:
         """Continue from these offsets, else from the committed ones."""

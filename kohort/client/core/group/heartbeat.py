@@ -124,6 +124,11 @@ class HeartbeatRules:
         self._identity = NO_MEMBER
         self._is_coordinator_known = False
         self._sent_ms = 0
+        self._sent_count = 0
+        self._wanted_count = 0
+        self._confirmed_before = 0
+        self.confirmed = 0
+        """How many heartbeats had been sent when the last successful one was."""
         self._next_ms = 0
         self._polled_ms = 0
         self._findings: list[Finding] = []
@@ -153,7 +158,15 @@ class HeartbeatRules:
         """Record that the application polls, or is waiting in a poll."""
         self._polled_ms = max(self._polled_ms, now_ms)
 
+    def confirm(self) -> int:
+        """Make a heartbeat due now. Once `confirmed` reaches the returned number, one that was sent
+        after this call has succeeded.
+        """
+        self._wanted_count = self._sent_count + 1
+        return self._wanted_count
+
     def take_findings(self) -> list[Finding]:
+        self._confirmed_before = self.confirmed
         taken, self._findings = self._findings, []
         return taken
 
@@ -168,7 +181,9 @@ class HeartbeatRules:
 
     @property
     def has_findings(self) -> bool:
-        return bool(self._findings)
+        """Whether there are findings to take, or a confirmation."""
+        is_confirmed = self._confirmed_before < self._wanted_count <= self.confirmed
+        return is_confirmed or bool(self._findings)
 
     # Called by the thread.
 
@@ -184,11 +199,13 @@ class HeartbeatRules:
             can_leave = self._is_coordinator_known
             return (self._leave_for(identity) if can_leave else None) or Wait(None)
         self._watch_session(now_ms)
-        if now_ms < self._next_ms:
+        is_wanted = self._wanted_count > self._sent_count and not self.trouble
+        if now_ms < self._next_ms and not (is_wanted and self._is_coordinator_known):
             return Wait(min(self._next_ms, poll_deadline_ms))
         if not self._is_coordinator_known:
             return LookUpCoordinator()
         self._sent_ms = now_ms
+        self._sent_count += 1
         return self._heartbeat()
 
     def answered(self, sent: Identity, code: ErrorCode, now_ms: int) -> None:
@@ -238,6 +255,7 @@ class HeartbeatRules:
     def _note_success(self, now_ms: int) -> None:
         self._backoff.succeed()
         self.trouble = ErrorCode.NONE
+        self.confirmed = self._sent_count
         self.last_success_ms = self._heard_ms = now_ms
         self.statistics.answered(self._sent_ms, now_ms)
 

@@ -4,9 +4,12 @@ from typing import cast
 
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.work import Entry, Work, WorkLimits
+from kohort.client.core.records import ConsumerRecord
+from kohort.client.core.work import Work
+from kohort.client.core.work_limits import WorkLimits
 from kohort.client.processing.commits import RunCommits
 from kohort.client.processing.source import CommitDone, Positions, Source
+from kohort.protocol.records.batch import TimestampType
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -30,7 +33,9 @@ class Scene:
             random=lambda: 0.5,
         )
         for partition in (A, B):
-            self.work.feed(partition, [Entry(0, -1, None, 1, None)])
+            kind = TimestampType.CREATE_TIME
+            record = ConsumerRecord(*partition, 0, 0, kind, None, None, 0, 0)
+            self.work.feed(partition, [record], 0)
             item = self.work.next(0)
             assert item is not None
             self.work.finish(item)

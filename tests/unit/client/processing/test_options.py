@@ -24,6 +24,9 @@ GOOD: dict[str, Any] = {
     "in_flight_bytes_limit": 1,
     "uncommitted_records_limit": 1,
     "stop_on": (),
+    "around": None,
+    "on_unreadable": "stop",
+    "producer": None,
 }
 
 
@@ -48,6 +51,9 @@ async def store(letter: DeadLetter) -> None:
         {"dead_letter": 3},
         {"on_failure": "retry"},
         {"on_failure": "skip", "dead_letter": "d"},
+        {"on_unreadable": "retry"},
+        {"on_unreadable": "dead_letter"},
+        {"around": 3},
         {"in_flight_records_limit": 0},
     ],
     ids=str,

@@ -1,0 +1,155 @@
+"""Records that wait for handlers or are being handled, in lanes, by partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+
+from kohort.client.core.done_offsets import NOTHING_BEGUN, DoneOffsets
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord
+
+
+class Failure:
+    """What is known of a record whose handler has failed."""
+
+    __slots__ = ("attempts", "error", "failed_at_ms", "is_alone", "is_final", "write_failures")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        """How many attempts have failed."""
+        self.error: Exception | None = None
+        """The last one's error."""
+        self.failed_at_ms = 0
+        """When the last one failed, in milliseconds since the epoch."""
+        self.is_final = False
+        """Whether it is stored as a dead letter, and its handler not called any more."""
+        self.write_failures = 0
+        """How often storing the dead letter has failed."""
+        self.is_alone = False
+        """Whether its batch has failed, so that it is handled by itself."""
+
+
+class Item:
+    """A record being handled or waiting; or several of a lane that are handled as a batch."""
+
+    __slots__ = (
+        "began_ms",
+        "byte_count",
+        "failure",
+        "lane",
+        "members",
+        "offset",
+        "record",
+        "runs_since_ms",
+    )
+
+    def __init__(self, lane: Lane, record: AnyRecord, offset: int, byte_count: int) -> None:
+        self.lane = lane
+        self.record = record
+        self.offset = offset
+        self.byte_count = byte_count
+        self.failure: Failure | None = None
+        self.began_ms: int | None = None
+        """When its first attempt began."""
+        self.runs_since_ms: int | None = None
+        """When the current attempt began; None if none is running."""
+        self.members: list[Item] | None = None
+        """The items of a batch, of which this is the first; None outside of batches."""
+
+    @property
+    def partition(self) -> TopicPartition:
+        return self.lane.share.partition
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its partition was revoked, so that its result is ignored."""
+        return self.lane.share.is_dropped
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is to be stored as a dead letter."""
+        return self.failure is not None and self.failure.is_final
+
+    def singles(self) -> list[Item]:
+        """Take a batch apart, as if none of its records had been begun."""
+        members, self.members = self.members or [self], None
+        for member in members:
+            member.began_ms = None
+        return members
+
+    def failing(self) -> Failure:
+        if self.failure is None:
+            self.failure = Failure()
+        return self.failure
+
+
+class Lane:
+    """Records handled in order. Its head runs or waits for a retry, or it is ready."""
+
+    __slots__ = ("items", "key", "resting", "share", "since_ms")
+
+    def __init__(self, key: Hashable, share: Share) -> None:
+        self.key = key
+        self.share = share
+        self.items: deque[Item] = deque()
+        self.resting = 0
+        """The number of its valid entry among the resting lanes; 0: none."""
+        self.since_ms: int | None = None
+        """With batches: since when records have waited for others; perhaps earlier."""
+
+
+class Share:
+    """One partition, for as long as it is owned."""
+
+    __slots__ = (
+        "done",
+        "drain_until_ms",
+        "end",
+        "is_dropped",
+        "is_held",
+        "lanes",
+        "partition",
+        "running_count",
+        "settled",
+        "started_to",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.lanes: dict[Hashable, Lane] = {}
+        self.done = DoneOffsets()
+        self.running_count = 0
+        self.started_to = NOTHING_BEGUN
+        """The highest offset of a record that was started."""
+        self.settled: list[Item] = []
+        """With transactions: the records done in the current one."""
+        self.is_dropped = False
+        self.release()
+
+    def release(self) -> None:
+        self.is_held = False
+        """Whether only records up to `started_to` may start."""
+        self.drain_until_ms: float = float("inf")
+        """While held: later attempts are not made."""
+        self.end: float = float("inf")
+        """While held: no record from this offset on may start, because an earlier one is given up,
+        so that it would be handled again in any case."""
+
+    def restart(self, items: Iterable[Item]) -> None:
+        """Have these records in hand, in this order, and none of them begun."""
+        self.lanes = {}
+        self.done = DoneOffsets()
+        self.started_to = NOTHING_BEGUN
+        self.settled = []
+        for item in items:
+            key = item.lane.key
+            lane = self.lanes.get(key)
+            if lane is None:
+                lane = self.lanes[key] = Lane(key, self)
+            item.lane = lane
+            lane.items.append(item)
+            self.done.begin(item.offset, item.record.leader_epoch)
+
+    def may_start(self, item: Item) -> bool:
+        return not self.is_held or (item.offset <= self.started_to and item.offset < self.end)

@@ -1,0 +1,29 @@
+"""Limits of the records that a run holds."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+ROOM_SHARE: Final = 4
+"""Once full, one part in this many of the limit must be free before records are taken again, to
+avoid taking them one by one."""
+
+
+class WorkLimits(NamedTuple):
+    records: int
+    byte_count: int
+    """Bytes of these records. The last ones that were taken may exceed it."""
+    uncommitted: int
+    """Records of one partition after its committable position, done or not."""
+
+    def most_held(self, *, once_full: bool) -> tuple[int, int]:
+        """The records and bytes that may be held when more are taken."""
+        share = ROOM_SHARE if once_full else max(self.records, self.byte_count) + 1
+        free_records = max(1, self.records // share)
+        return self.records - free_records, self.byte_count - max(1, self.byte_count // share)
+
+
+class BatchLimits(NamedTuple):
+    records: int
+    wait_ms: int
+    """How long a record waits for others, unless there is no room for more."""

@@ -1,0 +1,266 @@
+"""Exactly once: the transactions of a run, one after another.
+
+Each contains what the handlers of its records sent, and the offsets after these records. If a
+handler fails, the transaction is aborted and its records are handled again in another one.
+aiokafka's producer does not send the member's generation with the offsets (KIP-447), so that the
+broker would accept them from a member that the group has removed. The order of the steps makes up
+for it: once the broker has the offsets, nobody can read the partition's committed offset before the
+end of the transaction; then a heartbeat shows that this member is still in the group, so nobody has
+read it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from kohort.client.core.errors import CommitFailedError, ConfigError
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.work import Work
+from kohort.client.processing.source import Positions, Source
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_MS: Final = 100
+"""How long a transaction lasts by default, as in Kafka Streams."""
+
+CONFIRM_S: Final = 30.0
+"""How long to wait for a heartbeat's answer, or for the end of a rebalance before it."""
+
+LAST_ABORT_S: Final = 5.0
+"""Time limit of the abort of a transaction that did not end in time."""
+
+FIRST_BACKOFF_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+"""The wait after a transaction that could not be committed, doubled for each further one."""
+
+
+class Transactional(Protocol):
+    """A transactional producer."""
+
+    async def begin(self) -> None: ...
+
+    async def send_offsets(self, offsets: Positions, group_id: str) -> None: ...
+
+    async def commit(self) -> None: ...
+
+    async def abort(self) -> None: ...
+
+
+class AiokafkaTransactions:
+    """aiokafka's producer, which has been started with a transactional_id."""
+
+    def __init__(self, producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
+        """Raises a ConfigError for another object."""
+        names = ("begin_transaction", "send_offsets_to_transaction", "commit_transaction")
+        if not all(callable(getattr(producer, name, None)) for name in names):
+            raise ConfigError(
+                "producer must be an AIOKafkaProducer with a transactional_id, which the"
+                f" application starts and stops, not {producer!r}"
+            )
+        self.producer = producer
+
+    async def begin(self) -> None:
+        await self.producer.begin_transaction()
+
+    async def send_offsets(self, offsets: Positions, group_id: str) -> None:
+        from aiokafka import TopicPartition as Place  # noqa: PLC0415 - optional, slow to import.
+
+        wanted = {Place(*partition): at.offset for partition, at in offsets.items()}
+        await self.producer.send_offsets_to_transaction(wanted, group_id)
+
+    async def commit(self) -> None:
+        await self.producer.commit_transaction()
+
+    async def abort(self) -> None:
+        await self.producer.abort_transaction()
+
+
+class Transactions:
+    """The transactions of one run. `run` is a task beside the one that reads."""
+
+    def __init__(
+        self,
+        producer: Transactional,
+        work: Work,
+        source: Source,
+        *,
+        group_id: str,
+        interval_ms: int | None,
+        clock: Callable[[], float],
+        employ: Callable[[], None],
+    ) -> None:
+        """`employ` starts handlers for records that are ready."""
+        self._producer = producer
+        self._work = work
+        self._source = source
+        self._group_id = group_id
+        self._interval_s = (INTERVAL_MS if interval_ms is None else interval_ms) / 1000
+        self._clock = clock
+        self._employ = employ
+        self._changed = asyncio.Event()
+        self._is_paused = False
+        self._is_ending = False
+        self._must_abort = False
+        self._redo_at_s = 0.0
+        self._backoff_s = FIRST_BACKOFF_S
+        self.is_open = False
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        """The offsets of the last transactions."""
+        self._size: float = float("inf")
+        """How many records may be in the next one. One in which many may fail would never end."""
+        work.start_limit = 0
+
+    # Called by the runner.
+
+    def note(self) -> None:
+        """Take notice of new records, or of records that were given back."""
+        self._changed.set()
+
+    def failed(self, redo_at_ms: int = 0) -> None:
+        """Abort the transaction: a handler has failed, or its record cannot be committed."""
+        self._redo_at_s = max(self._redo_at_s, redo_at_ms / 1000)
+        if self.is_open:
+            self._must_abort = True
+            self._work.hold(self._work.partitions)
+        self._changed.set()
+
+    def lose(self, partitions: Collection[TopicPartition]) -> None:
+        """Abort the transaction: other members may own these partitions."""
+        for partition in partitions:
+            self.committed.pop(partition, None)
+        self.failed()
+
+    def end(self) -> None:
+        """Begin no transaction after the current one."""
+        self._is_ending = True
+        self._changed.set()
+
+    async def pause(self, drain_s: float, grace_s: float, cut: Callable[[], object]) -> None:
+        """End the current transaction, which has records of several partitions, and begin no other
+        until `resume`. After `drain_s`, `cut` cancels its handlers, and it is aborted.
+        """
+        self._is_paused = True
+        self._changed.set()
+        if not await self.wait_closed(drain_s):
+            cut()
+            self.failed()
+            if not await self.wait_closed(grace_s):
+                logger.warning("a transaction did not end in time")
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._changed.set()
+
+    async def wait_closed(self, timeout_s: float) -> bool:
+        """Wait for the end of the transaction, after `end`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.is_open:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # The task.
+
+    async def run(self) -> None:
+        """Raises whatever the producer raises, if the transaction cannot be aborted either."""
+        while True:
+            await self._wait(lambda: self._may_begin and self._work.has_records)
+            await self._wait(lambda: self._is_ending, self._redo_at_s)
+            if self._may_begin:
+                await self._transact()
+
+    @property
+    def _may_begin(self) -> bool:
+        return not self._is_ending and not self._is_paused
+
+    async def _transact(self) -> None:
+        work = self._work
+        await self._producer.begin()
+        if not self._may_begin:
+            await self._producer.abort()
+            return
+        self.is_open, self._must_abort = True, False
+        try:
+            work.start_limit = self._size
+            work.resume(self._now_ms())
+            self._employ()
+            await self._wait(self._is_full, self._clock() + self._interval_s)
+            if self._must_abort:
+                work.hold(work.partitions)
+            work.close(self._now_ms())
+            self._employ()
+            await self._wait(lambda: not work.is_busy(work.partitions))
+            work.start_limit = 0
+            if self._must_abort:
+                await self._abort()
+            else:
+                await self._commit()
+        except asyncio.CancelledError:
+            # An open transaction would hold up those who read the output.
+            with suppress(Exception):
+                async with asyncio.timeout(LAST_ABORT_S):
+                    await self._producer.abort()
+            raise
+        finally:
+            work.start_limit = 0
+            self.is_open = False
+            self._changed.set()
+            self._source.wake()
+
+    def _is_full(self) -> bool:
+        work = self._work
+        if self._must_abort or not self._may_begin or work.started_count >= work.start_limit:
+            return True
+        # All that there is room for is done.
+        return not work.has_space and not work.ready_count and not work.begun_count
+
+    async def _commit(self) -> None:
+        work = self._work
+        offsets = work.uncommitted(self._source.positions)
+        try:
+            if offsets:
+                await self._producer.send_offsets(offsets, self._group_id)
+                if not await self._source.confirm(CONFIRM_S) or self._must_abort:
+                    raise CommitFailedError("the group may have removed this member")
+            await self._producer.commit()
+        except Exception as error:  # noqa: BLE001 - the producer's.
+            logger.warning("a transaction could not be committed and is repeated: %r", error)
+            self._redo_at_s = self._clock() + self._backoff_s
+            self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
+            await self._abort(error)
+        else:
+            self._backoff_s = FIRST_BACKOFF_S
+            self._size *= 2
+            self.committed.update(offsets)
+            work.committed(offsets)
+            work.settle()
+
+    async def _abort(self, cause: Exception | None = None) -> None:
+        self._size = max(1, self._work.started_count // 2)
+        try:
+            await self._producer.abort()
+        except Exception as error:
+            # The outcome is unknown; a new producer with the same id decides it.
+            raise cause or error from error
+        self._work.undo()
+
+    async def _wait(self, holds: Callable[[], object], until_s: float | None = None) -> None:
+        left_s = None if until_s is None else until_s - self._clock()
+        try:
+            async with asyncio.timeout(left_s):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
