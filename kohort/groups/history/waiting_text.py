@@ -89,7 +89,8 @@ def _signs_of_life(waiting: Json, now_ms: int) -> Iterator[str]:
     if longest_ms < waited_ms - LONG_WAIT_MS:
         verb = "still sends" if len(silences) == 1 else "still send"
         ago = duration(longest_ms)
-        yield f"{who} {verb} heartbeats, the last {ago} ago, but the application does not poll"
+        why = "the application does not poll, or its listener is busy"
+        yield f"{who} {verb} heartbeats, the last {ago} ago, but {why}"
     elif len(silences) == 1:
         yield f"Its last heartbeat was {duration(longest_ms)} ago"
 
