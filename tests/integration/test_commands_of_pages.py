@@ -246,7 +246,7 @@ def test_every_command_of_a_page_does_what_the_page_says(desk: Desk, page: str) 
 )
 def test_commands_and_options_within_sentences_exist(page: Path) -> None:
     for words in inline_commands(page):
-        parser = PARSER
+        parser: argparse.ArgumentParser = PARSER
         for word in words:
             nested = subcommands(parser)
             # Spark's jobs build their parsers when they run; COMMAND stands for any of them.
