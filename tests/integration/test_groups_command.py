@@ -159,7 +159,7 @@ def settle(
     return joined.member_id
 
 
-def sentences(said: Said, group: str) -> list[str]:
+def sentences(said: Said[str], group: str) -> list[str]:
     """The sentences on rebalances, without the summary of several."""
     return [
         line for line in said.out.splitlines() if line.startswith(f"Group {group} rebalanced at")
