@@ -1,6 +1,5 @@
 """Output of commands: tables, and the progress of long work."""
 
-import os
 import shutil
 import sys
 import textwrap
@@ -40,8 +39,7 @@ def wrapped(lines: Iterable[str], width: int | None = None) -> Iterator[str]:
     continued is indented.
     """
     if width is None:
-        has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-        width = shutil.get_terminal_size().columns if has_width else None
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in lines:
         if width is None or len(line) <= width:
             yield line

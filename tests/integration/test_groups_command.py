@@ -228,9 +228,12 @@ async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> N
     assert len(sequences) >= 1
     for here, there in zip(over_kafka["rebalances"], over_http["rebalances"], strict=True):
         there.pop("sentence")
+        here.pop("stored_at_ms")
         assert here == there
     for command in ("why", "timeline"):
-        assert (await stored(command)).out == (await kohort.ask(command, "elsewhere")).out
+        # What is stored may be followed by as of when.
+        shown = (await kohort.ask(command, "elsewhere")).out
+        assert (await stored(command)).out.startswith(shown)
     avoided = await stored("why", "--avoided", "--last", "5")
     assert "Group elsewhere did not rebalance" in avoided.out
     missing = await asyncio.to_thread(kohort_groups, "why", "nobody", *port)
@@ -280,13 +283,15 @@ async def test_while_a_rebalance_hangs_why_says_who_is_missing_since_when_and_un
         await joining
     assert found["waiting"]["member_ids"] == [silent]
     assert through_kafka.json["waiting"]["member_ids"] == [silent]
-    assert "Group hanging is rebalancing since " in said.out
+    assert "Group hanging has been rebalancing since " in said.out
     expected = (
-        rf"Right now it waits for member {silent} \(static id pod-1, host 127\.0\.0\.1\) to join "
-        r"again, since \d\d:\d\d:\d\d \(.+\), until \d\d:\d\d:\d\d at the latest \(.+ left\)\."
+        rf"Right now it waits for member {short_id(silent)} \(static id pod-1, "
+        r"host 127\.0\.0\.1\) to join again, since \d\d:\d\d:\d\d "
+        r"\(.+\), until \d\d:\d\d:\d\d at the latest \(.+ left\)\."
     )
-    assert re.fullmatch(expected, said.out.splitlines()[1])
-    assert re.fullmatch(expected, drawn.out.splitlines()[-1])
+    for out in (said.out, drawn.out):
+        # The timeline breaks lines at its width.
+        assert re.search(expected, " ".join(out.split())), out
 
 
 async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: Asking) -> None:

@@ -129,7 +129,7 @@ def test_the_group_of_the_example_can_be_asked_why_it_rebalanced(
 
     told = {line: answer(line) for line in asked}
     assert "<html" in (tmp_path / "readers.html").read_text(encoding="utf-8")
-    times = r"\d\d:\d\d:\d\d, generation \d+ -> \d+"
+    times = r"at \d\d:\d\d:\d\d, generation \d+ -> \d+"
     form = rf"^Group readers rebalanced {times}, because member \S+ \(host"
     assert re.search(form, README, re.MULTILINE)
     assert re.search(form, told["kohort groups why readers"], re.MULTILINE)

@@ -226,5 +226,5 @@ def test_the_text_of_a_java_clients_enforced_rebalance_is_in_the_history(
     trigger = record["trigger"]
     # It now owns partitions, says so in its metadata, and is not taken for a leader that only asks.
     assert (trigger["kind"], trigger["reason_text"]) == ("protocols_changed", text)
-    # Free text that resembles nothing the client says of itself: the history does not guess.
-    assert (trigger["reason"], trigger["reason_source"]) == (None, None)
+    # The subscription is the same, and the text is none of those that the client itself writes.
+    assert (trigger["reason"], trigger["reason_source"]) == ("ENFORCED", "text")

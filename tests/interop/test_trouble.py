@@ -120,4 +120,4 @@ def test_of_two_processes_with_one_instance_id_the_later_one_stays(
         troop.wait_shared()
         assert troop.probe.generation() == generation
         assert bystander in troop.now
-        troop.check_told(before, [("static_replaced", later)])
+        troop.check_told(before, [("static_replaced", later), ("instance_fenced", later)])

@@ -7,6 +7,7 @@ from typing import Any
 
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.history.model import RebalanceRecord, TriggerRecord
+from kohort.groups.history.sentence import PROBLEMS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from tests.simulation.process import TEXTS, Process
@@ -134,9 +135,10 @@ class Rebalance:
                 f"from generation {self.previous_generation} to {self.generation}, "
                 f"told {record.previous_generation} to {record.generation}"
             )
-        if len(self.further) != len(record.further_causes) + record.further_causes_dropped:
-            return f"{len(self.further)} further causes, told {len(record.further_causes)}"
-        for cause, told in zip(self.further, record.further_causes, strict=False):
+        further = [cause for cause in record.further_causes if cause.kind not in PROBLEMS]
+        if len(self.further) != len(further) + record.further_causes_dropped:
+            return f"{len(self.further)} further causes, told {len(further)}"
+        for cause, told in zip(self.further, further, strict=False):
             if (wrong := cause.differs_from_record(told)) is not None:
                 return f"further cause: {wrong}"
         return None

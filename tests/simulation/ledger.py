@@ -76,5 +76,6 @@ class Ledger(Tally):
         return [
             group.group_id
             for group in self._groups.values()
-            if len(group.awaited.rebalances) > (group.running is not None) or group.awaited.avoided
+            if len(group.awaited.rebalances) > (group.running is not None)
+            or group.awaited.unrecorded()
         ]

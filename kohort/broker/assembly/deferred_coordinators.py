@@ -139,5 +139,8 @@ class HandlerLoading:
         modules = (MODULE, _MEMBERSHIPS) if SERVED[key].module in _JOINING else (MODULE,)
         for module in modules:
             await loop.run_in_executor(self._executor, importlib.import_module, module)
-        await loop.run_in_executor(self._executor, SERVED[key].load, key)
-        self._loaded.add(key)
+        # Together, so that a member's first Heartbeat does not wait for an import.
+        siblings = [other for other, api in SERVED.items() if api.module == SERVED[key].module]
+        for sibling in siblings:
+            await loop.run_in_executor(self._executor, SERVED[sibling].load, sibling)
+        self._loaded.update(siblings)

@@ -167,14 +167,12 @@ class TopicSink:
             sent = self._sent.get(place)
             if sent is None:
                 await self.start()
-                await wait_for_topic(self._producer, self._topic)
-                sent = await self._producer.send(
-                    self._topic, value=record.value, key=record.key, headers=letter.headers()
-                )
-                self._sent[place] = sent
-                sent.add_done_callback(partial(self._answered, place))
             producer = self._producer
             try:
+                if sent is None:
+                    sent = await self._send(letter)
+                    self._sent[place] = sent
+                    sent.add_done_callback(partial(self._answered, place))
                 await asyncio.shield(sent)
             except Exception as error:
                 is_lasting = not getattr(error, "retriable", False)
@@ -182,6 +180,14 @@ class TopicSink:
                     # After a fatal error an idempotent producer rejects all further records.
                     await self.stop()
                 raise
+
+    async def _send(self, letter: DeadLetter) -> asyncio.Future[Any]:
+        await wait_for_topic(self._producer, self._topic)
+        record = letter.record
+        sent: asyncio.Future[Any] = await self._producer.send(
+            self._topic, value=record.value, key=record.key, headers=letter.headers()
+        )
+        return sent
 
     def _answered(self, place: tuple[str, int, int], sent: asyncio.Future[Any]) -> None:
         self._sent.pop(place, None)

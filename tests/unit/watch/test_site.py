@@ -155,7 +155,7 @@ async def test_a_rebalance_in_progress_is_shown_with_the_members_it_may_wait_for
         assert waiting["phase"] in {"revoke", "tell", "give"}
         shown = await lab.json(f"/groups/{group['group']}/rebalances")
         assert shown["rebalances"][-1]["outcome"] == "running"
-        assert shown["rebalances"][-1]["sentence"].startswith("is rebalancing since")
+        assert shown["rebalances"][-1]["sentence"].startswith("has been rebalancing since")
         assert shown["total_rebalances"] == len(rebalances_of(lab.history, group["group"]))
     assert waiting["member_ids"]
     page = await lab.json(f"/api/groups/{group['group']}")
