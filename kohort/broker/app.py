@@ -64,6 +64,7 @@ from kohort.protocol.schema import VersionRange
 from kohort.version import VERSION
 
 if TYPE_CHECKING:
+    from kohort.broker.assembly.coordinators import Coordinators
     from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.runtime.clock import Clock
@@ -233,14 +234,7 @@ class Broker:
         topics.settings.ports = web.ports()
         stack.push_async_callback(topics.close)
         self.coordinators = DeferredCoordinators(
-            config,
-            self._environment,
-            topics,
-            purgatory,
-            self.background_tasks,
-            executor,
-            lambda: self.history,
-            self.metrics.transactions,
+            topics, partial(self._make_coordinators, topics, purgatory, executor)
         )
         stack.push_async_callback(self.coordinators.close)
         await self.coordinators.load(self.startup)
@@ -295,6 +289,22 @@ class Broker:
         await self.coordinators.stop_serving()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
+
+    def _make_coordinators(
+        self, topics: TopicManager, purgatory: Purgatory, executor: Executor
+    ) -> "Coordinators":
+        from kohort.broker.assembly.coordinators import Coordinators  # noqa: PLC0415 - not for a start.
+
+        return Coordinators(
+            self.config,
+            self._environment,
+            topics,
+            purgatory,
+            self.background_tasks,
+            executor,
+            self.history,
+            self.metrics.transactions,
+        )
 
     def _make_services(
         self,

@@ -13,20 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.config import BrokerConfig
-from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.registry import registered
-from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED
-from kohort.broker.metrics.broker_metrics import TransactionMetrics
-from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE
 from kohort.broker.topics.startup_progress import StartupProgress
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.coordinators import Coordinators
-    from kohort.broker.history.history import RebalanceHistory
 
 MODULE: Final = "kohort.broker.assembly.coordinators"
 """Imported on another thread before `DeferredCoordinators.get` is called on the event loop."""
@@ -40,26 +34,10 @@ _STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE)
 
 
 class DeferredCoordinators:
-    def __init__(
-        self,
-        config: BrokerConfig,
-        environment: Environment,
-        topics: TopicManager,
-        purgatory: Purgatory,
-        background_tasks: BackgroundTasks,
-        executor: Executor,
-        history: Callable[[], "RebalanceHistory"],
-        transaction_metrics: TransactionMetrics,
-    ) -> None:
-        """`history` is called at most once."""
-        self._config = config
-        self._environment = environment
+    def __init__(self, topics: TopicManager, make: Callable[[], "Coordinators"]) -> None:
+        """`make` imports and creates the coordinators; it is called at most once."""
         self._topics = topics
-        self._purgatory = purgatory
-        self._background_tasks = background_tasks
-        self._executor = executor
-        self._history = history
-        self._transaction_metrics = transaction_metrics
+        self._make = make
         self._after_answers: Callable[[Callable[[], None]], object] | None = None
         self.created: Coordinators | None = None
         """None until the first call of `get`."""
@@ -104,18 +82,7 @@ class DeferredCoordinators:
         return bool(topics.all())
 
     def _create(self) -> "Coordinators":
-        from kohort.broker.assembly.coordinators import Coordinators  # noqa: PLC0415 - see above.
-
-        made = Coordinators(
-            self._config,
-            self._environment,
-            self._topics,
-            self._purgatory,
-            self._background_tasks,
-            self._executor,
-            self._history(),
-            self._transaction_metrics,
-        )
+        made = self._make()
         if self._after_answers is not None:
             made.transactions.host.marking.after_answers = self._after_answers
         return made

@@ -34,8 +34,7 @@ class LagHistory:
         self._times_ms: deque[int] = deque(maxlen=SAMPLES_MAX)
         """Wall times of the samples."""
         self._lags: dict[str, array[int]] = {}
-        """Lags by group, as many as `_times_ms` or, for groups stored later, fewer; the newest
-        last."""
+        """Lags by group, the newest last; fewer than `_times_ms` for groups added later."""
 
     async def run(
         self, seen: Callable[[], GroupsSeen | None], readable: ReadableOf, clock: Clock

@@ -160,7 +160,7 @@ _BUSY = (
 
 
 class HttpServer:
-    """The HTTP port of one broker. Serves GET and HEAD of its pages; POST if a page is for it."""
+    """The HTTP port of one broker. Serves GET and HEAD, and POST of pages that accept it."""
 
     def __init__(
         self,

@@ -273,7 +273,7 @@ _SETTLED: Final = frozenset({None, "Stable", "Empty", "Dead"})
 
 
 def _as_of_lines(record: Json, answer: Json, clock_text: ClockText) -> Iterator[str]:
-    """Say since when a stored record of an unfinished rebalance is not up to date."""
+    """Yield when the record of an unfinished rebalance was stored: it may be out of date."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or record.get("outcome") != "running":
         return

@@ -489,7 +489,7 @@ class Work:
         return sum(len(item.members or (item,)) for item in self.begun())
 
     def begun(self) -> Iterator[Item]:
-        """The records and batches that were started and are not done."""
+        """Records and batches that have been started and are not done."""
         for share in self._shares.values():
             for lane in share.lanes.values():
                 if lane.items[0].began_ms is not None:

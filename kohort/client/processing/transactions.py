@@ -118,7 +118,7 @@ class Transactions:
     # Called by the runner.
 
     def note(self) -> None:
-        """Take notice of new records, or of records that were given back."""
+        """Check again whether to begin or end: there are new records, or some were given back."""
         self._changed.set()
 
     def failed(self, redo_at_ms: int = 0) -> None:
@@ -157,15 +157,9 @@ class Transactions:
         self._changed.set()
 
     async def wait_closed(self, timeout_s: float) -> bool:
-        """Wait for the end of the transaction, after `end`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.is_open:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        """Wait for the end of the transaction; return whether it has ended."""
+        await self._wait(lambda: not self.is_open, self._clock() + timeout_s)
+        return not self.is_open
 
     # The task.
 

@@ -122,7 +122,7 @@ class RebalanceFacts:
     finished_ms: int | None = None
     generation: int | None = None
     restart_ms: int | None = None
-    """Time since the broker's restart, if this is the group's first rebalance soon after it."""
+    """Time since the broker's restart, if that explains the rebalance."""
     fenced_commits: int = 0
     """Commits that were fenced since the previous rebalance."""
     protocol_type: str | None = None

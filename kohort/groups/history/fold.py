@@ -51,8 +51,8 @@ SETTLE_MS: Final = 10_000
 
 
 RESTART_MS: Final = 60_000
-"""A group's first rebalance within this time of the broker's restart has to do with it: members
-missed their session timeouts, or lost the broker for longer."""
+"""A restart of the broker can cause a rebalance within this time: members missed their session
+timeouts, or could not reach the broker for longer."""
 
 _OF_RESTART: Final = frozenset(
     {
@@ -65,13 +65,13 @@ _OF_RESTART: Final = frozenset(
         TriggerKind.LEADER_REJOINED,
     }
 )
-"""Causes that a restart of the broker can have; members leave by their own choice."""
+"""Causes that a restart of the broker explains. A member that leaves does so by itself."""
 
 SUCCESSORS_KEPT: Final = 100
 FOUGHT_OVER_MS: Final = 10_000
 """Two processes that take an instance id from each other do so within this time."""
 FENCED_AGAIN_MS: Final = 600_000
-"""Two processes with one instance id are a problem once in this time."""
+"""An instance id that two processes use is recorded once in this time."""
 
 
 class AvoidedFacts(NamedTuple):
@@ -135,12 +135,12 @@ class GroupFold:
         self.generation = 0
         self.protocol_type: str | None = None
         self.restarted_ms: int | None = None
-        """When the broker restarted (monotonic), until the group's next rebalance; set by the
-        owner."""
+        """When the broker restarted (monotonic), until the first rebalance that it explains; set by
+        the owner."""
         self._fenced_until: dict[str, int] = {}
-        """When two processes with an instance id are a problem again, by instance ids."""
+        """Until when two processes with an instance id are not recorded again, by instance id."""
         self._replaced_ms: dict[str, int] = {}
-        """When instance ids with two processes were last taken over."""
+        """When an instance id that two processes use was last taken over."""
         self._successors: dict[str, MemberRef] = {}
         """Processes that took over an instance id, by the member ids of their predecessors."""
         self._leader: str | None = None

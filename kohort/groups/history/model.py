@@ -293,8 +293,8 @@ class RebalanceRecord:
     timeline: Timeline = field(default=Timeline())
     waited_for: WaitedFor = field(default=WaitedFor())
     restart_ms: int | None = None
-    """Time from the broker's restart to the first rebalance of the group after it; None for others,
-    and after a minute."""
+    """Time from the broker's restart to the first rebalance of the group that it explains, within a
+    minute; None for others."""
     outcome: RebalanceOutcome
     error: str | None = None
     """Name of the error code if the outcome is store_failed."""

@@ -362,8 +362,9 @@ def _unknown(end_ms: int) -> Cause:
 
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """Return the causes, begun by the leader: the first member that joins an empty group leads it.
-    That is never certain: the first one may have gone in the same join phase, without a trace.
+    """Return the causes with the leader's first, because the first member to join an empty group
+    leads it. That is never certain: the first may have gone in the same join phase, without a
+    trace.
     """
     for cause in order:
         member = cause.trigger.member
