@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from kohort.protocol.codec import STRICT_OPTION
 from tests.support import virtual_time
-from tests.support.suites import budgets, hangs, left_out, side_by_side
+from tests.support.suites import costs, hangs, left_out, side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
 # build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "short")
     virtual_time.is_debug = bool(config.getoption("--long"))
     side_by_side.prepare(config)
-    budgets.prepare(config)
+    costs.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())
     config.pluginmanager.register(hangs.Watchdog())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

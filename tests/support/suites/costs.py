@@ -1,9 +1,7 @@
-"""What the suites take: a run of several of them tells it at its end, and has failed if one takes
-more than its budget.
+"""Print what each suite took, by the clock and in processor time, at the end of a run of several.
 
-What is budgeted is processor time, of the processes that run tests and of those that they have
-waited for, as they do for brokers. A busy machine makes a run longer, and hardly these. Spark's
-JVM lives as long as its test process, so that of the pipeline only the time by the clock is told.
+Processor time is that of the processes that run tests and of those that they have waited for, as
+they do for brokers. Spark's JVM lives as long as its test process, so the pipeline shows less.
 """
 
 import os
@@ -14,21 +12,6 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Final
 
 import pytest
-
-BUDGETS_S: Final[Mapping[str, float]] = {
-    "unit": 500,
-    "property": 350,
-    "simulation": 180,
-    "integration": 350,
-    "interop": 1_200,
-    "crash": 45,
-    "histories": 30,
-    "fuzz": 40,
-    "pipeline": 90,
-}
-"""Budgets of the short forms: three times what they took within a whole run on two quiet cores, or
-more. A slower machine, or a neighbour on the same core, takes half as much again of the same work.
-"""
 
 SLOWEST: Final = 20
 
@@ -60,8 +43,7 @@ class Meter:
 class Bill:
     """Registered where the run is reported."""
 
-    def __init__(self, budgets_s: Mapping[str, float]) -> None:
-        self._budgets_s = budgets_s
+    def __init__(self) -> None:
         self._tests: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         """By test."""
@@ -85,42 +67,25 @@ class Bill:
             used = (value for name, value in report.user_properties if name == _PROCESSOR_S)
             self._processor_s[suite] += sum(float(str(value)) for value in used)
 
-    @property
-    def exceeded(self) -> list[str]:
-        """A line for each suite that has passed its budget."""
-        return [
-            f"{suite} took {used_s:.0f} s of processor time, and its budget is {budget_s:.0f} s"
-            for suite, used_s in self._processor_s.items()
-            if used_s > (budget_s := self._budgets_s.get(suite, float("inf")))
-        ]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Before the summary, which tells the status."""
-        if self.exceeded and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Nothing for one suite alone, as it is run at work."""
         if len(self._tests) > 1:
             terminalreporter.section(f"the slowest {SLOWEST} tests")
             for seconds, nodeid in sorted(_turned(self._seconds), reverse=True)[:SLOWEST]:
                 terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
-            terminalreporter.section("suites: tests, seconds of all, of the processor, budget")
+            terminalreporter.section("suites: tests, seconds of all, of the processor")
             of_suites: defaultdict[str, float] = defaultdict(float)
             for nodeid, seconds in self._seconds.items():
                 of_suites[suite_of(nodeid)] += seconds
             for seconds, suite in sorted(_turned(of_suites), reverse=True):
                 terminalreporter.write_line(
                     f"{suite:12} {self._tests[suite]:6} {seconds:7.0f} "
-                    f"{self._processor_s[suite]:7.0f} {self._budgets_s.get(suite, 0):7.0f}"
+                    f"{self._processor_s[suite]:7.0f}"
                 )
             terminalreporter.section("processes: seconds in tests, and until when")
             for process, seconds in sorted(self._processes.items()):
                 ended_s = self._ended_s[process]
                 terminalreporter.write_line(f"{process:12} {seconds:14.0f} {ended_s:7.0f}")
-        for line in self.exceeded:
-            terminalreporter.write_line(line, red=True)
 
 
 def _turned(seconds: Mapping[str, float]) -> Iterator[tuple[float, str]]:
@@ -133,7 +98,7 @@ def suite_of(nodeid: str) -> str:
 
 
 def prepare(config: pytest.Config) -> None:
-    """For `pytest_configure`. Long forms have no budget."""
+    """For `pytest_configure`."""
     config.pluginmanager.register(Meter())
     if "PYTEST_XDIST_WORKER" not in os.environ and not config.getoption("--long"):
-        config.pluginmanager.register(Bill(BUDGETS_S))
+        config.pluginmanager.register(Bill())
