@@ -87,7 +87,7 @@ def test_memory_is_given_back_whatever_sizes_requests_have(server: KohortServer)
     sizes = random.Random(1)
     before = resident_bytes(server)
     afterwards = []
-    for _ in range(16):
+    for _ in range(8):
         body = header(3, 12, tags=NO_TAGS) + b"\x80\x80\x80\x18"
         with RawClient(server.port) as client:
             client.send(framed(body + bytes(sizes.randrange(5 * MIB, 60 * MIB))))

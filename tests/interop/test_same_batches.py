@@ -47,7 +47,7 @@ from tests.interop.same_answers.scenes import (
 from tests.support.records.batches import with_header
 from tests.support.records.compressed_forms import Readers
 
-TOPICS_SHORT: Final = 10
+TOPICS_SHORT: Final = 6
 TOPICS_LONG: Final = 1_250
 BATCHES_OF_TOPIC: Final = 16
 TIMES_OF_TOPIC: Final = 20
@@ -64,7 +64,8 @@ COMMON: Final = {
     "file.delete.delay.ms": "0",
 }
 KINDS: Final = (
-    *[{}] * 5,
+    {},
+    {},
     {"message.timestamp.type": "LogAppendTime"},
     {"cleanup.policy": "compact"},
     {"message.timestamp.before.max.ms": str(24 * HOUR_MS)},

@@ -11,7 +11,8 @@ import pytest
 
 from kohort.groups.records import GroupRecord
 from kohort.insight.broker_log.lines import Line, read
-from kohort.watch.core.logged import LINES_KEPT, NO_LINES, Logs, Times
+from kohort.watch.core import logged as logged_facts
+from kohort.watch.core.logged import NO_LINES, Logs, Times
 from kohort.watch.log_files import LINE_MAX, LogFiles
 from tests.unit.watch.recorded import LAB, poll_lab, watch_lab
 from tests.unit.watch.test_lab import FORMS, score_causes, score_fates
@@ -118,10 +119,11 @@ def test_brokers_that_say_different_things_are_not_believed() -> None:
     assert who_began(apart, AT_MS, AT_MS) == "b-2"
 
 
-def test_the_oldest_lines_are_forgotten() -> None:
+def test_the_oldest_lines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_facts, "LINES_KEPT", 2_000)
     logs = Logs()
     first = line(begins(4, "a-1"))
-    for number in range(LINES_KEPT + 1):
+    for number in range(2_001):
         fact: Any = first.fact
         logs.add(Line(AT_MS, type(fact)(f"g{number % 7}", number, fact.reason)))
     assert logs.of("g0") is not NO_LINES

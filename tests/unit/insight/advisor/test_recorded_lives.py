@@ -40,8 +40,8 @@ def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(
 @pytest.mark.parametrize(
     ("library", "count"),
     [
-        ("librdkafka", 24),
         ("mixed", 12),
+        pytest.param("librdkafka", 24, marks=pytest.mark.long),
         pytest.param("aiokafka", 12, marks=pytest.mark.long),
         pytest.param("java", 24, marks=pytest.mark.long),
     ],
