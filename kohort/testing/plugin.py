@@ -82,19 +82,50 @@ def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
     running.close()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run coroutine tests that use `virtual_kafka` on its loop, independently of other plugins."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run coroutine tests that use `virtual_kafka` on its loop, whatever plugins there are."""
     running: VirtualKafka | None = pyfuncitem.funcargs.get("virtual_kafka")  # type: ignore[assignment]
-    if running is None:
-        return None
-    test = inspect.unwrap(pyfuncitem.obj)
-    if not inspect.iscoroutinefunction(test):
-        return None
+    given = pyfuncitem.obj
+    test = inspect.unwrap(given)
+    if running is None or not inspect.iscoroutinefunction(test):
+        return (yield)
+    backend: Any = pyfuncitem.funcargs.get("anyio_backend", "asyncio")
+    if "asyncio" not in (backend, backend[0]):
+        pytest.fail(
+            f"virtual_kafka is an asyncio loop, and anyio_backend is {backend!r}: add a fixture"
+            ' anyio_backend that returns "asyncio"',
+            pytrace=False,
+        )
     wanted = inspect.signature(test).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
-    running.run(test(**arguments))
-    return True
+
+    def run(**_: object) -> None:
+        running.run(test(**arguments))
+
+    # Other plugins, such as anyio's, would run a coroutine function themselves.
+    pyfuncitem.obj = run
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = given
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any],
+) -> Generator[None, object, object]:
+    """Reject coroutine fixtures that use `virtual_kafka`: its address is unknown to their loop."""
+    function = inspect.unwrap(fixturedef.func)
+    if "virtual_kafka" in fixturedef.argnames and (
+        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    ):
+        pytest.fail(
+            f"fixture {fixturedef.argname!r} is a coroutine, so it runs on another event loop than"
+            " virtual_kafka: make it an async context manager, and enter it in the test",
+            pytrace=False,
+        )
+    return (yield)
 
 
 def _running(

@@ -110,5 +110,41 @@ def test_coroutines_on_virtual_time_need_no_other_plugin_and_tell_their_seed(
     assert "--kafka-seed=7 reproduces it" in output
 
 
+WITH_ANYIO = """
+import asyncio, pytest
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture
+def anyio_backend(request):
+    return getattr(request, "param", "asyncio")
+
+async def test_hours_pass(virtual_kafka):
+    await virtual_kafka.produce("t", b"x")
+    await asyncio.sleep(3_600)
+
+async def test_without_a_broker():
+    await asyncio.sleep(0)
+
+@pytest.mark.parametrize("anyio_backend", ["trio", ("trio", {})], indirect=True)
+async def test_on_trio(virtual_kafka):
+    pass
+
+@pytest.fixture
+async def produced(virtual_kafka):
+    yield await virtual_kafka.produce("t", b"x")
+
+async def test_with_a_coroutine_fixture(produced):
+    pass
+"""
+
+
+def test_marks_of_anyio_change_nothing_and_other_loops_are_rejected(tmp_path: Path) -> None:
+    output = run(tmp_path, WITH_ANYIO, "-n", "0")
+    assert "2 failed, 2 passed, 1 error" in output, output
+    assert output.count("add a fixture anyio_backend that returns") == 2
+    assert "fixture 'produced' is a coroutine" in output
+
+
 def test_the_marker_is_listed_with_its_meaning(pytestconfig: pytest.Config) -> None:
     assert any(line.startswith("kafka_settings(") for line in pytestconfig.getini("markers"))
