@@ -50,8 +50,7 @@ help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PORT=, DATA=)
-	exec $(BIN)/kohort serve --override listeners=PLAINTEXT://localhost:$(PORT) \
-	    --override log.dirs=$(DATA) $(ARGS)
+	exec $(BIN)/kohort serve --port $(PORT) --data $(DATA) $(ARGS)
 
 test: ## everything: static checks, then every suite in its short form (WORKERS= processes)
 	@$(MAKE) $(SIDE_BY_SIDE) lint types imports $(PREPARED)

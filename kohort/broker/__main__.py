@@ -8,7 +8,31 @@ from pathlib import Path
 from kohort.broker.runtime.memory.collector import nothing_collected
 
 
+def _listeners(port: str) -> str:
+    if not (port.isdecimal() and int(port) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{port!r} is not a port from 0 to 65535")
+    return f"listeners=PLAINTEXT://localhost:{port}"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        dest="override",
+        action="append",
+        default=[],
+        type=_listeners,
+        metavar="PORT",
+        help="listen on this port of localhost: --override listeners=PLAINTEXT://localhost:PORT",
+    )
+    parser.add_argument(
+        "--data",
+        dest="override",
+        action="append",
+        default=[],
+        type="log.dirs={}".format,
+        metavar="DIRECTORY",
+        help="keep the data in this directory: --override log.dirs=DIRECTORY",
+    )
     parser.add_argument(
         "--config",
         type=Path,

@@ -9,7 +9,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": ("serve --override num.partitions=3", "topics list -b kafka.example.com:9092"),
     "serve": (
         "serve --config server.properties",
-        "serve --override listeners=PLAINTEXT://localhost:9192 --override log.dirs=/tmp/kohort",
+        "serve --port 9192 --data /tmp/kohort",
     ),
     "status": ("status", "status -b kafka.example.com:9092 --wait 1m --json"),
     "topics list": ("topics list --internal",),

@@ -63,7 +63,7 @@ COMMON: Final = {
     "min.compaction.lag.ms": str(1 << 60),
     "file.delete.delay.ms": "0",
 }
-KINDS: Final = (
+KINDS: Final[tuple[dict[str, str], ...]] = (
     {},
     {},
     {"message.timestamp.type": "LogAppendTime"},

@@ -46,3 +46,17 @@ def test_the_address_is_that_of_the_environment_unless_given(
         assert options.bootstrap_server == "kafka.example:9092"
         options = parser.parse_args([*command, "-b", "other:9092"])
         assert options.bootstrap_server == "other:9092"
+
+
+def test_port_and_data_of_the_broker_are_overrides_in_their_order() -> None:
+    def overrides(*options: str) -> object:
+        return whole_parser().parse_args(["serve", *options]).override
+
+    assert overrides() == []
+    assert overrides("--override", "num.partitions=3", "--port", "9192", "--data", "/tmp/k") == [
+        "num.partitions=3",
+        "listeners=PLAINTEXT://localhost:9192",
+        "log.dirs=/tmp/k",
+    ]
+    with pytest.raises(SystemExit):
+        overrides("--port", "65536")
