@@ -129,7 +129,7 @@ async def read_spoiled_answers(server: ServerProcess, relay: Relay, scene: str) 
     assert len(spoilt) >= 7, f"APIs that were answered: {sorted(spoilt)}"
     # Each attempt may have begun at the last commit.
     assert set(seen) == {b"%d" % number for number in range(RECORD_COUNT)}
-    async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[call-overload]
+    async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[arg-type]
         committed = await consumer.committed_offsets(
             [TopicPartition(name, 0), TopicPartition(name, 1)]
         )
@@ -143,7 +143,7 @@ async def _read_with_patience(relay: Relay, name: str) -> Counter[bytes]:
     async with asyncio.timeout(120):
         while len(seen) < RECORD_COUNT:
             try:
-                async with Consumer(name, **settings(relay, name)) as consumer:  # type: ignore[call-overload]
+                async with Consumer(name, **settings(relay, name)) as consumer:  # type: ignore[arg-type]
                     seen += await read_all(consumer)
             except errors.ConsumerError as error:
                 told.append(str(error))
@@ -155,7 +155,7 @@ async def start_in_silence(_server: ServerProcess, relay: Relay, _scene: str) ->
     relay.spoil = lambda _key, _frame: Spoiled(b"")
     async with asyncio.timeout(30):
         with pytest.raises(errors.BrokerUnreachableError, match=f"{REQUEST_TIMEOUT_MS} ms"):
-            await Consumer("any", **settings(relay, "any")).start()  # type: ignore[call-overload]
+            await Consumer("any", **settings(relay, "any")).start()  # type: ignore[arg-type]
 
 
 FROM_THE_START = "silence from the start"

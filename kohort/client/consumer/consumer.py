@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
-from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
-from kohort.client.consumer.constructor import K, TypedConstructor, V
+from kohort.client.config import ConsumerConfig, OtherSettings, config_from
 from kohort.client.consumer.health import Health
 from kohort.client.consumer.lifecycle import Lifecycle
 from kohort.client.consumer.reporting import figures_of, health_of, metadata_of
@@ -36,28 +35,55 @@ from kohort.client.group.listener import RebalanceListener
 from kohort.client.processing.options import RunSettings, batch_options_from, options_from
 from kohort.client.processing.run_controller import RunController
 
+if TYPE_CHECKING:
+    # Only type checkers see this. A plain `Consumer` without parameters means `Consumer[Any, Any]`.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from kohort.client.core.records import K, V
+
 CLOSE_TIMEOUT_S: Final = 30.0
 
 _numbers: Final = itertools.count(1)
 """Numbers for the consumers of this process that were not given a client_id."""
 
 
-class Consumer(TypedConstructor[K, V], ConsumerPositions):
+class Consumer(ConsumerPositions, Generic[K, V]):
     """Reads records. Must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
-    value_deserializer=Order.parse)` is a `Consumer[Any, Order]`.
+    value_deserializer=Order.parse)` is a `Consumer[Any, Order]`. Without a deserialiser, and with
+    mypy for coroutine functions, the type is Any, unless it is named: `Consumer[str, Order](...)`.
 
     Only one task may poll at a time; `async for`, `poll`, `getone` and `getmany` all poll. Other
     tasks may commit, seek, pause and query meanwhile.
     """
 
-    def _set_up(self, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], Coroutine[Any, Any, K] | K] | None = None,
+        value_deserializer: Callable[[Any], Coroutine[Any, Any, V] | V] | None = None,
+        **settings: Unpack[OtherSettings],
+    ) -> None:
+        """Create a consumer, subscribed to `topics` if any are given.
+
+        Raises:
+            ConfigError: a setting cannot be used (see `ConsumerConfig`).
+        """
         if settings.get("client_id") is None:
             # Distinguishes the metrics of several consumers, and the member ids that brokers derive
             # from it.
             settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
-        config = config_from(settings)
+        config = config_from(
+            {
+                "key_deserializer": key_deserializer,
+                "value_deserializer": value_deserializer,
+                **settings,
+            }
+        )
         self._subscription = Subscription(has_group=config.group_id is not None)
         self._runs = RunController()
         self._lifecycle = Lifecycle(config, self._subscription, self._runs)

@@ -58,7 +58,7 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(
         config_from(settings)
         return
     with pytest.raises(errors.ConfigError, match=words):
-        Consumer(**settings)  # type: ignore[call-overload]
+        Consumer(**settings)  # type: ignore[arg-type]
 
 
 def test_settings_are_kafkas_by_default() -> None:
@@ -119,7 +119,7 @@ def test_brokers_are_told_the_version_of_the_package() -> None:
 
 def test_a_list_of_topics_in_place_of_topics_is_refused_with_advice() -> None:
     with pytest.raises(TypeError, match=r"\['a', 'b'\] is not a topic name"):
-        Consumer(["a", "b"], group_id="g")  # type: ignore[call-overload]
+        Consumer(["a", "b"], group_id="g")  # type: ignore[arg-type]
 
 
 class Misnamed(RebalanceListener):

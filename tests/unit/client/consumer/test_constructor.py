@@ -2,9 +2,15 @@
 
 from typing import Any, assert_type
 
+from pydantic import BaseModel
+
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
+
+
+class Order(BaseModel):
+    id: int
 
 
 def as_number(raw: bytes | None) -> int:
@@ -32,10 +38,12 @@ async def some() -> None:
     by_value = Consumer(value_deserializer=as_text)
     assert_type(await by_value.getone(), ConsumerRecord[Any, str])
     assert_type(await by_value.poll(), dict[TopicPartition, list[ConsumerRecord[Any, str]]])
-    awaited = Consumer(value_deserializer=as_looked_up)
-    assert_type((await awaited.getone()).value, float)
-    mixed = Consumer(key_deserializer=as_number, value_deserializer=as_looked_up)
+    # mypy infers nothing from a coroutine function, so the types are named.
+    mixed = Consumer[int, float](key_deserializer=as_number, value_deserializer=as_looked_up)
     assert_type(await mixed.getone(), ConsumerRecord[int, float])
+    validated = Consumer(value_deserializer=Order.model_validate_json)
+    assert_type(await validated.getone(), ConsumerRecord[Any, Order])
+    Consumer("t", group_idd="g")  # type: ignore[call-arg]
     both = Consumer(key_deserializer=as_number, value_deserializer=as_text)
     assert_type(both, Consumer[int, str])
     async with both as entered:
