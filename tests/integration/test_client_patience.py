@@ -17,6 +17,7 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.opening import open_connection
 from kohort.protocol.messages.fetch import FetchRequest
 from kohort.testing import Kafka
+from kohort.testing.virtual_kafka import VirtualKafka
 from tests.support import messages as m
 
 CONFIG = ConnectionConfig(client_id="tests")
@@ -144,3 +145,22 @@ async def test_a_partition_that_went_and_came_back_is_not_set_to_what_was_commit
         assert await seeking == committed
         assert await consumer.position(moved) == 7, "it is another assignment's"
         assert await consumer.position(kept) == 4
+
+
+async def test_a_sync_that_is_not_answered_ends_after_the_request_timeout(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    """Not after the rebalance timeout of five minutes, as a join does."""
+    await virtual_kafka.create_topic("t", partitions=1)
+    await virtual_kafka.produce("t", b"x")
+    with virtual_kafka.fault("SyncGroup", drop=True, times=1) as fault:
+        async with Consumer(
+            "t",
+            bootstrap_servers=virtual_kafka.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            request_timeout_ms=20_000,
+        ) as consumer:
+            assert await consumer.poll(timeout=60)
+    assert fault.hits == 1
+    assert 20_000 <= virtual_kafka.now_ms < 40_000

@@ -99,11 +99,13 @@ class ClassicRequests:
     async def _call(self, action: Join | Sync) -> Any:  # noqa: ANN401 - a response.
         """Send the request; return None if the coordinator was lost."""
         config, kind = self._config, type(action.request)
-        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + GRACE_MS)
+        is_join = isinstance(action, Join)
+        timeout_ms = config.request_timeout_ms
+        if is_join:  # It is parked until all members have joined.
+            timeout_ms = max(timeout_ms, config.max_poll_interval_ms + GRACE_MS)
         try:
             connection = await self._coordinator.connection("group")
             version = connection.versions.best(kind)
-            is_join = isinstance(action, Join)
             if is_join and config.group_instance_id and version < INSTANCE_ID_SINCE:
                 raise error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
             self.parked_on = connection
