@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.groups.history.model import WaitedFor
-from kohort.insight.analysis.acts import Act, Moves, acts
+from kohort.insight.analysis.acts import Act, acts
+from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import Flapping, OwnershipIntervals
 from kohort.insight.analysis.ownership import Interval, Unavailability

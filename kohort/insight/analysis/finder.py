@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from kohort.insight.analysis.acts import Moves, acts
+from kohort.insight.analysis.acts import acts
+from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.ownership import Idle, Ownership
 from kohort.insight.analysis.rows import GroupHistory, Member, by_sequence, longest
