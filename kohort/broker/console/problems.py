@@ -111,9 +111,11 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
     # A member without a heartbeat for its session timeout would have been removed.
     if waiting.phase in _NOT_POLLING and sessions and lasted_ms > max(sessions):
         text += (
-            " It still sends heartbeats: its process runs, but its application does not poll."
+            " It still sends heartbeats: its process runs, but its application does not poll,"
+            " or its listener is busy."
             if is_one
-            else " They still send heartbeats: their processes run, but do not poll."
+            else " They still send heartbeats: their processes run, but their applications do not poll,"
+            " or their listeners are busy."
         )
         advice += " Look for what the application does between two polls (max.poll.interval.ms)."
     if view["until_ms"] is not None and awaited:
