@@ -33,6 +33,8 @@ _HOMES: Final = {
     "errors": "kohort.client.core.errors",
 }
 
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - type checkers use the imports below.
+
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
@@ -45,7 +47,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return __all__
 
 
 if TYPE_CHECKING:

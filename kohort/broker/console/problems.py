@@ -114,8 +114,8 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
             " It still sends heartbeats: its process runs, but its application does not poll,"
             " or its listener is busy."
             if is_one
-            else " They still send heartbeats: their processes run, but their applications do not poll,"
-            " or their listeners are busy."
+            else " They still send heartbeats: their processes run, but their applications do not"
+            " poll, or their listeners are busy."
         )
         advice += " Look for what the application does between two polls (max.poll.interval.ms)."
     if view["until_ms"] is not None and awaited:
