@@ -17,14 +17,12 @@ _HEAD: Final = f"""\
 
 The broker answers `GET /metrics` in Prometheus' text format or, with
 `Accept: application/openmetrics-text`, in OpenMetrics, on `kohort.metrics.port` (9308, like
-kafka_exporter's; -1 turns it off) of `kohort.metrics.host` (`localhost`). Requests are not
-authenticated unless `kohort.http.authentication` is set: open the port to other machines only if
-everyone there may see the names of topics and groups.
+kafka_exporter's) of `kohort.metrics.host` (`localhost`). Before you open the port to other
+machines, see [securing-it.md](securing-it.md#the-http-ports).
 
 If the port is not set and 9308 is taken, the broker uses the first free one of the next 19 ports
 and logs it. Prometheus, probes and `kohort groups why` then still find the other broker on 9308:
-set the port if several brokers share an address. If a port that is set is taken, the broker does
-not start.
+set the port if several brokers share an address.
 
 | Path | Answer |
 |---|---|
@@ -41,15 +39,10 @@ Kafka's metrics; the rest begin with `kohort_`.
 
 ## Limits
 
-Topics and groups beyond these limits have no series of their own; they are summed under the label
-value `{OTHER}`, and `kohort_metrics_folded` counts them. The oldest get series first, and keep
-them.
-
-| Setting | Default | Bounds |
-|---|---|---|
-| `kohort.metrics.partitions.max` | 10,000 | partitions with series of their own, by whole topics |
-| `kohort.metrics.groups.max` | 1,000 | groups with series of their own |
-| `kohort.metrics.group.partitions.max` | 10,000 | committed offsets with series, by whole groups |
+Topics and groups beyond the limits `kohort.metrics.*.max`
+([configuration.md](configuration.md#settings-that-kafka-does-not-have)) have no series of their
+own; they are summed under the label value `{OTHER}`, and `kohort_metrics_folded` counts them. The
+oldest get series first, and keep them.
 
 A scrape reads the broker's state in slices of a millisecond, so its values are not from one moment,
 except for the two from which lag is computed. The first scrape opens partitions that were not used

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import yaml
 
-from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.watch.catalogue import METRICS as OF_WATCH
 from scripts.metrics_document import PATH, document
@@ -19,16 +18,6 @@ def test_the_document_is_what_the_catalogue_makes_it() -> None:
 
 def test_every_metric_is_in_the_document() -> None:
     assert [name for name in METRICS | OF_WATCH if f"| `{name}` |" not in document()] == []
-
-
-def test_the_limits_are_documented_as_they_are() -> None:
-    limits = [name for name in BROKER_SETTINGS if name.startswith("kohort.metrics.")]
-    limits = [name for name in limits if name.endswith(".max")]
-    assert len(limits) == 3
-    for name in limits:
-        default = BROKER_SETTINGS[name].default
-        assert isinstance(default, int)
-        assert f"| `{name}` | {default:,} |" in document()
 
 
 def test_every_alert_asks_for_metrics_of_the_catalogue() -> None:
