@@ -12,6 +12,8 @@ ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
 TRIGGER: Final = "trigger_"
 STRING: Final = "string"
+WHOLE_NUMBERS: Final = ("_ms", "_count")
+"""Endings of names whose type, bigint, the document states once."""
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")
     for name in ("history", "findings", "advice")
@@ -46,7 +48,8 @@ def _chapter(table: Table) -> Iterator[str]:
     yield "| Column | Meaning |\n|---|---|"
     for column in table.columns:
         if column not in known:
-            yield f"| `{column.name}`{_type(column.type)} | {column.meaning} |"
+            kind = "" if column.name.endswith(WHOLE_NUMBERS) else _type(column.type)
+            yield f"| `{column.name}`{kind} | {column.meaning} |"
     yield ""
 
 

@@ -38,8 +38,8 @@ ADVICE: Final = Table(
         Column("is_on_front", FLAG, "Whether it is on the Pareto front, which the summary shows."),
         Column("is_best", FLAG, "Whether it is recommended (the star)."),
         Column("rebalances", WHOLE, "Rebalances."),
-        Column("stopped_ms", WHOLE, "Stopped time of all members in ms."),
-        Column("stopped_longest_ms", WHOLE, "Longest stop of a member in ms."),
+        Column("stopped_ms", WHOLE, "Stopped time of all members."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop of a member."),
         Column(
             "stopped_by_member",
             ListOf(struct(member=TEXT, stopped_ms=WHOLE)),
@@ -52,19 +52,15 @@ ADVICE: Final = Table(
             "ms.",
         ),
         Column("partition_count", WHOLE, "Partitions of the group."),
-        Column("unread_ms", WHOLE, "Time without a reader of all partitions in ms."),
-        Column("unread_longest_ms", WHOLE, "Longest such time of a partition in ms."),
+        Column("unread_ms", WHOLE, "Time without a reader of all partitions."),
+        Column("unread_longest_ms", WHOLE, "Longest such time of a partition."),
         Column("deaths", WHOLE, "Processes that crashed or left without LeaveGroup."),
-        Column(
-            "unnoticed_ms", WHOLE, "Time until the group continued without them, in total, in ms."
-        ),
-        Column("unnoticed_longest_ms", WHOLE, "Longest of these times in ms."),
-        Column(
-            "notice_ms", WHOLE, "How long a crash goes unnoticed with this session timeout, in ms."
-        ),
+        Column("unnoticed_ms", WHOLE, "Time until the group continued without them, in total."),
+        Column("unnoticed_longest_ms", WHOLE, "Longest of these times."),
+        Column("notice_ms", WHOLE, "How long a crash goes unnoticed with this session timeout."),
         Column("text", TEXT, "Effect and cost, as text."),
         Column("history_rebalances", WHOLE, "Rebalances in the history."),
-        Column("history_stopped_ms", WHOLE, "Stopped time in the history in ms, or null."),
+        Column("history_stopped_ms", WHOLE, "Stopped time in the history, or null."),
         Column("first_at", MOMENT, "Time of the first replayed event."),
         Column("last_at", MOMENT, "Time of the last one."),
         Column("last_sequence", WHOLE, "Its sequence, which identifies advice on the same events."),
@@ -72,7 +68,7 @@ ADVICE: Final = Table(
         Column(
             "stopped_spread_ms",
             WHOLE,
-            "How far one run may deviate from stopped_ms by chance, in ms: twice the standard "
+            "How far one run may deviate from stopped_ms by chance: twice the standard "
             "deviation of the replays.",
         ),
         Column("unranked", TEXTS, "Settings that were not tried or not ranked, and why."),

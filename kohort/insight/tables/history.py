@@ -45,29 +45,27 @@ _TRIGGER: Final = (
     Column("trigger_reason_text", TEXT, "Text of its JoinGroup or LeaveGroup."),
     Column("trigger_row", WHOLE, "Row of the decision table for members that join again."),
     Column("trigger_removed_count", WHOLE, "Members removed by this cause."),
-    Column("trigger_session_timeout_ms", WHOLE, "Missed session timeout in ms, or null."),
+    Column("trigger_session_timeout_ms", WHOLE, "Missed session timeout, or null."),
     Column(
         "trigger_rebalance_timeout_ms",
         WHOLE,
-        "Rebalance timeout in ms that was missed in the sync, or null.",
+        "Rebalance timeout that was missed in the sync, or null.",
     ),
     Column("trigger_error", TEXT, "Error code, or null."),
     Column("trigger_detail", TEXT, "Further details, as text."),
     Column(
         "trigger_silent_ms",
         WHOLE,
-        "For a static member that returned: silence of its old process in ms.",
+        "For a static member that returned: silence of its old process.",
     ),
-    Column(
-        "trigger_unfetched_ms", WHOLE, "For a member that left: how long it had not fetched, in ms."
-    ),
+    Column("trigger_unfetched_ms", WHOLE, "For a member that left: how long it had not fetched."),
     Column(
         "trigger_still_connected",
         FLAG,
         "For a member that left: whether its connection stayed open; null if not checked.",
     ),
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
-    Column("trigger_grown_ms", WHOLE, "How long before, in ms, or null."),
+    Column("trigger_grown_ms", WHOLE, "How long before, or null."),
     Column(
         "trigger_same_process",
         FLAG,
@@ -81,9 +79,7 @@ _TRIGGER: Final = (
     ),
     Column("trigger_subscribed", TEXTS, "Topics that it did not subscribe to before."),
     Column("trigger_unsubscribed", TEXTS, "Topics that it subscribed to before."),
-    Column(
-        "trigger_away_ms", WHOLE, "Of such a process: the time since it was last heard of, in ms."
-    ),
+    Column("trigger_away_ms", WHOLE, "Of such a process: the time since it was last heard of."),
     Column(
         "trigger_certainty",
         TEXT,
@@ -134,17 +130,17 @@ REBALANCES: Final = Table(
         Column("further_causes_dropped", WHOLE, "Further causes that are not listed."),
         Column("extension_count", WHOLE, "Extensions of the initial delay (at most 100)."),
         Column("stall_count", WHOLE, "Rebalance timeouts without any join."),
-        Column("join_phase_ms", WHOLE, "Duration of the join phase in ms."),
+        Column("join_phase_ms", WHOLE, "Duration of the join phase."),
         Column("join_phase_end", TEXT, "`all_joined`, `timeout` or `initial_delay`."),
-        Column("assignment_ms", WHOLE, "From then until the leader's assignment, in ms."),
+        Column("assignment_ms", WHOLE, "From then until the leader's assignment."),
         Column(
             "assigned_ms", WHOLE, "Consumer groups: from the start until the target was computed."
         ),
         Column("assigned_by", TEXT, "Consumer groups: `at_once`, `interval` or `heartbeat`."),
-        Column("store_ms", WHOLE, "From the assignment until it was stored, in ms."),
-        Column("duration_ms", WHOLE, "From start to end in ms."),
+        Column("store_ms", WHOLE, "From the assignment until it was stored."),
+        Column("duration_ms", WHOLE, "From start to end."),
         Column("waited_phase", TEXT, "Phase of the longest wait, or null."),
-        Column("waited_ms", WHOLE, "Its duration in ms, since all other members had joined."),
+        Column("waited_ms", WHOLE, "Its duration, since all other members had joined."),
         Column("waited_member_ids", TEXTS, "Members waited for (at most 100)."),
         Column("waited_pending_ids", TEXTS, "Unused member ids waited for (at most 100)."),
         Column("outcome", TEXT, "`stable`, `empty`, `superseded`, `store_failed`, `unfinished`."),
@@ -166,14 +162,14 @@ REBALANCES: Final = Table(
             "Previous members that were stopped for 1 ms or longer; in a consumer group, members "
             "that gained partitions which had no owner for so long.",
         ),
-        Column("stopped_longest_ms", WHOLE, "Longest stop in ms."),
-        Column("stopped_total_ms", WHOLE, "Sum of the stops in ms."),
+        Column("stopped_longest_ms", WHOLE, "Longest stop."),
+        Column("stopped_total_ms", WHOLE, "Sum of the stops."),
         Column("unread_partition_count", WHOLE, "Partitions of members that went."),
-        Column("unread_longest_ms", WHOLE, "Longest time that one had no reader, in ms."),
+        Column("unread_longest_ms", WHOLE, "Longest time that one had no reader."),
         Column(
             "restart_ms",
             WHOLE,
-            "Time since the broker's restart in ms, for the first rebalance within a minute of it.",
+            "Time since the broker's restart, for the first rebalance within a minute of it.",
         ),
         Column("pending_transactions", WHOLE, "Open transactions with its offsets at the start."),
         Column(
@@ -211,7 +207,7 @@ AVOIDED: Final = Table(
 
 MEMBERS: Final = Table(
     "members",
-    "One row per member and rebalance. Times in ms count from the start of the rebalance.",
+    "One row per member and rebalance. Times count from the start of the rebalance.",
     (*EVENT_KEY, "ordinal"),
     (
         *IDENTITY,
@@ -269,7 +265,7 @@ MEMBERS: Final = Table(
         Column(
             "stopped_ms",
             WHOLE,
-            "How long it was stopped in ms, as observed by the broker; in a consumer group, how "
+            "How long it was stopped, as observed by the broker; in a consumer group, how "
             "long a partition that it gained had no owner.",
         ),
         Column("stopped_open", FLAG, "Whether the stop had not ended."),
