@@ -20,9 +20,9 @@ The broker answers `GET /metrics` in Prometheus' text format or, with
 kafka_exporter's) of `kohort.metrics.host` (`localhost`). Before you open the port to other
 machines, see [securing-it.md](securing-it.md#the-http-ports).
 
-If the port is not set and 9308 is taken, the broker uses the first free one of the next 19 ports
-and logs it. Prometheus, probes and `kohort groups why` then still find the other broker on 9308:
-set the port if several brokers share an address.
+If the port is not set and 9308 is taken, the broker uses the next free one and logs it. Prometheus,
+probes and `kohort groups why` then still find the other broker on 9308: set the port if several
+brokers share an address.
 
 | Path | Answer |
 |---|---|

@@ -237,17 +237,11 @@ ACTS: Final = Table(
         Column(
             "kind",
             TEXT,
-            "`restart`: one process went and came back within 10 minutes. `deploy`: several "
-            "restarts in a row, or processes replaced by others under new names. `slow_restart`: a "
-            "static member came back after its session had expired; a crash or a pause looks the "
-            "same. `crash`: a process sent nothing for its session. `pause`: the same process "
-            "joined again after its session expired or it had stopped polling. `crash_or_pause`: "
-            "a process came back after its session, and the history does not show whether it is "
-            "the same one. `static_gone`: a static member did not come back; it was stopped or "
-            "crashed. `start`, `scale_out`, `scale_in`: processes came or left for good. "
-            "`topic_change`, `subscription_change`, `enforced` (enforceRebalance), "
-            "`broker_restart`, `rejoined` (without a known reason). `removed`: by an "
-            "administrator. `too_slow`: a rebalance timeout expired. `never_joined`: a new member "
+            "As in the report: `restart`, `deploy`, `slow_restart`, `crash`, `pause`, "
+            "`crash_or_pause`, `static_gone`, `start`, `scale_out`, `scale_in`, `topic_change`, "
+            "`subscription_change`, `enforced`, `broker_restart`. Besides, `rejoined`: without a "
+            "known reason. `removed`: by an administrator. `too_slow`: a rebalance timeout "
+            "expired. `never_joined`: a new member "
             "did not join in time. Otherwise the trigger_kind.",
         ),
         Column("first_sequence", WHOLE, "First event."),
