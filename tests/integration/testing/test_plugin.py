@@ -142,7 +142,7 @@ async def test_with_a_coroutine_fixture(produced):
 def test_marks_of_anyio_change_nothing_and_other_loops_are_rejected(tmp_path: Path) -> None:
     output = run(tmp_path, WITH_ANYIO, "-n", "0")
     assert "2 failed, 2 passed, 1 error" in output, output
-    assert output.count("add a fixture anyio_backend that returns") == 2
+    assert "add a fixture anyio_backend that returns" in output
     assert "fixture 'produced' is a coroutine" in output
 
 
