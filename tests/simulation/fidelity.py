@@ -86,7 +86,7 @@ class Case:
 
     @property
     def is_by_chance(self) -> bool:
-        """Whether the advice says "give or take" of it."""
+        """Whether the advice shows "±"."""
         return is_by_chance(self.predicted)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Case:
         return (
             f"{self.seed}: {told.rebalances} rebalances predicted, "
             f"{', '.join(str(count) for count, _ in self.lives)} lived; "
-            f"{told.stopped_ms / 1000:.1f} s stopped predicted, give or take "
+            f"{told.stopped_ms / 1000:.1f} s stopped predicted ± "
             f"{told.stopped_spread_ms / 1000:.1f} s, {lived} s lived; "
             f"{'' if self.is_told else 'not all joins are told; '}"
             f"{'' if self.is_given else 'not all revocations are told; '}{self.tried}"

@@ -66,11 +66,7 @@ def is_by_chance(prediction: Prediction) -> bool:
 
 
 def _by_chance(prediction: Prediction) -> str:
-    return (
-        f", give or take {seconds(prediction.stopped_spread_ms)} s"
-        if is_by_chance(prediction)
-        else ""
-    )
+    return f" ± {seconds(prediction.stopped_spread_ms)} s" if is_by_chance(prediction) else ""
 
 
 def choice(recorded: Prediction, prediction: Prediction) -> str:
