@@ -17,6 +17,7 @@ from tests.interop.same_answers.pair import Answers, Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic
 from tests.interop.test_same_consumer_groups_walk import alike
 from tests.support import messages as m
+from tests.support.waiting import wait_until
 
 JOIN: Final[dict[str, Value]] = {
     "member_epoch": 0,
@@ -122,6 +123,26 @@ def test_expressions(consumers: Consumers, regex: str) -> None:
     # The group, its size and the epoch come first; an expression in use is known to be right.
     consumers.beat("other", 3, subscribed_topic_regex=regex)
     consumers.join("other", server_assignor="none", subscribed_topic_regex=regex)
+
+
+def test_an_expression_that_replaces_another_makes_one_epoch(pair: Pair) -> None:
+    """The old match is given up at once; the new one is there as soon as it is resolved."""
+    topic, consumers = create_topic(pair, partitions=2), Consumers(pair)
+
+    def join_until_assigned(epoch: int, regex: str) -> None:
+        fields = {**JOIN, "subscribed_topic_names": [], "subscribed_topic_regex": regex}
+        request = ConsumerGroupHeartbeatRequest(group_id=consumers.id, member_id="one", **fields)
+
+        def is_assigned() -> bool:
+            answers = pair.peek(request, 1)
+            return all(answer.assignment.topic_partitions for answer in answers)
+
+        wait_until(is_assigned, f"{regex} is resolved")
+        assert [answer.member_epoch for answer in pair.peek(request, 1)] == [epoch] * 2
+
+    join_until_assigned(2, f"{topic.name}|old")
+    consumers.beat("one", 2, subscribed_topic_regex=f"{topic.name}|new")
+    join_until_assigned(3, f"{topic.name}|new")
 
 
 def test_members_that_are_unknown_or_fenced(consumers: Consumers) -> None:

@@ -52,6 +52,8 @@ def note_member_change(
         reason: what the client states.
     """
     cause = _cause(draft, old, new, kind)
+    if cause is None and not _are_topics_new(draft):
+        return
     topics_changed = check_topics(draft)
     if cause is None and topics_changed is not None:
         cause = topics_changed
@@ -66,9 +68,18 @@ def note_member_change(
 
 def note_topics(draft: Draft) -> None:
     """Bump the epoch if subscribed topics were created, got partitions or were deleted."""
-    cause = check_topics(draft)
+    cause = check_topics(draft) if _are_topics_new(draft) else None
     if cause is not None:
         draft.bump(cause)
+
+
+def _are_topics_new(draft: Draft) -> bool:
+    """Whether topics have changed since they were last checked.
+
+    Topics that an expression matched before it was replaced are no reason to check: they leave the
+    subscription when the new expression is resolved, and both together need one target.
+    """
+    return draft.data.topics.version != draft.checked_version
 
 
 def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> Trigger | None:

@@ -257,7 +257,8 @@ class ConsumerMembership:
         data = self.data
         if not data.regex_subscribers:
             return False
-        if self.resolved_ms is None:
+        if self.resolved_ms is None or not data.regexes:
+            # As in Kafka, the interval begins with the matches that the group has.
             return True
         elapsed_ms = now_ms - self.resolved_ms
         if elapsed_ms < RESOLVE_INTERVAL_MS:
