@@ -113,9 +113,7 @@ def test_the_words_say_how_much_chance_has_a_say_in_it_where_it_is_much() -> Non
     tried = prediction(replace(RECORDED, static=True), 3, 22)
 
     assert "22 s stopped;" in describe(recorded, replace(tried, stopped_spread_ms=2_100))
-    assert "22 s stopped ± 2.5 s;" in describe(
-        recorded, replace(tried, stopped_spread_ms=2_500)
-    )
+    assert "22 s stopped ± 2.5 s;" in describe(recorded, replace(tried, stopped_spread_ms=2_500))
 
 
 def test_the_words_count_one_rebalance_and_round_to_whole_seconds_where_it_is_one() -> None:
