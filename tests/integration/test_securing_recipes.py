@@ -181,6 +181,8 @@ def test_tls_and_scram(desk: Desk) -> None:
         assert "orders" in listed.stdout.split(), listed.stderr
         rules = desk.run("acl", "list", *where, "admin.properties")
         assert "orders" in rules.stdout, rules.stderr
+        for command in ("groups", "transactions", "users"):
+            assert desk.run(command, "list", *where, "admin.properties").returncode == 0
         own = (*where, "orders.properties")
         assert desk.run("produce", "orders", *own, given="one\n").returncode == 0
         assert desk.run("topics", "create", "more", *own).returncode == 4

@@ -1,5 +1,5 @@
-"""A consumer group with members goes from Kohort to a real Kafka with its data directory, and back:
-each broker restores it from the records of the other as it was.
+"""Groups with members, of both protocols, go from Kohort to a real Kafka with the data directory,
+and back: each broker restores them from the records of the other as they were.
 """
 
 from pathlib import Path
@@ -10,7 +10,9 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as describing
 from kohort.protocol.messages import describe_configs as configs
 from kohort.protocol.messages import incremental_alter_configs as altering
+from kohort.protocol.messages.groups import DescribedGroup
 from tests.interop.test_kafka_directory import kohort
+from tests.support import messages as m
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import (
@@ -19,11 +21,14 @@ from tests.support.clients.confluent_client import (
     create_topics,
 )
 from tests.support.clients.model import Seat
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.groups.raw_members import RawMember, bring_together, settle
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"
 GROUP = "billing"
+CLASSIC = "shipping"
 GROUP_TYPE = 32
 SESSION_MS = "50000"
 NOT_READY = {
@@ -71,6 +76,25 @@ def view(port: int) -> object:
     return group.error_code, group.group_state, epochs, group.assignor_name, members
 
 
+def classic_view(port: int) -> DescribedGroup:
+    group = GroupProbe(port, CLASSIC).describe()
+    group.members.sort(key=lambda member: member.group_instance_id or "", reverse=True)
+    return group
+
+
+def check_members(port: int, members: list[RawMember]) -> None:
+    """The broker knows the members of the classic group with their generation."""
+    for member in members:
+        request = m.HeartbeatRequest(
+            group_id=CLASSIC,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+        with RawClient(port) as client:
+            assert client.call(request, 4, m.HeartbeatResponse).error_code == ErrorCode.NONE
+
+
 def configure(port: int) -> None:
     config = altering.AlterableConfig(
         name="consumer.session.timeout.ms", config_operation=0, value=SESSION_MS
@@ -96,7 +120,7 @@ def configured(port: int) -> str | None:
     return answer.results[0].configs[0].value
 
 
-def test_a_group_with_members_is_the_same_at_both_brokers(tmp_path: Path) -> None:
+def test_groups_with_members_are_the_same_at_both_brokers(tmp_path: Path) -> None:
     ours, theirs = KohortServer(tmp_path), KafkaServer(tmp_path)
     assert ours.data == theirs.data
     with ours:
@@ -111,14 +135,23 @@ def test_a_group_with_members_is_the_same_at_both_brokers(tmp_path: Path) -> Non
         wait_until(lambda: described(ours.port).group_state == "Stable", "the group is stable")
         before = view(ours.port)
         configure(ours.port)
+        static = [RawMember(ours.port, CLASSIC, instance_id=name) for name in ("three", "four")]
+        bring_together(GroupProbe(ours.port, CLASSIC), *static)
+        settle(*static)
+        classic = classic_view(ours.port)
         # The broker stops first, so that its members are still there.
     for member in members:
         member.leave()
+    assert [one.group_instance_id for one in classic.members] == ["three", "four"]
     kohort("export-kafka", str(ours.data))
     with theirs:
         assert view(theirs.port) == before
         assert configured(theirs.port) == SESSION_MS
+        assert classic_view(theirs.port) == classic
+        check_members(theirs.port, static)
     kohort("import-kafka", str(ours.data))
     with ours:
         assert configured(ours.port) == SESSION_MS
         assert view(ours.port) == before
+        assert classic_view(ours.port) == classic
+        check_members(ours.port, static)
