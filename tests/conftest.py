@@ -47,7 +47,6 @@ SCALES: Final = (
     Scale("--history-kills", 2, 500, "how often tests/crash kills the broker around rebalances"),
     Scale("--watch-kills", 4, 500, "how often tests/crash kills watchers of the history"),
     Scale("--group-kills", 4, 200, "how often tests/crash kills the broker of a consumer group"),
-    Scale("--transaction-kills", 2, 200, "how often tests/crash kills the broker in transactions"),
     Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
@@ -159,11 +158,6 @@ def watch_kills(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def group_kills(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--group-kills")
-
-
-@pytest.fixture(scope="session")
-def transaction_kills(request: pytest.FixtureRequest) -> int:
-    return scale_of(request, "--transaction-kills")
 
 
 @pytest.fixture(scope="session")

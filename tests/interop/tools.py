@@ -54,9 +54,6 @@ class Tools:
         return result.out
 
     def attempt(self, name: str, *arguments: str, stdin: str = "") -> ToolResult:
-        return self.offline(name, "--bootstrap-server", self._bootstrap, *arguments, stdin=stdin)
-
-    def offline(self, name: str, *arguments: str, stdin: str = "") -> ToolResult:
-        """A class that reads files or that takes no broker's address."""
-        answer = self._process.call(**{"class": name}, args=arguments, stdin=stdin)
+        args = ("--bootstrap-server", self._bootstrap, *arguments)
+        answer = self._process.call(**{"class": name}, args=args, stdin=stdin)
         return ToolResult(**answer)

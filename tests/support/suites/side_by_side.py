@@ -55,11 +55,10 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/interop/test_same_(answers|consumer|groups|transactions|users)": "twins",
     r"tests/interop/test_(consumer_errors|java_transactions)\.py": "twins",
     r"tests/interop/test_transactions_tool\.py": "twins",
-    r"tests/interop/test_(cluster|console|group|topic)_tools\.py": "bootstrap",
-    r"tests/interop/test_(admin_clients|consumer_groups|cross_matrix|groups)\.py": "bootstrap",
+    r"tests/interop/test_(console|group|topic)_tools\.py": "bootstrap",
+    r"tests/interop/test_(cross_matrix|groups)\.py": "bootstrap",
     r"tests/interop/test_produce_consume\.py": "bootstrap",
-    r"tests/interop/test_offsets_(for_times|topic)\.py": "bootstrap",
-    r"tests/interop/test_unknown_topics\.py": "bootstrap",
+    r"tests/interop/test_offsets_topic\.py": "bootstrap",
 }
 """By how a node id begins; the first that fits."""
 
