@@ -1,29 +1,20 @@
 """Groups that go through everything, and what the metrics then say: exactly that."""
 
 import asyncio
-import json
 import struct
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import yaml
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.app import Broker
-from kohort.broker.coordinator.requests.classic import classic_membership
-from kohort.broker.metrics.catalogue import METRICS
 from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.testing.kit.groups import Groups, KitGroup
-from kohort.watch.catalogue import METRICS as WATCHED
 from tests.integration.test_metrics import (
-    DASHBOARD,
-    METRIC_NAME,
-    ROOT,
-    queries,
     running,
     scrape,
     value,
@@ -304,92 +295,3 @@ async def test_a_consumer_group_is_counted_by_epochs_and_phases(tmp_path: Path) 
     assert value(found, f"{meters}_consumer_group_rebalance_count") == 4
     assert value(found, f"{meters}_group_completed_rebalance_count") == 0
     assert value(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 0
-
-
-async def test_a_rebalance_that_hangs_is_seen_with_who_is_parked(tmp_path: Path) -> None:
-    async with running(tmp_path) as (broker, port):
-        with closing(Member(broker)) as patient, closing(Member(broker)) as late:
-            await rebalance(broker, patient)
-            waiting = asyncio.create_task(late.join())
-            await until(lambda: state(broker) == "PreparingRebalance")
-            started_ms = broker.services.clock.wall_ms()
-            found = await scrape(port)
-            joined = await patient.join()
-            unsynced = asyncio.create_task(late.sync(await waiting))
-            group = classic_membership(broker.services.groups.host, "g")
-            assert group is not None
-            await until(lambda: any(member.sync_ticket is not None for member in group.roster))
-            syncing = await scrape(port)
-            await patient.sync(joined)
-            await unsynced
-            after = await scrape(port)
-    name = "kohort_consumergroup_rebalance_waiting_since_seconds"
-    since = value(found, name, consumergroup="g")
-    assert 0 <= started_ms / 1000 - since < 60
-    assert value(found, "kohort_rebalances_running") == 1
-    assert value(found, "kohort_group_parked_joins") == 1
-    assert value(syncing, "kohort_group_parked_syncs") == 1
-    assert value(syncing, name, consumergroup="g") == since
-    assert by_label(after, name, "consumergroup") == {}
-
-
-async def test_groups_beyond_the_limit_share_counters_that_never_go_back(tmp_path: Path) -> None:
-    async def once(broker: Broker, group: str) -> None:
-        with closing(Member(broker, group)) as member:
-            await rebalance(broker, member)
-            await member.leave()
-
-    name, cause = "kafka_consumergroup_rebalances_total", "member_added"
-    async with running(tmp_path, kohort_metrics_groups_max="1") as (broker, port):
-        for group in ("first", "second", "second", "(other)"):
-            await once(broker, group)
-        full = await scrape(port)
-        with RawClient(broker.endpoint.port) as client:
-            request = m.DeleteGroupsRequest(groups_names=["first"])
-            await asyncio.to_thread(client.call, request, 2, m.DeleteGroupsResponse)
-        removed = await scrape(port)
-        await once(broker, "second")
-        moved_up = await scrape(port)
-    for found in (full, removed):
-        assert of_group(found, name, "first", "cause")[cause] == 1
-        assert of_group(found, name, "(other)", "cause")[cause] == 3
-    assert of_group(moved_up, name, "first", "cause") == {}
-    assert of_group(moved_up, name, "second", "cause")[cause] == 1
-    assert of_group(moved_up, name, "(other)", "cause")[cause] == 3
-
-
-async def test_every_query_of_the_rebalance_panels_finds_values(tmp_path: Path) -> None:
-    async with running(tmp_path) as (broker, port):
-        await live_through_everything(broker)
-        rebalances = sum(STARTED.values())
-        await until(lambda: broker.history.totals("g")[0] == rebalances)
-        with closing(Member(broker, "hangs")) as hanging:
-            await hanging.join()
-            found = await scrape(port)
-    with_values = {sample.name for family in found.values() for sample in family.samples}
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    titles = [panel["title"] for panel in panels]
-    begin = titles.index("Rebalances") + 1
-    end = next(index for index in range(begin, len(panels)) if panels[index]["type"] == "row")
-    asked = [set(METRIC_NAME.findall(query)) for query in queries(panels[begin:end])]
-    assert len(asked) >= 8
-    assert all(asked), "a query without a metric"
-    assert set().union(*asked) - with_values == set()
-
-
-def test_alerts_ask_for_metrics_that_there_are_and_are_read_by_prometheus() -> None:
-    folder = ROOT / "deploy" / "prometheus"
-    config = yaml.safe_load((folder / "prometheus.yml").read_text(encoding="utf-8"))
-    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    rules = []
-    for name in config["rule_files"]:
-        assert f"./deploy/prometheus/{name}:/etc/prometheus/{name}:ro" in compose
-        groups = yaml.safe_load((folder / name).read_text(encoding="utf-8"))["groups"]
-        rules += [rule for group in groups for rule in group["rules"]]
-    assert {rule["alert"] for rule in rules} >= {"RebalanceHangs", "RebalanceStorm"}
-    for rule in rules:
-        asked = METRIC_NAME.findall(rule["expr"])
-        # Two ask for what Prometheus itself adds of each process that it visits.
-        assert asked or rule["alert"] in {"BrokerDown", "WatchDown"}
-        unknown = {name for name in asked if name not in {*METRICS, *WATCHED}}
-        assert {name for name in unknown if not name.startswith("process_")} == set()

@@ -23,11 +23,8 @@ from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.topics.compaction import Compactor
-from kohort.protocol.errors import ErrorCode
 from scripts.metrics_document import document
-from tests.support import messages as m
 from tests.support.brokers.server_process import free_port
-from tests.support.network.wire import RawClient
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "kohort.json"
@@ -221,17 +218,6 @@ async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: 
     assert value(found, "kafka_broker_info", id="1", address=address) == 1
 
 
-async def test_errors_that_clients_were_told_are_counted(tmp_path: Path) -> None:
-    async with running(tmp_path, auto_create_topics_enable="false") as (broker, port):
-        with RawClient(broker.endpoint.port) as client:
-            request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="missing")])
-            told = await asyncio.to_thread(client.call, request, 9, m.MetadataResponse)
-        found = await scrape(port)
-    assert told.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    errors = {"api": "Metadata", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert value(found, "kohort_request_errors_total", **errors) >= 1
-
-
 @pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
 async def test_every_metric_is_there_in_both_formats_and_in_the_document(
     tmp_path: Path, accept: str
@@ -268,18 +254,6 @@ def series(families: dict[str, Metric]) -> set[str]:
     return {f"{sample.name}{sample.labels}" for family in ours for sample in family.samples}
 
 
-async def test_the_limits_of_the_configuration_bound_the_series(tmp_path: Path) -> None:
-    settings = {"kohort_metrics_partitions_max": "0", "kohort_metrics_groups_max": "0"}
-    async with running(tmp_path, **settings) as (broker, port):
-        consumer = await use(broker)
-        found = await scrape(port)
-        await consumer.stop()
-    offsets = found["kafka_topic_partition_current_offset"].samples
-    assert [sample.labels for sample in offsets] == [{"topic": "(other)", "partition": "(other)"}]
-    assert value(found, "kafka_consumergroup_lag", consumergroup="(other)") == 4
-    assert value(found, "kohort_metrics_folded", kind="groups") == 1
-
-
 def queries(node: object) -> Iterator[str]:
     """Every PromQL text of a dashboard."""
     if isinstance(node, dict):
@@ -302,7 +276,7 @@ def sample_names(families: dict[str, Metric]) -> set[str]:
     return names
 
 
-async def test_every_metric_that_a_dashboard_asks_for_is_there(tmp_path: Path) -> None:
+async def test_what_dashboards_ask_for_is_there(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, port):
         consumer = await use(broker)
         families = await scrape(port)
@@ -313,25 +287,10 @@ async def test_every_metric_that_a_dashboard_asks_for_is_there(tmp_path: Path) -
     assert all(asked), "a query without a metric"
     assert set().union(*asked) - sample_names(families) == set()
 
-
-async def test_the_dashboard_of_kafka_exporter_finds_its_metrics_and_labels(
-    tmp_path: Path,
-) -> None:
-    async with running(tmp_path) as (broker, port):
-        consumer = await use(broker)
-        families = await scrape(port)
-        await consumer.stop()
     for name, labels in DASHBOARD_7589.items():
         assert {frozenset(sample.labels) for sample in families[name].samples} == {
             frozenset(labels)
         }
-
-
-async def test_a_running_broker_is_healthy_and_ready(tmp_path: Path) -> None:
-    async with running(tmp_path) as (_, port):
-        for path in ("/-/healthy", "/-/ready"):
-            status, _, text = await asyncio.to_thread(fetch, port, path)
-            assert (status, text.strip()) == (200, path.removeprefix("/-/"))
 
 
 async def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path: Path) -> None:
