@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.interop.test_groups_command_security import settings
-from tests.support.brokers.secure_kafka import USER, SecureKafka
+from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.clients.confluent_client import admin_client, create_topics
+from tests.support.clients.login import Login
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"
@@ -89,10 +89,9 @@ def allowed(kafka: SecureKafka, *rights: Right) -> Iterator[None]:
 
 def command(kafka: SecureKafka, path: Path, *arguments: str) -> list[str]:
     """Return a command of the user who has no rights but those of `allow`."""
-    config = path / "client.properties"
-    properties = settings(kafka, "SASL_PLAINTEXT", "PLAIN")
-    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    server = f"127.0.0.1:{kafka.ports['SASL_PLAINTEXT']}"
+    server = f"127.0.0.1:{kafka.ports['SASL_SSL']}"
+    login = Login(server, kafka.authority.certificate, USER, PASSWORD)
+    config = login.java_file(path / "client.properties")
     where = ["--command-config", str(config), "--bootstrap-server", server]
     return [sys.executable, "-m", "kohort.cli", "watch", *arguments, *where]
 

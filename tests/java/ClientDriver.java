@@ -22,7 +22,6 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class ClientDriver {
     private final Map<String, GroupMember> members = new HashMap<>();
     private final TransactionalProducers producers = new TransactionalProducers();
-    private Copier copier;
 
     private ClientDriver() {}
 
@@ -42,9 +41,6 @@ final class ClientDriver {
             case "leave" -> leave(command);
             case "read_to_end" -> readToEnd(command);
             case "transaction" -> producers.handle(command, config(command));
-            case "copy" -> copy(command);
-            case "copied" -> copier.state();
-            case "stop_copying" -> stopCopying();
             default -> throw new IllegalArgumentException("no operation " + op);
         };
     }
@@ -143,18 +139,6 @@ final class ClientDriver {
         command.get("topics").forEach(topic -> topics.add(topic.asText()));
         members.put(command.get("member").asText(), new GroupMember(config(command), topics));
         return LineServer.JSON.createObjectNode();
-    }
-
-    private JsonNode copy(JsonNode command) {
-        int abortEvery = command.get("abort_every").asInt();
-        String output = command.get("output").asText();
-        copier = new Copier(config(command), command.get("input").asText(), output, abortEvery);
-        return LineServer.JSON.createObjectNode();
-    }
-
-    private JsonNode stopCopying() throws InterruptedException {
-        copier.stop();
-        return copier.state();
     }
 
     private JsonNode enforceRebalance(JsonNode command) {

@@ -19,8 +19,6 @@ from tests.interop.foreign.programs import CACHE, HERE, tool
 _KGO_TLS: Final = "\tif testCert != nil {\n\t\topts = append(opts, DialTLSConfig(testCert))\n\t}\n"
 _KGO_SASL: Final = "\tif saslScram != nil {\n\t\topts = append(opts, SASL(saslScram))\n\t}\n"
 
-KAFKA_GO: Final = "v0.4.51"
-
 _ASKS_VERSIONS: Final = "\tconfig.ApiVersionsRequest = true\n"
 _USER: Final = """//go:build functional
 
@@ -129,20 +127,3 @@ def _sources(package: str) -> Path:
         packed.extractall(place, filter="data")
     (unpacked,) = (path for path in place.iterdir() if path.is_dir())
     return unpacked
-
-
-def kafka_go_tests(plain: int, sasl: int) -> list[Path]:
-    """kafka-go's tests as programs, those of the client and those of SASL, for a broker whose
-    listeners have these ports; as published, they know where it is.
-    """
-    go = tool("go", "Go")
-    place = _module(f"github.com/segmentio/kafka-go@{KAFKA_GO}")
-    change(place / "client_test.go", 'TCP("localhost")', f'TCP("127.0.0.1:{plain}")')
-    change(place / "conn_test.go", '"127.0.0.1:9093"', f'"127.0.0.1:{sasl}"')
-    change(place / "sasl" / "sasl_test.go", '"localhost:9093"', f'"127.0.0.1:{sasl}"')
-    programs = []
-    for package in (place, place / "sasl"):
-        programs.append(package / "tests-of-a-broker")
-        build: list[str | Path] = [go, "test", "-mod=mod", "-c", "-o", programs[-1], "."]
-        subprocess.run(build, cwd=package, check=True)
-    return programs

@@ -30,7 +30,6 @@ FIRST: Final = (
     "tests/interop/test_consumer_spoiled.py",
     "tests/interop/test_join_reason.py",
     "tests/interop/test_trouble.py",
-    "tests/interop/test_consumer_outage.py",
     "tests/interop/test_broker_trouble.py",
     "tests/interop/test_consumer_refused.py",
 )
