@@ -43,10 +43,10 @@ class Scale:
 
 
 SCALES: Final = (
-    Scale("--crash-runs", 8, 200, "how often tests/crash kills the broker"),
+    Scale("--crash-runs", 4, 200, "how often tests/crash kills the broker"),
     Scale("--history-kills", 2, 500, "how often tests/crash kills the broker around rebalances"),
-    Scale("--watch-kills", 4, 500, "how often tests/crash kills watchers of the history"),
-    Scale("--group-kills", 4, 200, "how often tests/crash kills the broker of a consumer group"),
+    Scale("--watch-kills", 2, 500, "how often tests/crash kills watchers of the history"),
+    Scale("--group-kills", 2, 200, "how often tests/crash kills the broker of a consumer group"),
     Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),

@@ -380,6 +380,7 @@ def test_a_watcher_that_is_killed_has_the_history_of_one_that_is_not(
     )
 
 
+@pytest.mark.long
 def test_of_two_watchers_one_writes_while_the_other_is_paused(
     server: ServerProcess, tmp_path: Path, long_form: bool
 ) -> None:

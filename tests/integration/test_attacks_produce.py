@@ -57,6 +57,7 @@ def test_a_request_of_many_small_batches(server: KohortServer) -> None:
         assert produced(server, [batch] * count) == [ErrorCode.NONE] * count
 
 
+@pytest.mark.long
 def test_a_request_of_many_batches_that_inflate_to_a_megabyte(server: KohortServer) -> None:
     """Each of them is too small to be judged in steps."""
     batch = with_block(one_record(Record(bytes(MIB - 1_000))), 1, CompressionType.GZIP)

@@ -240,6 +240,17 @@ def client_named(bootstrap: str, build_client: BuildClient) -> ClientNamed:
     return lambda name: build_client(name, bootstrap)
 
 
+few_clients = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(name, marks=() if name in {"confluent", "java"} else pytest.mark.long)
+        for name in CLIENT_NAMES
+    ],
+    indirect=True,
+)
+"""For tests whose short form takes two of them."""
+
+
 @pytest.fixture(params=CLIENT_NAMES)
 def client(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
     """Each client library in turn."""

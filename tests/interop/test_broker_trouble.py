@@ -12,6 +12,8 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 FOUR = ("confluent", "java", "aiokafka", "kafka-python")
 TEN = ("confluent", "java", "aiokafka", "confluent", "kafka-python") * 2
 
@@ -67,7 +69,6 @@ def test_a_broker_that_is_killed_amid_a_rebalance_goes_on_with_the_group(
             assert all(record["trigger"]["kind"] == "member_added" for record in cut_short)
 
 
-@pytest.mark.long
 def test_a_group_outlives_ten_kills_of_its_broker_at_any_moment_of_a_rebalance(
     stage: Scene, troop: Troop
 ) -> None:
@@ -90,7 +91,7 @@ def test_a_group_outlives_ten_kills_of_its_broker_at_any_moment_of_a_rebalance(
             check_generations_grow(troop)
 
 
-@pytest.mark.parametrize("ending", ["stop", pytest.param("kill", marks=pytest.mark.long)])
+@pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_restart_under_a_settled_group_of_ten_rebalances_nothing(
     stage: Scene, troop: Troop, ending: Literal["stop", "kill"]
 ) -> None:

@@ -84,7 +84,14 @@ class Scene:
         return bool(news) and news[-1].get("outcome") in {None, "stable"}
 
 
-@pytest.mark.parametrize("library", ["kohort", "confluent", "java"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        pytest.param("kohort", marks=pytest.mark.long),
+        "confluent",
+        pytest.param("java", marks=pytest.mark.long),
+    ],
+)
 def test_each_act_of_a_client_is_the_cause_that_the_history_names(
     library: str, place: Place, group: str, request: pytest.FixtureRequest
 ) -> None:

@@ -159,6 +159,7 @@ async def test_a_provider_that_fails_is_told_and_asked_again(broker: Broker, top
                 break
 
 
+@pytest.mark.long
 async def test_another_user_comes_in_by_connections_of_its_own(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -206,6 +207,7 @@ async def test_a_plain_function_keeps_the_membership_while_the_loop_is_blocked(
         assert one.group_metadata() == identity
 
 
+@pytest.mark.long
 async def test_a_coroutine_that_cannot_run_is_told_by_the_thread(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -132,6 +132,7 @@ async def test_a_connection_that_is_made_later_shows_the_certificate_of_then(
         assert await one.partitions_for(topic)
 
 
+@pytest.mark.long
 async def test_a_producer_of_dead_letters_goes_on_with_new_certificates(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -283,6 +283,7 @@ def fill(kafka: Secure, topic: str, *values: bytes) -> None:
     ConfluentClient(kafka.bootstrap).produce(topic, [Record(value) for value in values])
 
 
+@pytest.mark.long
 async def test_a_whole_consumer_outlives_its_sessions(kafka: Secure) -> None:
     """All three of its connections authenticate again, the heartbeat thread's too."""
     name = f"short-{uuid.uuid4().hex[:12]}"

@@ -24,6 +24,8 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.model import Record
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 60
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -235,7 +235,13 @@ each_broker = pytest.mark.parametrize(
 
 
 @each_broker
-@pytest.mark.parametrize("scene", CHANGES)
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(name, marks=pytest.mark.long if change is silence else ())
+        for name, change in CHANGES.items()
+    ],
+)
 def test_spoiled_answers_cost_time_and_nothing_else(
     running: Running, broker: str, scene: str
 ) -> None:

@@ -22,6 +22,8 @@ from tests.support.waiting import wait_until
 
 PARTITIONS = 2
 WORDS = ("one", "two", "three", "four", "five")
+KILLS = 40
+"""Of the broker and the application, in turn."""
 ROUND = 20
 """How often each word is said between two kills, in each partition."""
 
@@ -96,11 +98,11 @@ def counting(
         yield Counting(stage, stack, java_clients)
 
 
+@pytest.mark.long
 def test_every_word_is_counted_once_whichever_side_is_killed_meanwhile(
-    counting: Counting, *, long_form: bool
+    counting: Counting,
 ) -> None:
-    kills = 40 if long_form else 2
-    for kill in islice(cycle((counting.kill_broker, counting.kill_application)), kills):
+    for kill in islice(cycle((counting.kill_broker, counting.kill_application)), KILLS):
         counting.say()
         counting.wait_begun()
         counting.say()

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.interop.conftest import ClientNamed, CreateTopic
+from tests.interop.conftest import ClientNamed, CreateTopic, few_clients
 from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
 from tests.support.clients.model import Client, Member, Record
 from tests.support.waiting import wait_until
@@ -59,6 +59,7 @@ def run_rebalances(clients: list[Client], writer: Client, group: str, topic: str
         check_exactly_once(stream, members)
 
 
+@few_clients
 def test_three_members_share_a_topic_through_a_rebalance_and_each_record_is_read_once(
     client: Client, client_named: ClientNamed, create_topic: CreateTopic, group: str
 ) -> None:
@@ -85,6 +86,7 @@ def test_members_of_different_libraries_share_one_group(
     run_rebalances(clients, client_named("confluent"), group, topic)
 
 
+@few_clients
 def test_a_group_continues_where_its_last_member_left(
     client: Client, create_topic: CreateTopic, group: str
 ) -> None:

@@ -72,7 +72,7 @@ class Scene:
         return found[0].topics[0].partitions[0].committed_offset
 
 
-@pytest.fixture(params=["kafka", "kohort"])
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.long), "kohort"])
 def scene(request: pytest.FixtureRequest, twins: Twins, java_clients: JavaProcess) -> Scene:
     return Scene(getattr(twins, request.param), java_clients)
 
@@ -247,6 +247,7 @@ def test_a_transaction_goes_on_after_the_broker_was_killed(own_scene: Scene) -> 
     assert len(scene.read("read_uncommitted")) == 4
 
 
+@pytest.mark.long
 def test_a_transaction_whose_producer_and_broker_were_killed_is_aborted_by_the_next_producer(
     own_scene: Scene,
 ) -> None:

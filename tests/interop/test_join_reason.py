@@ -153,8 +153,16 @@ def test_before_version_6_there_is_no_place_for_a_tag(scene: Scene) -> None:
 
 # Beside stock clients.
 
+each_library = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "confluent" else pytest.mark.long)
+        for name in ("aiokafka", "confluent", "java", "kafka-python")
+    ],
+)
 
-@pytest.mark.parametrize("name", ["aiokafka", "confluent", "java", "kafka-python"])
+
+@each_library
 def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
     place: Place, scene: Scene, build_client: BuildClient, name: str
 ) -> None:
@@ -181,7 +189,7 @@ def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
         assert not any(record["further_causes"] for record in news)
 
 
-@pytest.mark.parametrize("name", ["aiokafka", "confluent", "java", "kafka-python"])
+@each_library
 def test_a_leader_that_has_restarted_is_not_noticed_by_stock_followers(
     place: Place, scene: Scene, build_client: BuildClient, name: str
 ) -> None:

@@ -32,7 +32,13 @@ def proxy(
         yield proxy
 
 
-@pytest.mark.parametrize("name", CLIENT_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in {"confluent", "java"} else pytest.mark.long)
+        for name in CLIENT_NAMES
+    ],
+)
 def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
     proxy: LossyProxy, build_client: BuildClient, name: str
 ) -> None:

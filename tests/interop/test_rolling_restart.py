@@ -147,6 +147,7 @@ def test_a_rolling_restart_of_static_members_rebalances_nothing(
         check_each_read_once(stream, crew)
 
 
+@pytest.mark.long
 def test_a_rolling_restart_of_dynamic_members_is_explained_step_by_step(
     clients: list[Client], probe: GroupProbe, restarts: int
 ) -> None:

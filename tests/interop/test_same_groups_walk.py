@@ -212,7 +212,7 @@ class Walk:
 
 
 SEEDS = [
-    pytest.param(seed, marks=() if seed < 3 else pytest.mark.long) for seed in (*range(30), 94)
+    pytest.param(seed, marks=() if seed < 2 else pytest.mark.long) for seed in (*range(30), 94)
 ]
 
 

@@ -157,7 +157,8 @@ def test_what_the_tool_asks_for_in_vain_is_refused_in_the_same_words(sides: list
     assert all(ours)
 
 
-@pytest.mark.parametrize("kind", [KohortServer, pytest.param(KafkaServer, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [KohortServer, KafkaServer])
 def test_a_transaction_that_its_coordinator_has_forgotten_is_found_and_aborted(
     tmp_path: Path,
     kind: type[KafkaServer | KohortServer],

@@ -67,7 +67,7 @@ def test_a_member_that_is_killed_is_missed_when_its_session_ends(
         troop.check_told(before, [("session_expired", victim)])
 
 
-@each_library(always="java")
+@each_library(always="")
 def test_a_member_that_is_paused_for_longer_than_its_session_comes_back_as_a_new_one(
     troop: Troop, victim_library: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_member_that_is_cut_off_from_the_network_comes_back_as_a_new_one(
         troop.check_told(before, [("session_expired", victim), ("member_added", victim)])
 
 
-@pytest.mark.parametrize("library", ["java", "confluent"])
+@pytest.mark.parametrize("library", [pytest.param("java", marks=pytest.mark.long), "confluent"])
 def test_of_two_processes_with_one_instance_id_the_later_one_stays(
     troop: Troop, library: str
 ) -> None:

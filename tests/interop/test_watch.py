@@ -163,7 +163,7 @@ def stored(directory: Path) -> list[Json]:
     "kind",
     [
         KafkaServer,
-        KohortServer,
+        pytest.param(KohortServer, marks=pytest.mark.long),
         pytest.param(EarlierKafkaServer, marks=pytest.mark.long),
         pytest.param(OldestKafkaServer, marks=pytest.mark.long),
     ],
@@ -209,6 +209,7 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
     assert history[2]["partitions"]["moved"] == PARTITIONS // 2
 
 
+@pytest.mark.long
 def test_commands_and_metrics_work_against_the_watcher_of_a_kafka(tmp_path: Path) -> None:
     with KafkaServer(tmp_path, overrides={"group.initial.rebalance.delay.ms": "0"}) as server:
         lab = Lab(server)

@@ -151,7 +151,7 @@ def wait_for(kafka: SecureKafka, group: str, size: int) -> None:
     wait_until(is_so, f"a group of {size}")
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_without_any_right_it_names_them_and_polls_what_it_may(
     kafka: SecureKafka, tmp_path: Path, protocol: str
 ) -> None:

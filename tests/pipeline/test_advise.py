@@ -211,6 +211,7 @@ def test_without_a_history_it_says_which_table_is_missing(
     assert f"no table {REBALANCES.name}" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_report_of_a_lake_is_one_page(
     pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: list[Json]
 ) -> None:

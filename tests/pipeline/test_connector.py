@@ -161,6 +161,7 @@ def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[None]) ->
     both(scene)
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_where_it_ended_and_finds_new_partitions(
     spark: SparkSession, both: Both[list[Row]], tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake)
     assert_rows(lake.read("numbers"), [("c", "a", 1), ("c", "a", 2)])
 
 
+@pytest.mark.long
 def test_small_files_that_were_added_are_put_together_and_are_no_news(
     spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_small_files_that_were_added_are_put_together_and_are_no_news(
     assert_rows(spark.sql("SELECT `group`, number FROM numbers_followed"), added)
 
 
+@pytest.mark.long
 def test_columns_that_are_not_known_here_stay_when_rows_are_added(
     spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +184,7 @@ def test_columns_that_are_not_known_here_stay_when_rows_are_added(
     assert_rows(lake.read("numbers"), expected)
 
 
+@pytest.mark.long
 def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -> None:
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
@@ -195,6 +198,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -
     assert lake.create("numbers", spark_schema(other)) == table_id
 
 
+@pytest.mark.long
 def test_a_table_of_before_gets_the_columns_that_it_lacks(
     spark: SparkSession, lake: DeltaLake
 ) -> None:
@@ -206,6 +210,7 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(
     assert_rows(lake.read("numbers"), [(1, None), (2, "two")])
 
 
+@pytest.mark.long
 def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: DeltaLake) -> None:
     lake.overwrite(spark.createDataFrame([(1,)], "number int"), "numbers")
     lake.overwrite(spark.createDataFrame([("two",)], "name string"), "numbers")

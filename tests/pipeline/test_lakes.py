@@ -30,6 +30,7 @@ def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake:
     assert_rows(lake.read("land/numbers"), [(1,), (2,)])
 
 
+@pytest.mark.long
 def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: Lake) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     lake.append_once(frame, "numbers", app_id="a", batch_id=0)
@@ -37,6 +38,7 @@ def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: 
     assert_rows(lake.read("numbers"), [(1,), (1,)])
 
 
+@pytest.mark.long
 def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: Lake) -> None:
     old = spark.createDataFrame([(1,)], "number int")
     new = spark.createDataFrame([(2, "two")], "number int, name string")

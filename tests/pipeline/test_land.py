@@ -75,6 +75,7 @@ def test_a_table_has_each_record_of_its_topic_once_over_several_runs(
     assert_records(land.table(first), topics.read(first))
 
 
+@pytest.mark.long
 def test_how_far_the_table_is_can_be_seen_as_the_lag_of_a_group(land: Land, topics: Topics) -> None:
     topic = topics.create(2)
     topics.produce(topic, 100, partitions=2)
@@ -149,6 +150,7 @@ def test_records_that_were_deleted_are_noted_once_where_that_is_wanted(
     assert_rows(gaps, [(topic, 1, 50, 70, "deleted before it was read")])
 
 
+@pytest.mark.long
 def test_a_topic_that_was_created_again_is_not_taken_for_the_one_it_was(
     land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ EVENTS: list[HistoryRecord] = [
 ]
 
 
+@pytest.mark.long
 def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     assert "findings of 1 group renewed" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_large_batch_is_written_by_several_tasks_each_event_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

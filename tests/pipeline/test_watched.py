@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kohort.groups.history.observed import observed_key
 from kohort.insight.parsing import Record
 from kohort.pipeline.delta.lake import DeltaLake
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_the_tables_have_the_records_of_two_watchers_once_and_how_certain_they_are(
     spark: SparkSession, tmp_path: Path
 ) -> None:

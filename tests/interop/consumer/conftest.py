@@ -1,7 +1,6 @@
 """Kohort's consumer on either broker: every test here runs on a Kohort and on a real Kafka.
 
-In the short form, only the modules in `ALSO_ON_KAFKA` run on Kafka: one for each group of requests
-that the consumer sends.
+In the short form, only the modules in `ALSO_ON_KAFKA` run on Kafka.
 """
 
 import uuid
@@ -31,9 +30,7 @@ ALSO_ON_KAFKA: Final = {
     "test_commits.py",
     "test_consumer_protocol.py",
     "test_membership.py",
-    "test_outages.py",
     "test_reading.py",
-    "test_transactions.py",
 }
 
 

@@ -127,6 +127,7 @@ def test_handle_orders_puts_aside_what_it_cannot_handle(
         assert program.line_with("handled") == "handled 2, put aside 2"
 
 
+@pytest.mark.long
 def test_exactly_once_copies_each_payment_once(
     any_broker: ServerProcess, topics: Topics, group: str
 ) -> None:
@@ -217,6 +218,7 @@ def read_committed(bootstrap: str, topic: str, count: int) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_rolling_restart_keeps_what_it_had(bootstrap: str, topics: Topics, group: str) -> None:
     topic = topics.create(4)
     arguments = ("rolling_restart.py", bootstrap, topic, group)

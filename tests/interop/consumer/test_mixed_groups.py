@@ -103,12 +103,8 @@ def check_each_read_once(stream: Stream, members: list[Member]) -> None:
 
 
 def combinations() -> Iterator[object]:
-    """Every strategy with a leader of every library; the short form has each strategy once."""
-    short = {
-        ("range", "java"),
-        ("roundrobin", "kohort"),
-        ("cooperative-sticky", "kohort"),
-    }
+    """Every strategy with a leader of every library."""
+    short = {("range", "java"), ("roundrobin", "kohort")}
     for strategy in ("range", "roundrobin", "cooperative-sticky"):
         for leader in ("kohort", "java", "confluent"):
             marks = () if (strategy, leader) in short else pytest.mark.long

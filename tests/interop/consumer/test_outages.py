@@ -26,7 +26,7 @@ from tests.support.brokers.server_process import ServerProcess
 T = TypeVar("T")
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=["kohort", pytest.param("kafka", marks=pytest.mark.long)])
 def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A broker of the test's own."""
     kind: Any = BROKERS[request.param]
@@ -93,9 +93,6 @@ async def test_a_member_gets_over_a_broker_that_is_killed_and_over_one_that_stay
     del topics._producer
 
 
-@pytest.mark.parametrize(
-    "mortal", ["kohort", pytest.param("kafka", marks=pytest.mark.long)], indirect=True
-)
 async def test_stop_does_not_wait_longer_than_it_may_for_a_poll_that_commits(
     mortal: ServerProcess, group: str
 ) -> None:

@@ -178,17 +178,7 @@ def table(title: str, found: dict[str, list[Conclusion]]) -> str:
     return "\n".join(lines)
 
 
-def short_ways(chance: random.Random) -> list[Ways]:
-    fixed: dict[str, object] = {"session_ms": 6_000, "commit_ms": 1_000, "pause_s": 2.0}
-    return [
-        ways_of(chance, ("librdkafka", "aiokafka"), 4, poll_ms=8_000, **fixed),
-        ways_of(chance, ("librdkafka", "kohort"), 4, poll_ms=60_000, cooperative=True, **fixed),
-        ways_of(chance, ("librdkafka",), 4, poll_ms=30_000, protocol="consumer", **fixed),
-        ways_of(chance, ("aiokafka",), 3, poll_ms=60_000, **(fixed | {"commit_ms": 0})),
-    ]
-
-
-def long_ways(chance: random.Random, protocols: Sequence[str]) -> list[Ways]:
+def ways_for(chance: random.Random, protocols: Sequence[str]) -> list[Ways]:
     ways = [
         ways_of(chance, ("librdkafka",), 4),
         ways_of(chance, ("librdkafka", "kohort"), 6),
@@ -207,22 +197,6 @@ def long_ways(chance: random.Random, protocols: Sequence[str]) -> list[Ways]:
     return ways
 
 
-def test_what_it_calls_certain_of_a_short_life_is_in_the_log_of_kafka(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seed = "short"
-    server = KafkaServer(tmp_path, overrides=SETTINGS)
-    server.extra_java_options = [LOG_LEVEL]
-    with server:
-        watched = Watched(server, seed, short_ways(random.Random(seed)))
-        watched.run(20)
-    found = rows(watched)
-    with capsys.disabled():
-        print(f"\n{table('Kafka 4.4.0, 20 s', found)}")
-    check(found)
-    assert sum(map(len, found.values())) >= 10
-
-
 KINDS = {"4.4.0": KafkaServer, "3.9.1": EarlierKafkaServer, "2.8.2": OldestKafkaServer}
 
 
@@ -239,7 +213,7 @@ def test_what_it_concludes_of_a_long_life_is_nearly_always_right(
     server = KINDS[version](tmp_path, overrides=SETTINGS)
     server.extra_java_options = [LOG_LEVEL]
     protocols = ("classic", "consumer") if version == "4.4.0" else ("classic",)
-    ways = long_ways(random.Random(seed), protocols)
+    ways = ways_for(random.Random(seed), protocols)
     with server:
         watched = Watched(server, seed, ways)
         # The early KRaft of 2.8 does not always start again after a kill.

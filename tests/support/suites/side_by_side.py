@@ -21,7 +21,6 @@ FIRST: Final = (
     "twins",
     "integration",
     "consumer kafka",
-    "lake",
     "kills",
     "consumer kohort",
     "bootstrap",
@@ -30,18 +29,13 @@ FIRST: Final = (
     "tests/interop/test_consumer_spoiled.py",
     "tests/interop/test_join_reason.py",
     "tests/interop/test_trouble.py",
-    "tests/interop/test_broker_trouble.py",
-    "tests/interop/test_consumer_refused.py",
 )
-"""Groups by how long they take, as they decide when the run is over; but of the two that have a
-Spark, which takes more than a core, the second one later. Then comes what is not named."""
+"""Groups by how long they take, as they decide when the run is over; then what is not named."""
 
 LAST: Final = ("tests/property/", "tests/unit/")
 """Suites of hundreds of modules that take a second or two each."""
 
 GROUPS: Final[Mapping[str, str]] = {
-    # The session's Spark twice, because one process would be at it longer than all others.
-    r"tests/pipeline/test_(connector|ingest|lake|land)\.py": "lake",
     # It starts its own.
     r"tests/pipeline/test_land_kills\.py": "kills",
     r"tests/pipeline/": "tables",
@@ -51,7 +45,7 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/interop/consumer/.*\[kafka\b": "consumer kafka",
     r"tests/interop/consumer/.*\[kohort\b": "consumer kohort",
     r"tests/interop/test_(denials_tell_nothing|rights_of_kafka|same_answers_access)\.py": "secured",
-    r"tests/interop/test_same_(answers|consumer|groups|transactions|users)": "twins",
+    r"tests/interop/test_same_(answers|batches|consumer|groups|transactions|users)": "twins",
     r"tests/interop/test_(consumer_errors|java_transactions)\.py": "twins",
     r"tests/interop/test_transactions_tool\.py": "twins",
     r"tests/interop/test_(console|group|topic)_tools\.py": "bootstrap",
@@ -62,7 +56,7 @@ GROUPS: Final[Mapping[str, str]] = {
 """By how a node id begins; the first that fits."""
 
 SHARED: Final[Mapping[str, frozenset[str]]] = {
-    "spark": frozenset({"tables", "lake"}),
+    "spark": frozenset({"tables"}),
     "twins": frozenset({"twins"}),
     "secured": frozenset({"secured"}),
 }
