@@ -27,8 +27,8 @@ from benchmarks.table import render
     ("subject", "rows"),
     [
         (rpc, 18),
-        (throughput, 13),
-        (latency, 3),
+        pytest.param(throughput, 13, marks=pytest.mark.long),
+        pytest.param(latency, 3, marks=pytest.mark.long),
         pytest.param(groups, 18, marks=pytest.mark.long),
         pytest.param(connections, 3, marks=pytest.mark.long),
         pytest.param(partitions, 6, marks=pytest.mark.long),

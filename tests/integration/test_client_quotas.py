@@ -251,6 +251,7 @@ def test_a_consumer_over_its_time_gets_nothing_and_is_not_charged_for_it(
         assert len(fetch(client).responses) == 1
 
 
+@pytest.mark.long
 def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread) -> None:
     with RawClient(broker.port) as client:
         assert alter(client, ANONYMOUS, ("request_percentage", 0.000001)) == 0

@@ -380,13 +380,13 @@ NOT_UNSIGNED = {
 }
 
 
-@pytest.mark.parametrize("text", NOT_UNSIGNED.values(), ids=NOT_UNSIGNED)
-def test_even_then_other_tokens_are_refused(tmp_path: Path, text: str) -> None:
+def test_even_then_other_tokens_are_refused(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, overrides=UNSECURED) as broker:
         with RawClient(broker.port) as client:
             assert offer(client, unsigned()).auth_bytes == b""
-        with RawClient(broker.port) as client:
-            assert offer(client, text).auth_bytes == b'{"status":"invalid_token"}'
+        for kind, text in NOT_UNSIGNED.items():
+            with RawClient(broker.port) as client:
+                assert offer(client, text).auth_bytes == b'{"status":"invalid_token"}', kind
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def container(tmp_path: Path) -> Container:
     return Container(tmp_path)
 
 
+@pytest.mark.long
 def test_the_composition_serves_what_the_page_says(container: Container) -> None:
     certificates, commands = blocks(recipe("TLS and SCRAM"), "sh")
     _, admin = blocks(recipe("TLS and SCRAM"), "properties")

@@ -189,6 +189,7 @@ async def test_a_provider_that_hangs_is_given_up(broker: Broker, topic: str) -> 
             await one.start()
 
 
+@pytest.mark.long
 async def test_a_plain_function_keeps_the_membership_while_the_loop_is_blocked(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -221,6 +221,7 @@ def own_scene(own_broker: ServerProcess, java_clients: JavaProcess) -> Scene:
     return Scene(own_broker, java_clients)
 
 
+@pytest.mark.long
 def test_a_transaction_goes_on_after_the_broker_was_killed(own_scene: Scene) -> None:
     scene, server = own_scene, own_scene.server
     producer = scene.producer()

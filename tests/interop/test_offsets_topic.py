@@ -1,7 +1,6 @@
-"""__consumer_offsets as tools that read it see it: Kafka's formatters, and readers like Burrow."""
+"""__consumer_offsets as Kafka's formatters show it."""
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from kafka import KafkaConsumer
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.tools import Tools
@@ -109,43 +107,3 @@ def test_kafkas_formatter_of_groups_shows_members_and_then_none(
     (member,) = with_members[-1]["members"]
     assert member["clientHost"] == "/127.0.0.1"
     assert (rows[-1]["members"], rows[-1]["generation"]) == ([], 2)
-
-
-def test_a_reader_that_knows_the_format_finds_the_positions(
-    bootstrap: str, committed: Committed, group: str
-) -> None:
-    """Read as Burrow does: key version 0 or 1 is a position; the value begins with the offset."""
-    consumer = KafkaConsumer(
-        OFFSETS,
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        exclude_internal_topics=False,
-        consumer_timeout_ms=SHOWN_WITHIN_MS,
-    )
-    positions: dict[tuple[str, int], int] = {}
-    for record in consumer:
-        version, *names, partition = _key(record.key) if record.key else (-1, "", "", 0)
-        if version in {0, 1} and names[0] == group and record.value:
-            _, offset = struct.unpack_from(">hq", record.value)
-            positions[names[1], partition] = offset
-        if len(positions) == 2:
-            break
-    consumer.close()
-    assert positions == {(committed.topic, 0): 5, (committed.topic, 1): 5}
-
-
-def _key(key: bytes) -> tuple[Any, ...]:
-    """(version, group, topic, partition) of a position; of other records only the version."""
-    (version,) = struct.unpack_from(">h", key)
-    if version not in {0, 1}:
-        return version, "", "", 0
-    group, position = _text(key, 2)
-    topic, position = _text(key, position)
-    return version, group, topic, struct.unpack_from(">i", key, position)[0]
-
-
-def _text(data: bytes, position: int) -> tuple[str, int]:
-    (size,) = struct.unpack_from(">h", data, position)
-    position += 2
-    return data[position : position + size].decode(), position + size

@@ -22,6 +22,8 @@ from tests.support.clients.login import Login
 from tests.support.processes.java_process import JavaProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 ACLS: Final = "org.apache.kafka.tools.AclCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 CLIENT_METRICS: Final = "org.apache.kafka.tools.ClientMetricsCommand"
@@ -129,8 +131,6 @@ CHANGES_OF_RULES: Final = (
     "--remove --force --allow-principal User:nobody --operation Read --topic t",
     "--remove --force --topic p-1 --resource-pattern-type match",
     "--remove --force --consumer --allow-principal User:dave --topic t --group g",
-)
-MORE_CHANGES_OF_RULES: Final = (
     (
         "--add --allow-principal User:bob --allow-host 10.0.0.1 --allow-host 10.0.0.2"
         " --operation Read --group g"
@@ -157,7 +157,6 @@ MORE_CHANGES_OF_RULES: Final = (
     "--remove --force --topic t",
     "--remove --force --group g --resource-pattern-type any",
 )
-"""Made after the others in the long form."""
 LISTS_OF_RULES: Final = (
     "--list",
     "--list --topic t",
@@ -173,16 +172,12 @@ LISTS_OF_RULES: Final = (
 )
 
 
-def test_rules_are_added_listed_and_removed_alike(both: Both, long_form: bool) -> None:
-    more = MORE_CHANGES_OF_RULES if long_form else ()
-    for number, change in enumerate(CHANGES_OF_RULES + more):
+def test_rules_are_added_listed_and_removed_alike(both: Both) -> None:
+    for number, change in enumerate(CHANGES_OF_RULES):
         both.check(ACLS, change)
-        if long_form:
-            both.wait_same(ACLS, "--list")
+        both.wait_same(ACLS, "--list")
         if number % 6 == 4:
-            # The short form asks each question once.
-            turn = slice(None) if long_form else slice(number // 6, None, 2)
-            for listed in LISTS_OF_RULES[turn]:
+            for listed in LISTS_OF_RULES:
                 both.wait_same(ACLS, listed)
     assert any("User:ops" in line for line in both.wait_same(ACLS, "--list").out)
 
@@ -199,8 +194,6 @@ CHANGES_OF_USERS: Final = (
     f"--alter {BOB} --add-config no_such_rate=1",
     f"--alter {BOB} --delete-config SCRAM-SHA-256,producer_byte_rate",
     "--alter --ip 10.0.0.1 --delete-config connection_creation_rate",
-)
-MORE_CHANGES_OF_USERS: Final = (
     f"--alter {BOB} --add-config SCRAM-SHA-256=[iterations=8192,password=one]",
     f"--alter {BOB} --add-config SCRAM-SHA-256=[iterations=99999,password=one]",
     f"--alter {BOB} --add-config SCRAM-SHA-1=[password=one]",
@@ -226,7 +219,6 @@ MORE_CHANGES_OF_USERS: Final = (
     "--alter --user eve --delete-config SCRAM-SHA-256",
     "--alter --user-defaults --client-defaults --delete-config producer_byte_rate",
 )
-"""Made after the others in the long form."""
 LISTS_OF_USERS: Final = (
     "--describe --entity-type users",
     f"--describe {BOB}",
@@ -243,19 +235,14 @@ LISTS_OF_USERS: Final = (
 )
 
 
-def test_users_and_limits_are_changed_and_described_alike(both: Both, long_form: bool) -> None:
-    more = MORE_CHANGES_OF_USERS if long_form else ()
+def test_users_and_limits_are_changed_and_described_alike(both: Both) -> None:
     count = len(LISTS_OF_USERS)
-    for number, change in enumerate(CHANGES_OF_USERS + more):
+    for number, change in enumerate(CHANGES_OF_USERS):
         both.check(CONFIGS, change)
-        if long_form:
-            turn = slice(None) if number % 8 == 6 else slice(number % count, number % count + 1)
-        else:
-            # What has been made is asked for before any of it is gone again.
-            turn = slice(None, None, 2) if number == 7 else slice(0)
+        turn = slice(None) if number % 8 == 6 else slice(number % count, number % count + 1)
         for listed in LISTS_OF_USERS[turn]:
             both.wait_same(CONFIGS, listed)
-    last = [both.wait_same(CONFIGS, one) for one in LISTS_OF_USERS[:: 1 if long_form else 5]]
+    last = [both.wait_same(CONFIGS, one) for one in LISTS_OF_USERS]
     assert any("SCRAM-SHA-512" in line for said in last for line in said.out)
 
 
@@ -274,7 +261,6 @@ def shows_certificate_of(port: int, authority: Authority) -> bool:
     return True
 
 
-@pytest.mark.long
 def test_a_key_store_is_changed_alike(both: Both, tmp_path: Path) -> None:
     other = Authority(tmp_path)
     stores = {name: other.issue(name, "IP:127.0.0.1") for name in ("broker", "stranger")}

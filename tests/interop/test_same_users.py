@@ -77,7 +77,10 @@ def test_one_change_of_a_user_is_answered_alike(pair: Pair, there: str) -> None:
         described(pair, name)
 
 
-@pytest.mark.parametrize("there", THERE)
+@pytest.mark.parametrize(
+    "there",
+    [pytest.param(one, marks=() if one == "256" else pytest.mark.long) for one in THERE],
+)
 def test_a_user_that_is_named_twice_is_answered_alike(
     pair: Pair, there: str, long_form: bool
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_salted_password_of_any_length_gets_the_same_answer(pair: Pair, size: 
     described(pair, name)
 
 
+@pytest.mark.long
 def test_a_user_that_is_named_three_times_is_answered_alike(pair: Pair) -> None:
     for three in permutations(["-256", "-512", "+256", "+512"], 3):
         name = have(pair, "both")

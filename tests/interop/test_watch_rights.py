@@ -179,6 +179,7 @@ def test_without_any_right_it_names_them_and_polls_what_it_may(
     assert watcher.said.count("--operation Read --topic __consumer_offsets") == 1
 
 
+@pytest.mark.long
 def test_without_the_right_to_groups_it_reads_their_records_and_the_log(
     kafka: SecureKafka, tmp_path: Path
 ) -> None:

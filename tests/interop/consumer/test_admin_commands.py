@@ -464,13 +464,11 @@ def test_describe_tells_of_members_partitions_and_lag(
 
 
 class TestGroupsOfTheNewProtocol:
-    """KIP-848; Kafka has them, and the same commands tell of them."""
+    """KIP-848: the same commands tell of them."""
 
     def test_describe_tells_members_partitions_and_lag(
         self, any_broker: ServerProcess, kohort: Kohort, name: str
     ) -> None:
-        if isinstance(any_broker, KohortServer):
-            return  # It has classic groups only.
         kohort("topics", "create", name, "--partitions", "2")
         producer = Producer({"bootstrap.servers": any_broker.bootstrap})
         for partition in range(2):

@@ -104,7 +104,7 @@ def check_each_read_once(stream: Stream, members: list[Member]) -> None:
 
 def combinations() -> Iterator[object]:
     """Every strategy with a leader of every library."""
-    short = {("range", "java"), ("roundrobin", "kohort")}
+    short = {("range", "java")}
     for strategy in ("range", "roundrobin", "cooperative-sticky"):
         for leader in ("kohort", "java", "confluent"):
             marks = () if (strategy, leader) in short else pytest.mark.long

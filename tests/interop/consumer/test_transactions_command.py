@@ -82,6 +82,7 @@ def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers
     assert "No transaction is open" in scene.ask("describe", scene.transactional_id).out
 
 
+@pytest.mark.long
 def test_a_transaction_that_its_coordinator_knows_is_aborted_only_by_force(scene: Scene) -> None:
     refused = scene.ask("abort", scene.topic, "0", "1")
     nothing = scene.ask("abort", scene.topic, "0", "0", "--force")

@@ -9,8 +9,6 @@ import json
 import re
 import shutil
 import subprocess
-import tarfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -97,33 +95,3 @@ def change(file: Path, old: str, new: str, *, times: int = 1) -> None:
     text = file.read_text()
     assert text.count(old) == times, f"{file.name} does not have this {times} times:\n{old}"
     file.write_text(text.replace(old, new))
-
-
-def kafka_python_tests() -> Path:
-    """The directory of kafka-python's sources, with what they leave out of its tests."""
-    place = _sources("kafka-python")
-    # Else it is Python's own package of that name.
-    (place / "test" / "__init__.py").touch()
-    # Starts Kafkas, of which none is to be started.
-    (place / "test" / "service.py").write_text("ExternalService = SpawnedService = None\n")
-    return place
-
-
-def _sources(package: str) -> Path:
-    """The unpacked sources of a package for Python, of the version that is installed."""
-    exact = f"{package}=={version(package)}"
-    place = CACHE / "sources" / exact
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    subprocess.run(
-        [
-            *(tool("pip", "pip"), "download", "--quiet", "--disable-pip-version-check"),
-            *("--no-deps", "--no-binary", package, "--dest", place, exact),
-        ],
-        check=True,
-    )
-    (archive,) = place.iterdir()
-    with tarfile.open(archive) as packed:
-        packed.extractall(place, filter="data")
-    (unpacked,) = (path for path in place.iterdir() if path.is_dir())
-    return unpacked

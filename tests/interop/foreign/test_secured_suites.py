@@ -2,26 +2,18 @@
 what he may do: what passes on a Kafka passes on ours.
 """
 
-import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.interop.foreign import librdkafka
-from tests.interop.foreign.programs import HERE
-from tests.interop.foreign.suites import franz_go_tests, kafka_python_tests
+from tests.interop.foreign.suites import franz_go_tests
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
-
-MODULES: Final = ("test_sasl_integration", "test_ssl_integration", "test_admin_integration")
-"""The modules of kafka-python's tests that are about who comes and what he may do."""
 
 LIBRDKAFKA: Final = [
     # They have kafka-acls.sh deny them what they then try, which they do without names only.
@@ -195,56 +187,3 @@ def test_librdkafka_with_certificates(
     }
     said = librdkafka.run(built, "0097", tmp_path, settings, environment=environment)
     assert said.count("[ PASSED: ") == 9, said[-20_000:]
-
-
-@pytest.mark.long
-@pytest.mark.timeout(0)
-def test_kafka_python(tmp_path: Path) -> None:
-    place = kafka_python_tests()
-    with SecureKafka(tmp_path / "kafka", overrides=SETTINGS) as kafka:
-        theirs = passed(place, kafka, tmp_path)
-    with SecureKohort(tmp_path / "kohort", overrides=SETTINGS) as kohort:
-        ours = passed(place, kohort, tmp_path)
-    print(len(theirs), "passed on Kafka,", len(ours), "on ours")
-    assert theirs <= ours, sorted(theirs - ours)
-    assert sum(name.startswith("test_sasl_integration") for name in theirs) == 9
-    assert sum(name.startswith("test_ssl_integration") for name in theirs) == 2
-    assert "test_admin_integration::test_create_describe_delete_acls" in theirs
-
-
-def passed(place: Path, broker: SecureKohort | SecureKafka, directory: Path) -> set[str]:
-    """Names of kafka-python's tests that pass on that broker."""
-    authority = shutil.copyfile(broker.authority.certificate, directory / "ca-cert")
-    given = {
-        "ports": broker.ports,
-        "user": USER,
-        "password": PASSWORD,
-        "authority": str(authority),
-    }
-    own = {
-        "GIVEN_BROKER": json.dumps(given),
-        # The newest that they know.
-        "KAFKA_VERSION": "4.2.0",
-        "PYTHONPATH": f"{place}:{HERE / 'python'}",
-    }
-    report = directory / f"{type(broker).__name__}.xml"
-    found = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-p", "given_broker", "-p", "no:cacheprovider"),
-            *("-v", "-n", "0", "--timeout=120", "-c", os.devnull, "--rootdir", place),
-            f"--junit-xml={report}",
-            *(place / "test" / "integration" / f"{module}.py" for module in MODULES),
-        ],
-        cwd=place,
-        env=os.environ | own,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    print(found.stdout[-8_000:])
-    assert report.exists(), found.stdout + found.stderr
-    return {
-        f"{case.get('classname', '').removeprefix('test.integration.')}::{case.get('name')}"
-        for case in ET.parse(report).iter("testcase")
-        if not len(case)
-    }
