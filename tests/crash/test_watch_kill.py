@@ -1,4 +1,4 @@
-"""kill -9 and SIGSTOP for watchers: what readers of their history see is as if nothing had been."""
+"""kill -9 for watchers: what readers of their history see is as if nothing had been."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import pytest
 
-from kohort.groups.history.shares import parse_share
 from kohort.protocol.errors import ErrorCode
 from kohort.watch.core.left_out import OWN_GROUP
 from tests.support import messages as m
@@ -44,7 +43,6 @@ SETTINGS = {
 }
 GROUP_COUNT = 3
 IN_TIME_S = 120
-PAUSES_SHORT, PAUSES_LONG = 2, 100
 
 FORKING = f"""
 import os, signal, sys
@@ -284,13 +282,6 @@ def seen(records: list[Json]) -> dict[Key, Json]:
     return by_key
 
 
-def shares(port: int) -> list[int]:
-    """Return whether each of the watchers has the partition of the topic, smallest first."""
-    members = GroupProbe(port, OWN_GROUP).describe().members
-    assigned = [parse_share(member.member_assignment) or () for member in members]
-    return sorted(map(len, assigned))
-
-
 def compare(disturbed: list[Json], whole: list[Json]) -> None:
     expected = seen(whole)
     assert len(expected) == len(whole)
@@ -378,34 +369,3 @@ def test_a_watcher_that_is_killed_has_the_history_of_one_that_is_not(
         f"{watch_kills} kills of each: {len(whole)} records in the directory and the topic, "
         f"{len(topic) - len(whole)} repeated in the topic"
     )
-
-
-@pytest.mark.long
-def test_of_two_watchers_one_writes_while_the_other_is_paused(
-    server: ServerProcess, tmp_path: Path, long_form: bool
-) -> None:
-    pauses = PAUSES_LONG if long_form else PAUSES_SHORT
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}, {pauses} pauses")
-    chance = random.Random(seed)
-    with Lab(server, tmp_path) as lab, lab.watcher(lab.path("whole")), lab.living() as living:
-        store = f"topic:{lab.topic}"
-        with lab.watcher(store) as first, lab.watcher(store) as second:
-            for watcher in (first, second):
-                wait_until(lambda: watcher.is_following, watcher.output)  # noqa: B023
-            wait_until(lambda: shares(server.port) == [0, 1], "one that writes")
-            for pause in range(pauses):
-                # Both at first, so that one of them writes.
-                watcher = (first, second)[pause] if pause < 2 else chance.choice((first, second))
-                living.rebalance(chance)
-                time.sleep(chance.uniform(0, 1))
-                os.kill(watcher.pid, signal.SIGSTOP)
-                living.rebalance(chance)
-                time.sleep(SESSION_MS / 1_000 * chance.uniform(1 if pause < 2 else 0.2, 2))
-                os.kill(watcher.pid, signal.SIGCONT)
-                time.sleep(chance.uniform(0, 1))
-            generations = living.stop()
-            whole = wait_complete(lambda: lab.in_directory("whole"), generations)
-            topic = wait_complete(lab.in_topic, generations)
-    compare(topic, whole)
-    print(f"{pauses} pauses: {len(whole)} records, {len(topic) - len(whole)} of them repeated")

@@ -1,4 +1,4 @@
-"""Rights in a whole broker: who is denied, what is kept, what a restart remembers."""
+"""Rights in a whole broker: who is denied, and what a restart remembers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +33,7 @@ SETTINGS = {
     "super.users": "User:root",
     # A broker that cannot name its clients starts only if anonymous clients have some permission.
     "allow.everyone.if.no.acl.found": "true",
+    "group.initial.rebalance.delay.ms": "0",
 }
 ADMIN, NOBODY = "127.0.0.1", "127.0.0.3"
 EVERYTHING = [
@@ -182,30 +183,6 @@ def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
         names = broker.call(lambda: [rule.resource_name for rule in authorizer(broker).rules()])
         assert names == ["t\n\u00e40", "t\n\u00e42"]
-
-
-def metadata(client: RawClient) -> tuple[int, int]:
-    """Error of one topic, and what may be done to it."""
-    request = m.MetadataRequest(
-        topics=[m.MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
-    )
-    (topic,) = client.call(request, 12, m.MetadataResponse).topics
-    return topic.error_code, topic.topic_authorized_operations
-
-
-def test_an_answer_that_is_kept_is_for_no_one_else_and_no_longer_than_the_rules(
-    broker: BrokerThread,
-) -> None:
-    with RawClient(broker.port) as admin, RawClient(broker.port, source=NOBODY) as nobody:
-        everything = metadata(admin)
-        assert everything[0] == ErrorCode.NONE
-        assert metadata(nobody)[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert create(admin, creation("User:*", Operation.DESCRIBE, "t")) == [0]
-        for _ in range(2):
-            assert metadata(admin) == everything
-            assert metadata(nobody) == (ErrorCode.NONE, 1 << Operation.DESCRIBE)
-        broker.call(lambda: authorizer(broker).change(removed=authorizer(broker).rules()))
-        assert metadata(admin)[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_every_api_is_asked_about_in_its_lowest_and_highest_version() -> None:

@@ -337,17 +337,6 @@ async def test_two_brokers_start_side_by_side_without_a_port_of_http_being_set(
     assert "because port 9328 is taken" in consoles[1]
 
 
-async def test_the_default_metrics_port_stops_the_start_if_set_and_taken(
-    tmp_path: Path, host: str
-) -> None:
-    async with with_default_port(tmp_path / "first", host):
-        with pytest.raises(StartError, match=r"kohort\.metrics\.port=9308: "):
-            async with running(
-                tmp_path / "second", kohort_metrics_host=host, kohort_metrics_port="9308"
-            ):
-                pass
-
-
 async def test_the_port_can_be_turned_off(tmp_path: Path) -> None:
     async with running(tmp_path, kohort_metrics_port="-1") as (broker, port):
         with pytest.raises(urllib.error.URLError):

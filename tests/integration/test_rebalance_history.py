@@ -1,4 +1,4 @@
-"""The history of a broker that real clients use: asked, read as a topic, and after a restart."""
+"""The history of a broker that real clients use: asked, and read as a topic."""
 
 import asyncio
 import json
@@ -160,22 +160,6 @@ async def test_members_are_recorded_with_the_software_that_their_clients_state(
             polling.cancel()
     assert own.client_software_name == "kohort-python"
     assert own.client_software_version == version("kohort")
-
-
-async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        await create_topic(broker)
-        async with consuming(broker):
-            await until_closed(broker, 1)
-        before = await until_closed(broker, 2)
-    async with running(tmp_path) as broker:
-        assert broker.history.records("readers") == before
-        async with consuming(broker):
-            await until_closed(broker, 3)
-        after = await until_closed(broker, 4)
-    assert after[:2] == before
-    assert [record.sequence for record in after] == [1, 2, 3, 4]
-    assert after[2].previous_generation == 2
 
 
 async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:

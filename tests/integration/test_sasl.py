@@ -385,13 +385,6 @@ def test_a_session_that_ends_is_told_and_renewed_by_the_same_user_alone(
         assert client.is_closed()
 
 
-def test_a_frame_that_is_too_large_for_who_is_not_in_ends_the_connection(
-    client: RawClient,
-) -> None:
-    client.send((600_000).to_bytes(4, "big"))
-    assert client.is_closed()
-
-
 @pytest.mark.parametrize("more_bytes", [0, 1])
 def test_a_token_has_at_most_64_kib(client: RawClient, more_bytes: int) -> None:
     assert choose(client, "SCRAM-SHA-256") == 0

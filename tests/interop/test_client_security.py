@@ -120,7 +120,9 @@ async def test_every_listener_lets_us_in(
     assert await ask_brokers("127.0.0.1", port, security) == {port}
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism", ["PLAIN", "SCRAM-SHA-256", pytest.param("SCRAM-SHA-512", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("wrong", ["sasl_plain_username", "sasl_plain_password"])
 async def test_a_wrong_password_or_user_is_told_at_once_without_the_password(
     kafka: Secure, ask_brokers: AskBrokers, mechanism: str, wrong: str
@@ -137,48 +139,36 @@ async def test_a_wrong_password_or_user_is_told_at_once_without_the_password(
     assert str(security.sasl_plain_password) not in text
 
 
-async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(
-    kafka: Secure, ask_brokers: AskBrokers
+Misfit = tuple[str, str, dict[str, Any], type[Exception] | tuple[type[Exception], ...], str]
+MISFITS: dict[str, Misfit] = {
+    "a mechanism that is not offered": (
+        "SASL_PLAINTEXT",
+        "SASL_PLAINTEXT",
+        {"sasl_mechanism": "SCRAM-SHA-512"},
+        UnsupportedMechanismError,
+        "PLAIN, SCRAM-SHA-256",
+    ),
+    "SASL": ("PLAINTEXT", "SASL_PLAINTEXT", {}, UnsupportedMechanismError, "must be PLAINTEXT"),
+    "no SASL": (
+        "SASL_PLAINTEXT", "PLAINTEXT", {}, DisconnectedError, "SASL_PLAINTEXT or SASL_SSL",
+    ),
+    "TLS": ("PLAINTEXT", "SSL", {}, (DisconnectedError, TlsError), "to PLAINTEXT"),
+    "no TLS": ("SSL", "PLAINTEXT", {}, DisconnectedError, "to SSL or SASL_SSL"),
+    "an unknown authority": ("SSL", "SSL", {"ssl_context": None}, CertificateError, "ssl_context"),
+    "no certificate of its own": ("MUTUAL", "MUTUAL", {}, CertificateError, "load_cert_chain"),
+}  # fmt: skip
+"""By what the client comes with: the listener, the one that it is configured for, what differs from
+that, and how it is told.
+"""
+
+
+@pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS)
+async def test_a_client_that_does_not_fit_the_listener_is_told_why(
+    kafka: Secure, ask_brokers: AskBrokers, misfit: Misfit
 ) -> None:
-    security = security_for(kafka, "SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512")
-    with pytest.raises(UnsupportedMechanismError, match="PLAIN, SCRAM-SHA-256"):
-        await ask_brokers("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], security)
-
-
-async def test_sasl_with_a_listener_that_has_none_is_told(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    security = security_for(kafka, "SASL_PLAINTEXT")
-    with pytest.raises(UnsupportedMechanismError, match="must be PLAINTEXT"):
-        await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security)
-
-
-async def test_no_sasl_with_a_listener_that_wants_it_gets_a_hint(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    with pytest.raises(DisconnectedError, match="SASL_PLAINTEXT or SASL_SSL"):
-        await ask_brokers("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], SecurityConfig())
-
-
-async def test_tls_with_a_listener_that_has_none_gets_a_hint(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    with pytest.raises((DisconnectedError, TlsError), match="to PLAINTEXT"):
-        await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security_for(kafka, "SSL"))
-
-
-async def test_no_tls_with_a_listener_that_wants_it_is_told(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    with pytest.raises(DisconnectedError, match="to SSL or SASL_SSL"):
-        await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig())
-
-
-async def test_a_certificate_that_no_one_vouches_for_is_refused(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    with pytest.raises(CertificateError, match="ssl_context"):
-        await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig("SSL"))
+    listener, other, changes, error, told = misfit
+    with pytest.raises(error, match=told):
+        await ask_brokers("127.0.0.1", kafka.ports[listener], security_for(kafka, other, **changes))
 
 
 async def test_a_certificate_of_another_host_is_refused(
@@ -196,13 +186,6 @@ async def test_a_listener_that_wants_to_know_the_client_gets_a_certificate(
     security = security_for(kafka, "MUTUAL", ssl_context=context)
     port = kafka.ports["MUTUAL"]
     assert await ask_brokers("127.0.0.1", port, security) == {port}
-
-
-async def test_a_listener_that_wants_to_know_the_client_refuses_one_without_certificate(
-    kafka: Secure, ask_brokers: AskBrokers
-) -> None:
-    with pytest.raises(CertificateError, match="load_cert_chain"):
-        await ask_brokers("127.0.0.1", kafka.ports["MUTUAL"], security_for(kafka, "MUTUAL"))
 
 
 def renewals(caplog: pytest.LogCaptureFixture) -> int:

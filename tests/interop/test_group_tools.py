@@ -78,6 +78,7 @@ def test_the_offsets_of_an_empty_group_are_reset(
     assert [rows[0][0], rows[1][0]] == committed
 
 
+@pytest.mark.long
 def test_the_offsets_of_a_group_with_members_are_not_reset(
     client_named: ClientNamed, tools: Tools, read_topic: str, group: str
 ) -> None:
@@ -94,6 +95,7 @@ def test_the_offsets_of_a_group_with_members_are_not_reset(
     assert offsets(tools, group, read_topic)[0][0] == "10"
 
 
+@pytest.mark.long
 def test_the_offsets_of_one_topic_are_deleted_from_a_group(
     tools: Tools, read_topic: str, group: str
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_group_is_deleted_only_when_it_is_empty(
     assert "GroupIdNotFoundException" in missing.out + missing.err
 
 
+@pytest.mark.long
 def test_deleting_a_topic_deletes_what_groups_committed_for_it(
     tools: Tools, read_topic: str, group: str
 ) -> None:

@@ -12,7 +12,7 @@ from kohort.protocol.messages.produce import ProduceResponse
 from kohort.protocol.records import record as kohort_record
 from kohort.protocol.records.batch import HEADER_BYTES, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
-from tests.interop.conftest import CreateTopic
+from tests.interop.conftest import CreateTopic, few_clients
 from tests.interop.same_answers.scenes import Topic, produce_request
 from tests.support.clients.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record
 from tests.support.network.wire import RawClient
@@ -34,6 +34,7 @@ few_codecs = pytest.mark.parametrize(
 """What each client does with each codec is in test_cross_matrix.py."""
 
 
+@few_clients
 @few_codecs
 def test_a_record_of_one_megabyte_comes_back_whole(
     client: Client, topic: str, codec: Codec
@@ -89,6 +90,7 @@ def test_a_record_keeps_the_time_that_its_producer_gave_it(client: Client, topic
         assert old == given
 
 
+@few_clients
 def test_a_topic_with_log_append_time_stamps_records_with_the_time_of_arrival(
     client: Client, create_topic: CreateTopic
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_topic_with_log_append_time_stamps_records_with_the_time_of_arrival(
     assert all(stamp is not None and before <= stamp <= after for stamp in stamps)
 
 
+@few_clients
 def test_records_go_to_the_partitions_that_were_named(
     client: Client, create_topic: CreateTopic
 ) -> None:
@@ -116,6 +119,7 @@ def test_records_go_to_the_partitions_that_were_named(
         assert values == [b"%d" % number for number in range(partition, 30, 3)]
 
 
+@few_clients
 def test_equal_keys_meet_in_one_partition(client: Client, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=4)
     sent = [
@@ -130,6 +134,7 @@ def test_equal_keys_meet_in_one_partition(client: Client, create_topic: CreateTo
     assert len(homes) == 7
 
 
+@few_clients
 @few_codecs
 def test_an_idempotent_producer_leaves_each_record_once_and_in_order(
     client: Client, topic: str, codec: Codec

@@ -33,7 +33,7 @@ def reached(pair: Pair, topic: Topic, state: str) -> Producer:
     return made
 
 
-@some_versions("add", 1, 2, 3, 4, 5)
+@some_versions("add", 1, 4, 5)
 def test_who_may_add_partitions(pair: Pair, transaction_topic: Topic, version: int) -> None:
     topic = transaction_topic
     for state in STATES:
@@ -54,7 +54,7 @@ def test_who_may_add_partitions(pair: Pair, transaction_topic: Topic, version: i
         one.add({topic: [0]}, version)
 
 
-@some_versions("add", 1, 2, 3, 4, 5)
+@some_versions("add", 1, 4, 5)
 def test_partitions_that_cannot_be_added(
     pair: Pair, transaction_topic: Topic, version: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_partitions_that_cannot_be_added(
             one.describe()
 
 
-@some_versions("add", 1, 2, 3, 4, 5)
+@some_versions("add", 1, 4, 5)
 def test_nothing_and_the_same_twice(pair: Pair, transaction_topic: Topic, version: int) -> None:
     topic = transaction_topic
     several: list[dict[Topic, list[int]]] = [{}, {topic: []}, {topic: [1, 1, 0]}]
@@ -152,7 +152,7 @@ def test_who_may_add_offsets(pair: Pair, transaction_topic: Topic, version: int)
         one.add_offsets("some group", version)
 
 
-@some_versions("produce", 3, 10, 11, 12, 13)
+@some_versions("produce", 11, 12, 13)
 def test_who_may_produce(pair: Pair, version: int) -> None:
     for state in STATES:
         for off in (1, -1, 0):
@@ -172,7 +172,7 @@ def test_who_may_produce(pair: Pair, version: int) -> None:
             describe_producers(pair, topic, 0, 1)
 
 
-@some_versions("produce", 3, 10, 11, 12, 13)
+@some_versions("produce", 11, 12, 13)
 def test_batches_that_do_not_go_together(pair: Pair, version: int) -> None:
     topic = create_topic(pair, partitions=3)
     one, two = producer(pair), producer(pair)
@@ -230,7 +230,7 @@ def test_refused_batches_add_nothing(pair: Pair, version: int) -> None:
     one.describe(differs=differences.REJECTED_BATCH)
 
 
-@pytest.mark.parametrize("version", [3, 10, 11, 12, 13])
+@some_versions("produce", 11, 12, 13)
 def test_requests_without_an_id(pair: Pair, version: int) -> None:
     topic = create_topic(pair, partitions=2)
     one = producer(pair)

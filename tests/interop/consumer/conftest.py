@@ -29,7 +29,6 @@ OVERRIDES = {
 ALSO_ON_KAFKA: Final = {
     "test_commits.py",
     "test_consumer_protocol.py",
-    "test_membership.py",
     "test_reading.py",
 }
 
