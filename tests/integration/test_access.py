@@ -200,6 +200,7 @@ def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_no_one_
     member = RawMember(broker.port, "orders")
     assert member.join().answer().error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert member.join().answer().error_code == ErrorCode.NONE
+    assert member.sync({member.member_id: b""}).error_code == ErrorCode.NONE
     with (
         RawClient(broker.port, source=ADMIN) as admin,
         RawClient(broker.port, source=NOBODY) as other,

@@ -113,8 +113,6 @@ class Walk:
             self.unused.append(member)
             if self.state == "Dead":  # Kafka answers before it has written that it is there.
                 self.group.wait_state("Empty")
-            if self.state == "Dead":  # Kafka answers before it has written that it is there.
-                self.group.wait_state("Empty")
 
     def use_id(self) -> None:
         if self.unused:
