@@ -14,17 +14,23 @@ DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 @pytest.mark.parametrize(
-    ("types", "code"),
+    ("owner", "types", "code"),
     [
-        ([], DISABLED),
-        (["User"], DISABLED),
-        (["User", "Group"], ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ("", [], DISABLED),
+        ("alice", ["User"], DISABLED),
+        ("", ["User", "Group"], ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ("carol", ["User"], ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
     ],
 )
-def test_every_renewer_must_be_a_user(types: list[str], code: ErrorCode) -> None:
+def test_the_first_error_is_returned(owner: str, types: list[str], code: ErrorCode) -> None:
     session = SimpleNamespace(principal=Principal("User", "alice"))
-    ctx: Any = SimpleNamespace(session=session, api_version=3)
+    ctx: Any = SimpleNamespace(session=session, api_version=3, may=lambda *_: False)
     renewers = [m.CreatableRenewers(principal_type=kind, principal_name="bob") for kind in types]
-    request = m.CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)
+    request = m.CreateDelegationTokenRequest(
+        owner_principal_type=owner and "User",
+        owner_principal_name=owner,
+        renewers=renewers,
+        max_lifetime_ms=-1,
+    )
     answer = create_delegation_token(ctx, request)
-    assert answer.error_code == code
+    assert (answer.error_code, answer.principal_name) == (code, owner or "alice")
