@@ -21,7 +21,7 @@ from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metere
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
 
-SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
+SIZES = {"large": 500} | {f"small-{number}": 5 for number in range(50)}
 """Sizes of the groups."""
 
 COUNTED = (Group, ClassicMembership, GroupActor, KeyedEntry, KeyedTimers, Member, Deferred)

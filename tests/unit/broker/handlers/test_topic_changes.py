@@ -137,10 +137,10 @@ async def test_others_have_the_loop_while_many_deletions_are_too_late(tmp_path: 
 async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path) -> None:
     """Not once for each topic that may not be deleted: a second of the loop for 50,000 names."""
     async with running_topics(tmp_path, "delete.topic.enable=false") as topics:
-        names = [f"t{number}" for number in range(40)]
+        names = [f"t{number}" for number in range(20)]
         for name in names:
             await topics.changes.create_topic(name, partition_count=1)
-        others = [by_name(f"none{number}") for number in range(1_000)]
+        others = [by_name(f"none{number}") for number in range(500)]
         with metered() as few:
             await ask(
                 topics, m.DeleteTopicsRequest(topics=[by_name(names[0]), *others], timeout_ms=9)
@@ -155,8 +155,8 @@ async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path)
 
 async def test_configs_that_are_the_same_are_put_together_once(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        same = [topic(f"t{number}") for number in range(100)]
-        other = [topic(f"t{number}", retention_ms=str(number)) for number in range(100)]
+        same = [topic(f"t{number}") for number in range(30)]
+        other = [topic(f"t{number}", retention_ms=str(number)) for number in range(30)]
         requests = [m.CreateTopicsRequest(topics=one, validate_only=True) for one in (same, other)]
         for request in requests:
             await ask(topics, request)

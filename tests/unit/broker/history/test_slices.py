@@ -26,7 +26,7 @@ from tests.unit.broker.history.test_history import (
     start_one,
 )
 
-SIZE = 2_500
+SIZE = 1_500
 
 BYTECODES_PER_TURN = (SLICE_MS + 1) * BYTECODES_PER_MS
 """A slice, and its last step. The whole of such a record takes twenty times as many."""

@@ -167,7 +167,7 @@ class RandomRules:
 
 
 def test_decisions_are_those_of_the_plain_list(long_form: bool) -> None:
-    decisions, at_once = (1_000_000 if long_form else 20_000), 200
+    decisions, at_once = (1_000_000 if long_form else 10_000), 100
     for seed in range(decisions // at_once):
         dealer = RandomRules(seed)
         choose, otherwise = dealer.random.choice, seed % 2 == 0
