@@ -3,8 +3,6 @@
 import tracemalloc
 from random import Random
 
-import pytest
-
 from kohort.broker.storage.compaction import key_offsets
 from kohort.broker.storage.compaction.key_offsets import (
     KEY_MEMORY_BYTES,
