@@ -3,7 +3,6 @@
 import pytest
 
 from kohort.groups.config import GroupConfig
-from kohort.groups.events import InitialDelayExtended, JoinPhaseEnd, JoinPhaseEnded
 from tests.support.groups.scenario import SECOND, Scenario
 
 
@@ -51,17 +50,6 @@ def test_without_a_delay_the_phase_ends_on_the_next_turn() -> None:
     assert ticket.answer.generation == 1
 
 
-def test_extensions_are_told_with_their_deadline() -> None:
-    s = Scenario()
-    start_ms = s.ms
-    s.join_dynamic()
-    s.join_dynamic()
-    s.advance(6 * SECOND)
-    (extended,) = s.told(InitialDelayExtended)
-    assert extended.deadline_ms == start_ms + 6 * SECOND
-    assert s.told(JoinPhaseEnded)[-1].end is JoinPhaseEnd.INITIAL_DELAY
-
-
 @pytest.mark.parametrize("goes", ["member", "pending id", "pending id by leaving"])
 def test_a_member_that_goes_neither_shortens_nor_extends_the_delay(goes: str) -> None:
     s = Scenario()
@@ -81,16 +69,6 @@ def test_a_member_that_goes_neither_shortens_nor_extends_the_delay(goes: str) ->
     assert ticket.answer.error == 0
     assert [member.member_id for member in s.classic.roster] == [first]
     assert s.ms - start_ms == (6_000 if goes == "member" else 3_000)
-
-
-def test_an_unused_id_does_not_hold_an_initial_rebalance_up() -> None:
-    s = Scenario()
-    _, ticket = s.join_dynamic()
-    unused = s.new_id()
-    s.advance(3 * SECOND)
-    assert ticket.answer.generation == 1
-    assert unused in s.classic.roster.pending
-    assert s.told(JoinPhaseEnded)[-1].pending == (unused,)
 
 
 def test_if_everybody_leaves_the_group_becomes_empty_at_the_next_expiry() -> None:

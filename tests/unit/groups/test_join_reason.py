@@ -6,7 +6,7 @@ import pytest
 
 from kohort.groups.classic.decisions import Decision, Joiner, decide
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.events import RebalanceAvoided, TriggerKind
+from kohort.groups.events import TriggerKind
 from kohort.groups.reasons import FORCING
 from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode
@@ -14,13 +14,6 @@ from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.scenario import SECOND, Scenario
 
 ANY = list(JoinReason)
-WEAK = [
-    JoinReason.UNKNOWN,
-    JoinReason.RESTART,
-    JoinReason.GROUP_REBALANCING,
-    JoinReason.MEMBERSHIP_LOST,
-]
-"""Neither forcing nor TOPIC_METADATA_CHANGE."""
 COMPLETING, STABLE = ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE
 any_reason = pytest.mark.parametrize("reason", ANY)
 any_force = pytest.mark.parametrize("reason", sorted(FORCING))
@@ -51,31 +44,6 @@ class TestRowByRow:
         s.stable_static("a", "b")
         assert s.join(instance="ab"[index], reason=reason).is_parked
         assert (s.trigger().row, s.trigger().kind) == (10, TriggerKind.STATIC_REPLACED)
-
-    def test_row_11_the_leader_saw_its_topics_change(self) -> None:
-        reason = JoinReason.TOPIC_METADATA_CHANGE
-        s = Scenario()
-        members = s.stable(2)
-        assert s.join(members[0], reason=reason).is_parked
-        assert (s.trigger().row, s.trigger().kind) == (11, TriggerKind.FORCED_BY_REASON)
-        s = Scenario()
-        s.stable_static("a", "b")
-        assert s.join(instance="a", reason=reason).is_parked
-        assert s.trigger().row == 11
-
-    def test_row_12_a_followers_word_on_topics_does_not_count(self) -> None:
-        reason = JoinReason.TOPIC_METADATA_CHANGE
-        s = Scenario()
-        members = s.stable(2)
-        assert s.join(members[1], reason=reason).answer.generation == 1
-        (avoided,) = s.avoided()
-        assert (avoided.row, avoided.kind) == (12, TriggerKind.FORCED_BY_REASON)
-        assert avoided.reason.decisive is reason
-        s = Scenario()
-        s.stable_static("a", "b")
-        assert s.join(instance="b", reason=reason).answer.generation == 1
-        assert s.avoided()[0].row == 12
-        assert s.state == "Stable"
 
     def test_row_13_a_leader_that_restarted_keeps_everybody_at_work(self) -> None:
         s = Scenario()
@@ -118,14 +86,6 @@ class TestRowByRow:
         assert (s.trigger().row, s.trigger().kind) == (13, TriggerKind.LEADER_REJOINED)
         assert s.trigger().detail
 
-    def test_row_16_a_reason_in_words_is_noted_and_changes_nothing(self) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        assert s.join(follower, text="rebalance enforced by user").answer.generation == 1
-        (avoided,) = s.avoided()
-        assert avoided.kind is TriggerKind.FOLLOWER_REJOINED
-        assert avoided.reason.reason is JoinReason.ENFORCED
-
 
 EITHER = (False, True)
 EXPECTED = {
@@ -162,16 +122,3 @@ def test_the_first_row_that_matches_decides(
     row = EXPECTED[state, joiner, differs, leads][kind]
     expected = Decision(row, rebalance=row in REBALANCING_ROWS)
     assert decide(state, joiner, reason, differs=differs, leads=leads) == expected
-
-
-@pytest.mark.parametrize("reason", WEAK)
-def test_stock_clients_see_no_difference(reason: JoinReason) -> None:
-    """What a stock client can do, without the tag, is row by row what Kafka does."""
-    s = Scenario()
-    leader, follower = s.stable(2)
-    text = {JoinReason.MEMBERSHIP_LOST: "rebalance failed", JoinReason.UNKNOWN: None}.get(
-        reason, "group is already rebalancing"
-    )
-    assert s.join(follower, text=text).answer.generation == 1
-    assert s.join(leader, text=text).is_parked
-    assert not [event for event in s.told(RebalanceAvoided) if event.trigger.was_leader]

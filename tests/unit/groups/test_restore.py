@@ -2,19 +2,13 @@
 
 import pytest
 
-from kohort.groups.config import GroupConfig
-from kohort.groups.events import RebalanceStarted
 from kohort.groups.group import client_error
 from kohort.groups.records import (
-    DurableRecord,
     GroupRecord,
-    GroupTombstone,
-    OffsetRecord,
-    OffsetTombstone,
 )
-from kohort.groups.requests import JoinResult, OffsetToCommit, SyncResult
+from kohort.groups.requests import JoinResult, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.support.groups.scenario import RANGE, SECOND, Ended, Scenario, subscription
+from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
 
 
 @pytest.mark.parametrize(
@@ -75,17 +69,6 @@ class TestWritten:
         assert s.state == "CompletingRebalance"
         assert len(s.log) == written
 
-    def test_a_deleted_group_takes_its_offsets_along(self) -> None:
-        s = Scenario()
-        s.commit(OffsetToCommit("t", 0, 1), OffsetToCommit("u", 2, 1))
-        s.delete()
-        expected: list[DurableRecord | Ended] = [
-            OffsetTombstone("g", "t", 0),
-            OffsetTombstone("g", "u", 2),
-            GroupTombstone("g"),
-        ]
-        assert s.log[-3:] == expected
-
     def test_a_group_that_could_not_be_stored_empty_is_stored_with_the_next_join(self) -> None:
         s = Scenario()
         s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
@@ -97,15 +80,6 @@ class TestWritten:
 
 
 class TestRestored:
-    def test_all_sessions_start_again_and_end(self) -> None:
-        s = Scenario()
-        s.stable(2)
-        s.restart()
-        s.advance(10 * SECOND - 1)
-        assert s.state == "Stable"
-        s.advance(1)
-        assert s.state == "Empty"
-
     def test_a_member_with_one_protocol_that_joins_again_is_no_follower_of_change(self) -> None:
         s = Scenario()
         _, follower = s.stable(2)
@@ -150,13 +124,6 @@ class TestRestored:
         s.restart()
         assert s.classic.roster.leader_id == first
 
-    def test_too_many_members_for_the_limit_of_now_start_a_rebalance(self) -> None:
-        s = Scenario()
-        s.stable(3)
-        s.config = GroupConfig(max_size=2)
-        s.restart()
-        assert s.state == "PreparingRebalance"
-
     @pytest.mark.parametrize("topics_change", ["before", "after", "never"])
     def test_topics_that_changed_are_told_from_subscriptions_that_did(
         self, topics_change: str
@@ -175,13 +142,6 @@ class TestRestored:
         s.partition_counts["t"] += topics_change == "after"
         s.restart()
         assert s.join(instance="leader").is_parked == (topics_change != "never")
-
-    def test_restoring_is_no_rebalance(self) -> None:
-        s = Scenario()
-        s.stable(2)
-        s.events.clear()
-        s.restart()
-        assert not s.told(RebalanceStarted)
 
 
 class TestUnload:
@@ -258,19 +218,3 @@ class TestLateAppends:
         assert ticket.answer == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         s.finish_append()
         assert s.heartbeat(members["b"], instance="b") is ErrorCode.FENCED_INSTANCE_ID
-
-
-def test_every_kind_of_record_is_applied_on_replay() -> None:
-    s = Scenario()
-    s.stable(1)
-    s.commit(OffsetToCommit("t", 0, 1), member_id="c-1", generation=1)
-    s.commit(OffsetToCommit("u", 0, 1), member_id="c-1", generation=1)
-    s.delete_offsets(("u", 0))
-    assert [type(record) for record in s.log[1:]] == [
-        GroupRecord,
-        OffsetRecord,
-        OffsetRecord,
-        OffsetTombstone,
-    ]
-    s.restart()
-    assert (s.offset("t"), s.offset("u")) == (1, None)

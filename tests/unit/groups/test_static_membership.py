@@ -4,15 +4,11 @@ import pytest
 
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
-    CauseAdded,
     MemberFenced,
     MemberReplaced,
-    RebalanceStarted,
-    TriggerKind,
 )
 from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID
@@ -41,13 +37,6 @@ class TestReplacementInAStableGroup:
         assert s.sync(answer.member_id).answer.assignment == f"of {members['b']}".encode()
         assert s.told(MemberReplaced)[-1].old_member_id == members["b"]
 
-    def test_the_new_client_is_shown_not_the_old_one(self) -> None:
-        s = Scenario()
-        s.stable_static("a")
-        s.join(instance="a", client_id="other", client_host="/10.0.0.9")
-        (shown,) = s.group.describe_members()
-        assert (shown.client_id, shown.client_host) == ("other", "/10.0.0.9")
-
     def test_protocols_and_timeouts_become_those_of_the_request(self) -> None:
         s = Scenario()
         s.stable_static("a")
@@ -73,15 +62,6 @@ class TestReplacementInAStableGroup:
         same = (("range", subscription("t", version=1)),)
         assert s.join(instance="b", protocols=same).answer.error is ErrorCode.NONE
 
-    def test_if_the_group_would_choose_another_protocol_it_rebalances(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b", protocols=BOTH)
-        ticket = s.join(instance="b", protocols=BOTH[1:])
-        assert ticket.is_parked
-        assert s.state == "PreparingRebalance"
-        assert s.trigger().kind is TriggerKind.STATIC_REPLACED
-        assert s.trigger().row == 9
-
     def test_its_place_among_those_that_have_not_synced_goes_to_the_new_id(self) -> None:
         s = Scenario()
         tickets = {name: s.join(instance=name, session_timeout_ms=LONG) for name in "ab"}
@@ -94,16 +74,6 @@ class TestReplacementInAStableGroup:
 
 
 class TestDurability:
-    def test_the_answer_waits_until_the_new_id_is_durable(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b")
-        s.hold_appends = True
-        ticket = s.join(instance="b")
-        assert ticket.is_parked
-        s.finish_append()
-        stored = {member.instance_id: member.member_id for member in s.last_group_record().members}
-        assert stored["b"] == ticket.answer.member_id
-
     def test_if_it_cannot_be_stored_the_old_member_is_back(self) -> None:
         s = Scenario()
         members = s.stable_static("a", "b")
@@ -202,27 +172,6 @@ class TestDurability:
         assert s.classic.roster.holder_of("b") is None
 
 
-class TestReplacementDuringARebalance:
-    def test_while_preparing_it_joins_the_running_one(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", session_timeout_ms=LONG)
-        s.join(members["a"], instance="a", protocols=(("range", b"x"),))
-        starts = len(s.told(RebalanceStarted))
-        ticket = s.join(instance="b")
-        assert ticket.answer.generation == 2
-        assert len(s.told(RebalanceStarted)) == starts
-        assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.STATIC_REPLACED
-
-    def test_while_completing_it_always_starts_another(self) -> None:
-        s = Scenario()
-        tickets = {name: s.join(instance=name) for name in "ab"}
-        s.advance(6 * SECOND)
-        assert s.join(instance="b", reason=JoinReason.RESTART).is_parked
-        assert s.state == "PreparingRebalance"
-        assert s.trigger().row == 6
-        assert tickets["a"].answer.generation == 1
-
-
 class TestAfterwards:
     def test_the_old_process_is_fenced_with_its_instance_id_everywhere(self) -> None:
         s = Scenario()
@@ -234,31 +183,6 @@ class TestAfterwards:
         assert s.commit_error(member_id=old, instance="b", generation=1) is FENCED
         assert s.leave(LeaveEntry(old, "b")).entries == (FENCED,)
         assert {event.member_id for event in s.told(MemberFenced)} == {old}
-
-
-class TestRestarts:
-    def test_back_within_the_session_there_is_no_rebalance(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b", session_timeout_ms=LONG)
-        for name in "abab":
-            s.advance(100 * SECOND)
-            answer = s.join(instance=name, session_timeout_ms=LONG).answer
-            assert (answer.error, answer.generation) == (ErrorCode.NONE, 1)
-            s.sync(answer.member_id)
-
-    def test_back_after_the_session_there_are_two(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", session_timeout_ms=20 * SECOND)
-        s.ms += 10 * SECOND
-        s.heartbeat(members["a"])
-        s.advance(10 * SECOND)
-        assert s.trigger().kind is TriggerKind.SESSION_EXPIRED
-        assert s.join(members["a"], instance="a").answer.generation == 2
-        s.settle([members["a"]])
-        ticket = s.join(instance="b")
-        assert s.trigger().kind is TriggerKind.STATIC_ADDED
-        s.join(members["a"], instance="a")
-        assert ticket.answer.generation == 3
 
 
 class TestPartitionCounts:

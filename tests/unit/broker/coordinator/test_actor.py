@@ -104,19 +104,6 @@ class TestAppends:
             assert (await join).generation == 1
 
     @virtual
-    async def test_a_commit_is_not_visible_before_it_is_durable(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            await h.do_commit(1)
-            log.hold()
-            future = h.commit(2)
-            await turns()
-            assert h.offset() == 1
-            log.release()
-            await future
-            assert h.offset() == 2
-
-    @virtual
     async def test_commits_that_fail_are_told_and_leave_the_group_as_it_was(
         self,
         clock: VirtualClock,
@@ -187,41 +174,6 @@ class TestAppends:
             assert (h.state(), h.offset(), h.offset(partition=1)) == ("Stable", 3, None)
 
     @virtual
-    async def test_syncs_are_held_back_until_the_assignment_is_durable(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            joins = [h.join(instance="a"), h.join(instance="b")]
-            leader, follower = [(await join).member_id for join in joins]
-            waiting = h.ask_sync(follower, 1)
-            assert isinstance(waiting, Deferred)
-            log.hold()
-            leaders = h.ask_sync(leader, 1, {follower: b"share"})
-            await turns()
-            assert not waiting.is_done
-            # A member that is alive is told so, whatever the disk does.
-            assert h.classic.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
-            log.release()
-            assert (await waiting).assignment == b"share"
-            assert isinstance(leaders, Deferred)
-            assert (await leaders).error is ErrorCode.NONE
-
-    @virtual
-    async def test_if_it_cannot_be_stored_the_group_rebalances(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            leader = (await h.join(instance="a")).member_id
-            log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-            assert h.ask_sync(leader, 1) == SyncResult(UNAVAILABLE)
-            assert h.state() == "PreparingRebalance"
-            log.failure = None
-            again = h.ask_join(member_id=leader)
-            assert not isinstance(again, Deferred)
-            assert again.generation == 2
-
-    @virtual
     async def test_deadlines_that_come_meanwhile_are_looked_at_afterwards(
         self,
         clock: VirtualClock,
@@ -277,16 +229,6 @@ class TestAppends:
             assert (h.offset(), h.offset(partition=1)) == (1, None)
             await h.do_commit(3)
             assert h.offset() == 3
-
-    @virtual
-    async def test_a_long_queue_is_worked_off_in_pieces(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            log.hold()
-            futures = [h.commit(index, partition=index) for index in range(1_001)]
-            log.release()
-            await asyncio.gather(*futures)
-            assert log.append_count == 6
 
 
 class TestExclusive:
@@ -356,22 +298,6 @@ class TestExclusive:
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
             assert h.groups.host.group("g") is None
-
-
-@virtual
-async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: VirtualClock) -> None:
-    log = MemoryOffsetsLog()
-    async with running(clock, log) as h:
-        names = [f"i{index}" for index in range(100)]
-        await h.stable_static(*names)
-        written = log.append_count
-        log.hold()
-        futures = [h.join(instance=name) for name in names]
-        log.release()
-        results = await asyncio.gather(*futures)
-        assert {result.generation for result in results} == {1}
-        assert log.append_count - written == 2
-        assert h.state() == "Stable"
 
 
 @virtual

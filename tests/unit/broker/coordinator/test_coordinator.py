@@ -19,32 +19,6 @@ from tests.unit.broker.coordinator.harness import running
 
 class TestTime:
     @virtual
-    async def test_joins_wait_for_the_initial_delay(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            start_ms = clock.monotonic_ms()
-            result = await h.join(instance="a")
-            assert result.generation == 1
-            assert clock.monotonic_ms() - start_ms == 3_000
-
-    @virtual
-    async def test_a_silent_member_is_removed(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            await h.stable_static("a")
-            await asyncio.sleep(9.9)
-            assert h.state() == "Stable"
-            await asyncio.sleep(0.2)
-            assert h.state() == "Empty"
-
-    @virtual
-    async def test_heartbeats_keep_it(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            members = await h.stable_static("a")
-            for _ in range(20):
-                await asyncio.sleep(5)
-                assert h.classic.heartbeat("g", members["a"], "a", 1) is ErrorCode.NONE
-            assert h.state() == "Stable"
-
-    @virtual
     async def test_deadlines_are_counted_as_kafka_names_them(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             h.ask_join()

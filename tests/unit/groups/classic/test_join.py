@@ -9,11 +9,11 @@ from kohort.groups.events import (
     MemberRemoved,
     RemovalReason,
     TriggerKind,
+    UnusedIdDropped,
 )
 from kohort.groups.records import GroupRecord
 from kohort.groups.requests import JoinRequest, JoinResult
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.scenario import MINUTE, RANGE, SECOND, Scenario
 
 FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -68,14 +68,8 @@ class TestIdentity:
         s = Scenario(GroupConfig(pending_ids_max=2))
         first, second, third = s.new_id(), s.new_id(), s.new_id()
         assert list(s.classic.roster.pending) == [second, third]
+        assert s.told(UnusedIdDropped) == [UnusedIdDropped(first)]
         assert s.join(first).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-
-    def test_a_stated_reason_is_kept_with_the_unused_id(self) -> None:
-        s = Scenario()
-        member_id = s.new_id(reason=JoinReason.RESTART)
-        s.join(member_id, text="need to re-join with the given member-id")
-        assert s.trigger().reason.decisive is JoinReason.RESTART
-        assert s.trigger().reason.text == "need to re-join with the given member-id"
 
 
 class TestNewMembers:
@@ -125,11 +119,6 @@ class TestNewMembers:
 
 
 class TestSize:
-    def test_a_full_group_admits_a_restarting_static_member(self) -> None:
-        s = Scenario(GroupConfig(max_size=2))
-        s.stable_static("a", "b")
-        assert s.join(instance="b").answer.error is ErrorCode.NONE
-
     def test_while_joins_are_collected_only_those_that_came_count(self) -> None:
         s = Scenario(GroupConfig(max_size=2))
         first, second = s.stable(2)
@@ -249,12 +238,3 @@ class TestLongNames:
         assert len(ticket.answer.member_id) < 300
         (pending,) = s.classic.roster.pending.values()
         assert not any(len(str(value)) > 400 for value in pending)
-
-
-class TestCompatibility:
-    def test_a_repeated_name_counts_once(self) -> None:
-        s = Scenario()
-        s.stable(1, protocols=(*RANGE, *RANGE))
-        assert s.join().answer.error is ErrorCode.MEMBER_ID_REQUIRED
-        _, ticket = s.join_dynamic()
-        assert ticket.is_parked

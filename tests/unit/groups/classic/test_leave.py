@@ -4,10 +4,9 @@ import pytest
 
 from kohort.groups.events import (
     CauseAdded,
-    MemberRemoved,
     RebalanceStarted,
-    RemovalReason,
     TriggerKind,
+    UnusedIdDropped,
 )
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
@@ -17,27 +16,12 @@ NONE = ErrorCode.NONE
 
 
 class TestEntries:
-    def test_an_administrator_removes_by_instance(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b")
-        assert s.leave(LeaveEntry("", "a")).entries == (NONE,)
-        assert s.classic.roster.holder_of("a") is None
-        assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
-        assert s.told(MemberRemoved)[-1].fate is RemovalReason.REMOVED_BY_ADMIN
-
     def test_an_unused_id_is_given_back(self) -> None:
         s = Scenario()
         unused = s.new_id()
         assert s.leave(unused).entries == (NONE,)
         assert not s.timers
-
-    def test_the_reason_text_is_recorded(self) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        s.leave(LeaveEntry(follower, None, "the consumer is being closed"))
-        assert s.trigger().kind is TriggerKind.MEMBER_LEFT
-        assert s.trigger().detail == "the consumer is being closed"
-        assert s.told(MemberRemoved)[-1].text == "the consumer is being closed"
+        assert s.told(UnusedIdDropped) == [UnusedIdDropped(unused)]
 
     def test_an_admin_client_says_so_in_its_reason(self) -> None:
         s = Scenario()
@@ -52,13 +36,6 @@ class TestRemoval:
         _, follower = s.stable(2)
         s.leave(follower)
         assert not any(key.member_id == follower for key in s.timers)
-
-    def test_if_it_led_the_first_remaining_member_leads(self) -> None:
-        s = Scenario()
-        leader, second, _ = s.stable(3)
-        s.leave(leader)
-        assert s.classic.roster.leader_id == second
-        assert s.trigger().was_leader
 
 
 class TestTheStepAfter:

@@ -3,12 +3,8 @@
 import pytest
 
 from kohort.groups.events import (
-    JoinPhaseEnd,
     JoinPhaseEnded,
     JoinPhaseStalled,
-    MemberRemoved,
-    RebalanceStarted,
-    RemovalReason,
 )
 from kohort.groups.requests import SyncResult
 from kohort.protocol.errors import ErrorCode
@@ -61,26 +57,6 @@ class TestBegin:
 
 
 class TestAllJoined:
-    def test_the_last_join_completes_the_phase(self) -> None:
-        s = Scenario()
-        members = s.preparing(3)
-        tickets = rejoin(s, members[:2])
-        assert all(ticket.is_parked for ticket in tickets)
-        tickets += rejoin(s, members[2:])
-        assert [ticket.answer.generation for ticket in tickets] == [2, 2, 2]
-        assert s.told(JoinPhaseEnded)[-1].end is JoinPhaseEnd.ALL_JOINED
-
-    def test_an_unused_id_delays_it(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1)
-        unused = s.new_id(session_timeout_ms=20 * SECOND)
-        ticket = s.join(member_id)
-        assert s.classic.waiting_for()[0] == (unused,)
-        s.advance(20 * SECOND - 1)
-        assert ticket.is_parked
-        s.advance(1)
-        assert ticket.answer.generation == 2
-
     def test_an_unused_id_delays_it_no_longer_than_the_rebalance_timeout(self) -> None:
         s = Scenario()
         (member_id,) = s.stable(1, rebalance_timeout_ms=5 * SECOND)
@@ -90,29 +66,8 @@ class TestAllJoined:
         assert ticket.answer.generation == 2
         assert unused in s.classic.roster.pending
 
-    def test_an_unused_id_survives_completion_and_starts_another_rebalance(self) -> None:
-        s = Scenario()
-        (member_id,) = s.stable(1, rebalance_timeout_ms=5 * SECOND)
-        unused = s.new_id(session_timeout_ms=1_000 * SECOND)
-        s.join(member_id, rebalance_timeout_ms=5 * SECOND)
-        s.advance(5 * SECOND)
-        s.settle([member_id])
-        assert s.join(unused).is_parked
-        assert s.state == "PreparingRebalance"
-
 
 class TestCompletion:
-    def test_dynamic_members_that_did_not_join_are_out(self) -> None:
-        s = Scenario()
-        first, second = s.preparing(2, session_timeout_ms=1_000 * SECOND)
-        ticket = s.join(first)
-        s.advance(60 * SECOND)
-        assert ticket.answer.generation == 2
-        assert second not in s.classic.roster
-        removed = s.told(MemberRemoved)[-1]
-        assert (removed.member.member_id, removed.fate) == (second, RemovalReason.REBALANCE_TIMEOUT)
-        assert not any(key.member_id == second for key in s.timers)
-
     def test_static_members_stay_and_are_part_of_the_generation(self) -> None:
         s = Scenario()
         members = s.stable_static("a", "b", session_timeout_ms=1_000 * SECOND)
@@ -144,21 +99,6 @@ class TestCompletion:
         s.advance(60 * SECOND)
         assert ticket.answer.leader == members["b"]
 
-    def test_absent_static_members_end_by_their_sessions(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b", session_timeout_ms=100 * SECOND)
-        dynamic, _ = s.join_dynamic()
-        s.leave(dynamic)
-        s.advance(100 * SECOND)
-        assert (s.state, s.classic.data.generation) == ("Empty", 2)
-
-    def test_without_members_the_group_is_empty_and_has_no_protocol(self) -> None:
-        s = Scenario()
-        s.leave(*s.stable(2))
-        assert (s.state, s.classic.data.generation) == ("Empty", 2)
-        assert s.classic.data.protocol_name is None
-        assert s.classic.data.protocol_type == "consumer"
-
     def test_everybody_has_a_session_from_here_on_also_those_that_were_absent(self) -> None:
         s = Scenario()
         members = s.stable_static("a", "b", session_timeout_ms=70 * SECOND)
@@ -174,30 +114,7 @@ class TestCompletion:
         assert s.classic.waiting_for() == (tuple(members), s.ms + 60 * SECOND)
 
 
-class TestAnswers:
-    def test_an_immediately_answered_join_does_not_prolong_the_session(self) -> None:
-        s = Scenario()
-        _, follower = s.stable(2)
-        member = s.classic.roster.get(follower)
-        assert member is not None
-        deadline_ms = member.session_deadline_ms
-        s.ms += SECOND
-        assert s.join(follower).answer.generation == 1
-        assert member.session_deadline_ms == deadline_ms
-
-
 class TestSameProtocols:
-    def test_reordering_alone_starts_a_rebalance(self) -> None:
-        s = Scenario()
-        both = (("range", b"r"), ("sticky", b"s"))
-        (member_id, other) = s.stable(2, protocols=both)
-        assert s.join(other, protocols=both).answer.generation == 1
-        assert s.join(other, protocols=both[::-1]).is_parked
-        assert s.state == "PreparingRebalance"
-        culprit = s.trigger().member
-        assert culprit is not None
-        assert culprit.member_id == other != member_id
-
     def test_what_a_member_says_in_a_rebalance_counts_for_the_next_generation(self) -> None:
         s = Scenario()
         first, second = s.preparing(2)
@@ -234,12 +151,3 @@ class TestProtocolSelection:
         ]
         s.advance(6 * SECOND)
         assert {ticket.answer.protocol_name for ticket in tickets} == {chosen}
-
-
-def test_only_begin_makes_a_group_prepare() -> None:
-    s = Scenario()
-    s.stable(2)
-    s.leave(*(member.member_id for member in s.classic.roster))
-    starts = s.told(RebalanceStarted)
-    assert [start.previous_state for start in starts] == ["Empty", "Stable"]
-    assert [start.generation for start in starts] == [0, 1]

@@ -21,13 +21,6 @@ def assigned(share: bytes) -> SyncResult:
 
 
 class TestCompleting:
-    def test_one_completed_rebalance_is_counted(self) -> None:
-        s = Scenario()
-        members = s.stable(2)
-        (ended,) = s.told(RebalanceEnded)
-        assert (ended.outcome, ended.generation) == (RebalanceEnd.STABLE, 1)
-        assert ended.assignments == {m: f"of {m}".encode() for m in members}
-
     def test_syncs_are_told_to_the_history_once_each(self) -> None:
         s = Scenario()
         leader, second, third = s.completing(3)
@@ -143,17 +136,6 @@ class TestDeadline:
         assert leader not in s.classic.roster
         assert s.classic.roster.leader_id == second
         assert s.trigger().was_leader
-
-    def test_static_members_go_too_even_those_that_never_joined_again(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", session_timeout_ms=1_000 * SECOND)
-        ticket = s.join(members["a"], instance="a", session_timeout_ms=1_000 * SECOND)
-        s.advance(60 * SECOND)
-        assert ticket.answer.generation == 2
-        s.sync(members["a"])
-        s.advance(60 * SECOND)
-        assert s.classic.roster.holder_of("b") is None
-        assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
 
     def test_if_no_member_is_left_the_group_is_empty(self) -> None:
         s = Scenario()

@@ -368,12 +368,6 @@ class TestTransactions:
         s.join(leader)
         assert s.running().pending_transactions == 1
 
-    def test_without_transactions_there_is_nothing_to_tell(self) -> None:
-        s = Chronicle()
-        leader, _ = s.eager((0, 1), (2,))
-        s.join(leader)
-        assert (s.running().pending_transactions, s.running().fenced_commits) == (0, 0)
-
     def test_commits_that_speak_of_a_former_member_are_told_by_the_next_record(self) -> None:
         s = Chronicle()
         leader, _ = s.eager((0, 1), (2,))

@@ -32,13 +32,6 @@ def test_partitions_of_a_silent_member_had_no_reader_since_its_last_heartbeat() 
     assert "its 2 partitions had no reader for 11 s" in sentence(s.last)
 
 
-def test_nothing_is_unread_if_nobody_went() -> None:
-    s = Chronicle()
-    s.eager((0, 1), (2,))
-    assert s.last.unread.partition_count == 0
-    assert "no reader" not in sentence(s.last)
-
-
 def test_two_processes_with_one_static_id_are_a_problem_once_the_older_shows_it_lives() -> None:
     s = Chronicle()
     members = s.stable_static("one", "two")

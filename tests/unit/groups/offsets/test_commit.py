@@ -7,7 +7,7 @@ from kohort.groups.encoding import decode, encode_key, encode_value
 from kohort.groups.events import OffsetsStored
 from kohort.groups.offsets.commit import TIMESTAMP_MAX
 from kohort.groups.records import OffsetRecord
-from kohort.groups.requests import CommitRequest, CommittedOffset, OffsetToCommit
+from kohort.groups.requests import CommittedOffset, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario
 
@@ -25,13 +25,6 @@ class TestAccepted:
         )
         assert s.group.committed("t", 4) is None
         assert s.told(OffsetsStored)[-1].offset_count == 1
-
-    def test_a_retention_time_of_its_own_becomes_an_expiry(self) -> None:
-        s = Scenario()
-        s.commit(retention_time_ms=5_000)
-        committed = s.group.committed("t", 0)
-        assert committed is not None
-        assert committed.expire_timestamp_ms == s.now.wall_ms + 5_000
 
     @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2, -(2**63), -2])
     def test_a_retention_time_beyond_the_calendar_ends_with_it(self, retention_ms: int) -> None:
@@ -82,14 +75,3 @@ class TestDurability:
         ).answer
         assert answer.errors == (ErrorCode.NOT_COORDINATOR, TOO_LARGE)
         assert s.offset() == 1
-
-    def test_commits_of_one_turn_share_an_append(self) -> None:
-        s = Scenario()
-        tickets = [s.ticket() for _ in range(3)]
-        for index, ticket in enumerate(tickets):
-            request = CommitRequest((OffsetToCommit("t", index, index),))
-            s.group.commit(request, ticket, s.now)
-        s.take_effects()
-        assert len(s.appends) == 1
-        assert [type(record) for record in s.appends[0]] == [OffsetRecord] * 3
-        assert all(ticket.answer.errors == (NONE,) for ticket in tickets)

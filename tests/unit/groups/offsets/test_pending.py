@@ -134,15 +134,6 @@ class TestRemoval:
         s.sweep()
         assert s.state == "Dead"
 
-    def test_a_group_that_has_nothing_else_is_not_swept_away(self) -> None:
-        s = Scenario()
-        s.commit(producer_id=A)
-        s.sweep()
-        assert s.state == "Empty"
-        s.end_transaction(A, commit=False)
-        s.sweep()
-        assert s.state == "Dead"
-
     def test_all_places_with_pending_positions_are_known(self) -> None:
         s = Scenario()
         s.commit(at(1), producer_id=A)

@@ -216,14 +216,6 @@ class TestSweptGroups:
         assert s.appends[-1] == (OffsetTombstone("g", "t", 0), GroupTombstone("g"))
         assert s.state == "Dead"
 
-    def test_one_with_offsets_stays(self) -> None:
-        s = Scenario()
-        s.commit()
-        written = len(s.log)
-        s.sweep()
-        assert s.state == "Empty"
-        assert len(s.log) == written
-
     def test_one_with_an_unused_id_stays_until_that_expires(self) -> None:
         s = Scenario()
         s.new_id()

@@ -32,7 +32,6 @@ from kohort.groups.records import (
 from kohort.groups.requests import CommittedOffset
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.record import decode_records
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import directories, running_topics
 from tests.support.measures.busy_clock import BusyClock
@@ -215,29 +214,6 @@ async def test_a_damaged_batch_is_never_served(tmp_path: Path) -> None:
         assert list(log.read(4)) == []
 
 
-async def test_in_memory_appends_can_be_held_and_can_fail() -> None:
-    log = MemoryOffsetsLog()
-    log.hold()
-    first, second = log.append(0, [OFFSET], wall_ms=99), log.append(0, [GONE], wall_ms=99)
-    assert first is not None
-    assert second is not None
-    assert list(log.read(0)) == []
-    log.release()
-    await first
-    await second
-    assert list(log.read(0)) == [stored(OFFSET), stored(GONE)]
-    log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    with pytest.raises(KafkaError):
-        log.append(0, [GROUP], wall_ms=99)
-    log.hold()
-    third = log.append(0, [GROUP], wall_ms=99)
-    assert third is not None
-    log.release()
-    with pytest.raises(KafkaError):
-        await third
-    assert len(list(log.read(0))) == 2
-
-
 async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Path) -> None:
     member = StoredMember("m", None, "c", "/h", 45_000, 300_000, b"metadata", b"share")
     members = tuple(member._replace(member_id=str(n)) for n in range(5_000))
@@ -254,12 +230,6 @@ async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Pat
             await asyncio.sleep(0)
         assert turns >= 5_000 // FEW
         assert list(log.read(0))[1:] == [stored(large), stored(NEXT_OFFSET)]
-
-
-def test_one_append_is_one_batch_with_the_wall_time() -> None:
-    records = decode_records(encode_as_batch([OFFSET, GONE], 99)[0])
-    assert [(record.timestamp, record.offset) for record in records] == [(99, 0), (99, 1)]
-    assert [record.value is None for record in records] == [False, True]
 
 
 @pytest.mark.parametrize(
