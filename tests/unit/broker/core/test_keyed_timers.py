@@ -40,32 +40,6 @@ def test_keys_that_come_due_together_are_handed_over_in_one_call_in_deadline_ord
     assert len(timers) == 1
 
 
-def test_scheduling_a_key_again_replaces_its_deadline(
-    purgatory: Purgatory, timers: KeyedTimers[str], expired: Expired
-) -> None:
-    timers.schedule("member", 10)
-    timers.schedule("member", 50)
-    assert timers.deadline_ms("member") == 50
-    purgatory.expire(49)
-    assert expired == []
-    timers.schedule("member", 40)
-    purgatory.expire(49)
-    assert expired == [(["member"], 49)]
-    assert timers.deadline_ms("member") is None
-
-
-def test_an_owner_that_goes_away_takes_all_its_keys_along(
-    purgatory: Purgatory, timers: KeyedTimers[str], expired: Expired
-) -> None:
-    timers.schedule("a", 10)
-    timers.schedule("b", 20)
-    timers.cancel_all()
-    purgatory.expire(100)
-    assert expired == []
-    assert purgatory.next_deadline_ms is None
-    assert purgatory.stats()["Heartbeat"]["delayed"] == 0
-
-
 def test_a_key_that_is_rescheduled_or_cancelled_in_the_turn_of_its_expiry_does_not_expire(
     purgatory: Purgatory,
 ) -> None:
@@ -119,17 +93,3 @@ def test_an_owner_that_raises_is_reported_and_does_not_stop_the_others(
     purgatory.expire(100)
     assert expired == [(["member"], 100)]
     assert reported == ["broken group"]
-
-
-def test_an_owner_may_schedule_from_within_its_expiry(purgatory: Purgatory) -> None:
-    expired: list[int] = []
-
-    def again(keys: list[str], now_ms: int) -> None:
-        expired.append(now_ms)
-        ticks.schedule("tick", now_ms + 10)
-
-    ticks = purgatory.keyed_timers(again, kind="Heartbeat")
-    ticks.schedule("tick", 10)
-    for now_ms in range(100):
-        purgatory.expire(now_ms)
-    assert expired == [10, 20, 30, 40, 50, 60, 70, 80, 90]

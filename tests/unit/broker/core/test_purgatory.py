@@ -5,7 +5,6 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from kohort.broker.core.purgatory import (
-    ENTRIES_PER_TURN,
     Completion,
     DelayedOperation,
     ParkingLimits,
@@ -83,22 +82,6 @@ def test_an_operation_is_told_which_key_woke_it(purgatory: Purgatory, happened: 
     purgatory.check_and_complete("l")
     drain(purgatory)
     assert operation.keys_seen == [None, "l"]
-
-
-def test_a_key_that_changes_twice_before_its_walk_is_walked_once(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    operation = Operation("a", happened)
-    purgatory.try_complete_else_watch(operation, ["k"], 100)
-    purgatory.check_and_complete("k")
-    purgatory.check_and_complete("k")
-    drain(purgatory)
-    assert operation.keys_seen == [None, "k"]
-
-
-def test_an_unwatched_key_makes_no_work(purgatory: Purgatory) -> None:
-    purgatory.check_and_complete("k")
-    assert not purgatory.has_work
 
 
 def test_a_long_chain_of_wake_ups_needs_no_recursion(
@@ -237,18 +220,6 @@ def test_an_exception_in_an_answer_fails_that_operation_and_the_turn_goes_on(
     assert len(reported) == 1
 
 
-def test_only_a_client_that_is_gone_loses_what_it_parked(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    for name, owner in (("a", "c1"), ("b", "c2"), ("c", "c1")):
-        purgatory.try_complete_else_watch(Operation(name, happened, owner=owner), ["k"], 100)
-    assert purgatory.cancel_owner("c1") == 2
-    assert purgatory.cancel_owner("c1") == 0
-    assert happened == [("a", "CANCELLED"), ("c", "CANCELLED")]
-    purgatory.expire(100)
-    assert happened[2:] == [("b", "EXPIRED")]
-
-
 def test_the_shutdown_completes_everything_and_what_comes_after_it(
     purgatory: Purgatory, happened: Happened
 ) -> None:
@@ -293,23 +264,6 @@ def test_what_waits_is_bounded_in_count_and_bytes_in_all_and_per_client(
     purgatory.cancel_owner("c1")
     late = Operation("late", happened, owner="c0", held_bytes=10)
     assert not purgatory.try_complete_else_watch(late, ["k"], 100)
-
-
-def test_a_turn_of_wake_ups_is_bounded_and_the_next_one_goes_on(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    is_open: list[bool] = []
-    for number in range(10):
-        purgatory.try_complete_else_watch(
-            Operation(str(number), happened, holds=lambda: bool(is_open)), ["k"], 100
-        )
-    is_open.append(True)
-    purgatory.check_and_complete("k")
-    assert purgatory.drain(4) == 4
-    assert [name for name, _ in happened] == ["0", "1", "2", "3"]
-    assert purgatory.has_work
-    assert purgatory.drain(100) == 6
-    assert not purgatory.has_work
 
 
 def test_a_turn_of_expiries_is_bounded_and_the_next_one_goes_on(
@@ -364,19 +318,6 @@ def park(count: int, purgatory: Purgatory, happened: Happened) -> list[Operation
         keys = [number % 1_000, number % 777 + 5_000]
         purgatory.try_complete_else_watch(operation, keys, rng.randrange(500))
     return operations
-
-
-def test_ten_thousand_parked_operations_expire_in_short_turns(
-    purgatory: Purgatory, happened: Happened
-) -> None:
-    operations = park(10_000, purgatory, happened)
-    for operation in operations[::2]:
-        purgatory.cancel_operation(operation)
-    while (next_ms := purgatory.next_deadline_ms) is not None:
-        happened_before = len(happened)
-        assert purgatory.expire(next_ms) <= ENTRIES_PER_TURN
-        assert len(happened) - happened_before <= ENTRIES_PER_TURN
-    assert len(happened) == 10_000
 
 
 def test_the_memory_of_cancelled_operations_is_given_back(purgatory: Purgatory) -> None:

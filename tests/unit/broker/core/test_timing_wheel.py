@@ -18,16 +18,6 @@ def due_names(wheel: TimingWheel[Named], now_ms: int, entries_max: int = 1_000) 
     return [entry.name for entry in wheel.take_due(now_ms, entries_max)]
 
 
-def test_an_entry_that_was_brought_forward_fires_at_its_new_deadline() -> None:
-    wheel: TimingWheel[Named] = TimingWheel()
-    entry = Named("a")
-    wheel.schedule(entry, 300_000)
-    wheel.schedule(entry, 10_000)
-    assert wheel.next_deadline_ms == 10_000
-    assert due_names(wheel, 10_000) == ["a"]
-    assert len(wheel) == 0
-
-
 def test_a_heartbeat_touches_no_slot() -> None:
     wheel: TimingWheel[Named] = TimingWheel()
     entry = Named("member")

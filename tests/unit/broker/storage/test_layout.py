@@ -8,7 +8,6 @@ from kohort.broker.storage.layout import (
     is_deleted_directory,
     offset_in,
     parse_partition_directory,
-    partition_directory,
 )
 
 
@@ -30,11 +29,6 @@ def test_file_names_have_twenty_digits() -> None:
 )
 def test_other_names_have_no_offset(name: str) -> None:
     assert offset_in(name, LOG_SUFFIX) is None
-
-
-def test_a_partition_directory_is_named_after_topic_and_partition() -> None:
-    assert partition_directory("my-topic-1", 12) == "my-topic-1-12"
-    assert parse_partition_directory("my-topic-1-12") == ("my-topic-1", 12)
 
 
 @pytest.mark.parametrize("name", ["topic", "-1", "topic-", "topic-x", ".lock", "t-0.abc-delete"])

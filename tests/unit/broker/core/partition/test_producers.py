@@ -6,9 +6,7 @@ from kohort.broker.core.partition.producers import (
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import BatchHeader, read_header
-from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
-from kohort.protocol.records.record import Record
 from tests.support.records.batches import sequenced
 
 PRODUCER = 1_000
@@ -47,20 +45,6 @@ def log() -> Log:
     return Log()
 
 
-def test_a_repetition_tells_where_the_batch_ends_and_when_it_came(log: Log) -> None:
-    log.now_ms = 77
-    log.send(sequenced(PRODUCER, 0, 0, 3))
-    repeated = log.state.check(sequenced(PRODUCER, 0, 0, 3))
-    assert repeated is not None
-    assert (repeated.base_offset, repeated.last_offset, repeated.timestamp) == (0, 2, 77)
-
-
-def test_a_producer_without_id_is_neither_checked_nor_remembered(log: Log) -> None:
-    plain = read_header(encode_batch([Record(b"v")]))
-    assert [log.send(plain), log.send(plain)] == [0, 1]
-    assert len(log.state) == 0
-
-
 def test_markers_are_not_batches_of_a_producer(log: Log) -> None:
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
     batch = make_marker(marker, producer_id=PRODUCER, producer_epoch=0, timestamp=0)[0]
@@ -77,13 +61,6 @@ def test_a_snapshot_has_the_last_batch_of_each_producer(log: Log) -> None:
         ProducerSnapshot(1, 0, 4, 4, 2, 50),
         ProducerSnapshot(2, 4, 0, 6, 1, 50),
     ]
-
-
-def test_a_log_that_lost_its_beginning_is_read_without_complaint() -> None:
-    state = ProducerState()
-    state.note_appended(sequenced(1, 0, 900, 5), base_offset=100, timestamp=0)
-    state.note_appended(sequenced(1, 0, 950, 5), base_offset=200, timestamp=0)
-    assert Log(state).refuse(sequenced(1, 0, 905)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_of_too_many_producers_the_one_quiet_longest_is_forgotten() -> None:

@@ -134,9 +134,9 @@ def test_a_batch_that_inflates_beyond_the_limit_is_too_large() -> None:
     )
 
 
-@pytest.mark.parametrize("codec", CompressionType)
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
 def test_a_batch_of_very_many_records_is_validated_in_steps(codec: CompressionType) -> None:
-    count = 100_000
+    count = 40_000
     block = b"".join(one_record(Record(None), 0, n) for n in range(count))
     batch = with_block(block, count, codec, base_timestamp=NOW, max_timestamp=NOW)
     steps = validation_steps(batch, PLAIN, TERMS)
@@ -148,12 +148,12 @@ def test_a_batch_of_very_many_records_is_validated_in_steps(codec: CompressionTy
             accepted(done.value)
             break
         pauses += 1
-    assert pauses >= 6
+    assert pauses >= 2
 
 
 def test_headers_are_counted_among_what_is_parsed_in_one_step() -> None:
     """A record with many takes as long as many records."""
-    count = 50
+    count = 20
     headers = (("", b""),) * HEADERS_MAX
     block = b"".join(one_record(Record(None, headers=headers), 0, n) for n in range(count))
     batch = with_block(block, count, CompressionType.ZSTD, base_timestamp=NOW, max_timestamp=NOW)

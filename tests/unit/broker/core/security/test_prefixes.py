@@ -6,7 +6,7 @@ from operator import or_
 
 import pytest
 
-from kohort.broker.core.security.prefixes import FEW, LENGTHS, Prefixes, _shared
+from kohort.broker.core.security.prefixes import FEW, LENGTHS, Prefixes
 
 
 def made_of(*prefixes: str) -> Prefixes:
@@ -33,15 +33,6 @@ def test_prefixes_that_mislead_each_step_cost_no_answer() -> None:
     prefixes = made_of(*names, *traps)
     assert sorted(prefixes.matching("x" * 99 + "y")) == names
     assert sorted(prefixes.matching("xxab")) == ["x", "xx", "xxa"]
-
-
-def test_what_two_texts_share() -> None:
-    chance = random.Random(1)
-    for _ in range(5_000):
-        text = "".join(chance.choice("ab") for _ in range(chance.randrange(70)))
-        count = chance.randrange(len(text) + 1)
-        other = text[:count] + chance.choice(("", "c", "cab" * 30))
-        assert _shared(text, other) == _shared(other, text) == count
 
 
 @pytest.mark.parametrize("letters", ["ab", "abcdefghijk"])

@@ -99,38 +99,6 @@ def test_unknown_extensions_are_part_of_what_is_signed() -> None:
     assert isinstance(server.step(client.answer(challenge.token) or b""), Done)
 
 
-def final(change: str, client_password: str = "pencil") -> bytes:
-    server = exchange()
-    client = Scram("sha256", "alice", client_password, "theirs")
-    proof = (client.answer(server.step(client.first()).token) or b"").decode()
-    nonce = f"theirs{NONCE}"
-    changed = {
-        "longer nonce": proof.replace(nonce, nonce + "x"),
-        "shorter nonce": proof.replace(nonce, nonce[:-1]),
-        "other binding": proof.replace("biws", "eSws"),
-        "short proof": proof[:-8],
-        "no base64": proof[:-4] + "****",
-        "no proof": proof.partition(",p=")[0],
-        "empty": "",
-        "bit": proof[:-6] + ("A" if proof[-6] != "A" else "B") + proof[-5:],
-        "none": proof,
-    }[change]
-    server.step(changed.encode())
-    return changed.encode()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *("longer nonce", "shorter nonce", "other binding", "short proof", "no base64"),
-        *("no proof", "empty", "bit"),
-    ],
-)
-def test_a_last_token_that_is_not_right_fails(change: str) -> None:
-    with pytest.raises(SaslFailure):
-        final(change)
-
-
 def signed_final(server: ScramExchange, binding: str, nonce: str) -> bytes:
     """A last token whose proof is right for what it says, with another binding or nonce."""
     bare = "n=alice,r=theirs"
@@ -170,9 +138,11 @@ def test_what_is_signed_rightly_has_the_brokers_nonce_and_no_binding(
 
 
 def test_a_wrong_password_fails_at_the_proof() -> None:
-    final("none")
+    server = exchange()
+    client = Scram("sha256", "alice", "other", "theirs")
+    proof = client.answer(server.step(client.first()).token) or b""
     with pytest.raises(SaslFailure, match="wrong password"):
-        final("none", "other")
+        server.step(proof)
 
 
 def test_a_user_who_is_not_there_is_answered_like_one_who_is() -> None:

@@ -3,21 +3,6 @@
 from kohort.broker.core.transaction.states import STORED_STATES, is_legal
 from tests.support.transactions.driven_id import S
 
-NAMES = {
-    "Empty": 0,
-    "Ongoing": 1,
-    "PrepareCommit": 2,
-    "PrepareAbort": 3,
-    "CompleteCommit": 4,
-    "CompleteAbort": 5,
-    "Dead": 6,
-    "PrepareEpochFence": 7,
-}
-
-
-def test_names_and_codes_are_kafkas() -> None:
-    assert {state.value: state.code for state in S} == NAMES
-
 
 def test_what_is_only_passing_is_never_stored() -> None:
     assert set(STORED_STATES) == {0, 1, 2, 3, 4, 5}

@@ -81,18 +81,6 @@ def test_a_producer_whose_batches_are_deleted_lives_on_in_the_snapshots() -> Non
     assert sequences(again.producers, 2) == [0]
 
 
-def test_a_producer_known_only_from_a_snapshot_survives_a_power_loss() -> None:
-    log, files = memory_log()
-    produce(log, 2, 0, 1)
-    produce(log, 1, 0, 50)
-    log.flush()
-    log.delete_records_before(45, wall_ms=WALL_MS)
-    files.sync_directory("/data/t-0")
-    files.lose_power(lambda _count: 0)
-    again = open_log(files, clean=False, recovery_point=51)
-    assert sequences(again.producers, 2) == [0]
-
-
 def test_a_snapshot_left_unsynced_by_a_kill_is_durable_before_its_batches_are_deleted() -> None:
     log, files = memory_log()
     produce(log, 2, 0, 1)

@@ -6,24 +6,13 @@ from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.storage.checkpoints.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
-    read_snapshot,
-    write_snapshot,
 )
 from kohort.broker.storage.errors import CorruptFileError
-from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 PRODUCERS = [
     ProducerSnapshot(7, 2, 99, 1234, 4, 1_700_000_000_000),
     ProducerSnapshot(8, 0, 2**31 - 1, 1300, 0, -1),
 ]
-
-
-def test_what_is_written_is_read() -> None:
-    files = SimulatedFileSystem()
-    files.make_directory("/t-0")
-    write_snapshot(files, "/t-0", 1500, PRODUCERS)
-    assert files.exists("/t-0/00000000000000001500.snapshot")
-    assert read_snapshot(files, "/t-0", 1500) == PRODUCERS
 
 
 def test_producers_of_transactions_are_written_as_kafka_writes_them() -> None:
@@ -43,10 +32,6 @@ def test_producers_of_transactions_are_written_as_kafka_writes_them() -> None:
     ]
     assert decode_snapshot(kafkas) == producers
     assert encode_snapshot(producers) == kafkas
-
-
-def test_no_producers_are_a_snapshot_as_well() -> None:
-    assert decode_snapshot(encode_snapshot([])) == []
 
 
 @settings(deadline=None)

@@ -41,14 +41,6 @@ def run(log: PartitionLog, found: CompactionPlan | None, memory_bytes: int = 1 <
     return compaction
 
 
-def bases(log: PartitionLog) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
-
-
-def test_the_sample_has_ten_batches_in_a_segment() -> None:
-    assert bases(keyed_log()) == [0, 10, 20, 30]
-
-
 def test_everything_but_the_active_segment_is_compacted() -> None:
     log = keyed_log()
     found = plan(log)
@@ -116,16 +108,6 @@ def test_a_noted_offset_outside_of_the_log_means_from_the_start(first_dirty: int
     found = plan(log, first_dirty=first_dirty)
     assert found is not None
     assert found.first_dirty_offset == 12
-
-
-def test_small_neighbours_become_one_segment() -> None:
-    log = keyed_log()
-    run(log, plan(log))
-    assert bases(log) == [0, 10, 20, 30]
-    log.roll(wall_ms=WALL_MS)
-    run(log, plan(log, first_dirty=30))
-    assert bases(log) == [0, 30, 40]
-    assert log.segments[0].is_synced
 
 
 def test_an_indexed_and_timed_segment_comes_out_of_a_compaction() -> None:

@@ -23,7 +23,6 @@ from kohort.protocol.records.batch import (
     with_log_append_time,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record, decode_records, write_record
 from tests.support.records.batches import with_block
 
@@ -129,15 +128,6 @@ def test_a_tombstone_whose_horizon_no_batch_can_hold_stays_without_one(
     assert not header.has_delete_horizon
 
 
-def test_a_tombstone_without_horizon_gets_one_when_its_time_has_become_shorter() -> None:
-    batch = batch_of(A, TOMBSTONE)
-    kept = filter_batch(batch, read_header(batch), terms(delete_retention_ms=INT64_MAX), met())
-    assert kept is not None
-    found = filtered(kept, terms())
-    assert found is not None
-    assert found[0].base_timestamp == NOW_MS + DAY_MS
-
-
 @pytest.mark.parametrize(
     ("timestamp", "delete_retention_ms"),
     [
@@ -182,18 +172,6 @@ def test_deltas_that_lead_out_of_the_type_do_not_prevent_a_batch_from_being_filt
     with_tombstone = filtered(batch, terms({b"a": 200, b"b": 201}))
     assert with_tombstone is not None
     assert [record.key for record in with_tombstone[1]] == [b"t"]
-
-
-def test_a_marker_whose_horizon_no_batch_can_hold_stays_without_one() -> None:
-    batch = make_marker(
-        EndTransactionMarker(ControlType.COMMIT, 0),
-        base_offset=100,
-        producer_id=7,
-        producer_epoch=0,
-        timestamp=NOW_MS,
-    )[0]
-    using = terms(delete_retention_ms=INT64_MAX)
-    assert filter_batch(batch, read_header(batch), using, met()) == batch
 
 
 def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
-from kohort.broker.storage.compaction.filter import AbortedRanges
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header
@@ -327,29 +326,3 @@ def test_a_run_with_a_damaged_index_reads_the_batches_instead(
     again = Log(open_log(log.files, config=settings(**CONFIG)), log.files)
     again.compact()
     assert again.offsets() == []
-
-
-@pytest.mark.parametrize(
-    ("offset", "producer_id", "is_transactional", "is_aborted"),
-    [
-        (1, 7, True, False),
-        (2, 7, True, True),
-        (4, 7, True, True),
-        (6, 7, True, False),
-        (4, 8, True, False),
-        (4, 7, False, False),
-    ],
-)
-def test_a_batch_is_aborted_with_the_transaction_that_contains_it(
-    offset: int, producer_id: int, *, is_transactional: bool, is_aborted: bool
-) -> None:
-    batch = encode_batch(
-        [Record(b"value")],
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=is_transactional,
-    )
-    ranges = AbortedRanges([AbortedTransaction(7, 2, 5, 2)])
-    assert ranges.holds(read_header(batch)) is is_aborted

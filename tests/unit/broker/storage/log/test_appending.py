@@ -3,7 +3,6 @@ import errno
 import pytest
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from kohort.protocol.records.batch import read_header
@@ -91,15 +90,6 @@ def test_a_segment_is_rolled_before_its_relative_offsets_overflow() -> None:
     assert bases(log) == [0]
     append(log, batch_of(b"v"))
     assert bases(log) == [0, RELATIVE_OFFSET_MAX + 1]
-
-
-def test_a_new_leader_epoch_is_in_the_batches_and_in_its_file() -> None:
-    log, files = memory_log()
-    batch = batch_of(b"v")
-    for epoch in (0, 0, 4):
-        log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)
-    assert read_all(log) == [stored(batch, 0, 0), stored(batch, 1, 0), stored(batch, 2, 4)]
-    assert read_file(files, "/data/t-0/leader-epoch-checkpoint") == b"0\n2\n0 0\n4 2\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
     append,
@@ -18,18 +17,6 @@ from tests.support.records.storage_tools import (
     read_all,
     stored,
 )
-
-
-def lose_everything_unsynced(files: SimulatedFileSystem) -> None:
-    files.lose_power(lambda _count: 0)
-
-
-def test_a_leader_epoch_is_as_durable_as_the_batches_it_wrote() -> None:
-    log, files = memory_log()
-    append(log, batch_of(b"v"))
-    log.flush()
-    lose_everything_unsynced(files)
-    assert open_log(files, clean=False, recovery_point=1).end_offset_for_epoch(0) == (0, 1)
 
 
 def test_a_failed_sync_of_the_directory_fails_the_log_as_well() -> None:
@@ -140,17 +127,3 @@ def test_a_close_that_cannot_make_everything_durable_says_so(path: str) -> None:
     with pytest.raises(StorageError):
         log.close()
     assert log.failed
-
-
-def test_a_closed_log_survives_a_power_loss_and_refuses_use() -> None:
-    log, files = memory_log()
-    batches = fill(log, 100)
-    log.close()
-    assert not log.failed
-    with pytest.raises(StorageError, match="closed"):
-        append(log, batch_of(b"v"))
-    log.close()
-    lose_everything_unsynced(files)
-    again = open_log(files)
-    assert again.log_end_offset == 200
-    assert read_all(again) == batches

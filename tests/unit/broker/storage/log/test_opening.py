@@ -5,7 +5,7 @@ import pytest
 
 from kohort.broker.storage.checkpoints.leader_epochs import read_leader_epochs
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.filesystem import OsFileSystem, read_file
+from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import read_header
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
@@ -21,14 +21,6 @@ from tests.support.records.storage_tools import (
     settings,
     stored,
 )
-
-
-def test_a_new_log_is_empty_and_its_directory_made() -> None:
-    files = SimulatedFileSystem()
-    log = open_log(files)
-    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (0, 0, 0)
-    assert log.read(0, 1000, up_to_offset=0, min_one=True) == b""
-    assert files.exists("/data/t-0/00000000000000000000.log")
 
 
 def test_a_log_that_lost_its_segments_starts_where_it_was_noted_to_start() -> None:
@@ -56,23 +48,6 @@ def test_without_its_last_snapshot_the_end_is_looked_for() -> None:
     log.close()
     files.remove("/data/t-0/00000000000000000200.snapshot")
     assert open_log(files).log_end_offset == 200
-
-
-@pytest.mark.parametrize("position", [0, 7, 8, 11, 30, 60, 80])
-def test_a_damaged_last_batch_frees_no_offset_and_is_left_where_it_is(position: int) -> None:
-    log, files = memory_log()
-    batches = fill(log, 100)
-    log.close()
-    active = log.segments[-1]
-    start = active.size_bytes - len(batches[0])
-    files.flip(active.path(".log"), start + position, 64)
-    log = open_log(files)
-    assert log.log_end_offset == 200
-    assert append(log, batch_of(b"new")).base_offset == 200
-    assert len(read_file(files, active.path(".log"))) == active.size_bytes
-    assert log.segments[-1].base_offset == 200
-    log.close()
-    assert open_log(files).log_end_offset == 201
 
 
 def test_a_start_noted_below_the_log_is_brought_inside_and_one_behind_it_is_its_end() -> None:

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from kohort.broker.storage.errors import CorruptBatchError
-from kohort.broker.storage.filesystem import read_file, write_fully
+from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.recovery import find_end
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES
@@ -41,30 +41,6 @@ def test_a_batch_longer_than_one_read_is_verified_to_its_end(position: int) -> N
     assert open_log(files.copy(), clean=False).log_end_offset == 3
     files.flip(LOG, before + position, 1)
     assert open_log(files, clean=False).log_end_offset == 1
-
-
-def test_the_log_ends_before_the_first_bad_batch_and_later_segments_go() -> None:
-    files, batches = filled(120, segment_bytes=4000)
-    log = open_log(files, clean=False, recovery_point=0)
-    second = log.segments[1]
-    files.flip(second.path(".log"), len(batches[0]) * 3 + 70, 1)
-    log = open_log(files, clean=False, recovery_point=0)
-    end = second.base_offset + 6
-    assert log.log_end_offset == end
-    assert [segment.base_offset for segment in log.segments] == [0, second.base_offset]
-    assert read_all(log) == batches[: end // 2]
-    assert append(log, batch_of(b"v")).base_offset == end
-
-
-def test_a_segment_that_never_reached_the_disk_ends_the_log_before_it() -> None:
-    files, batches = filled(120, segment_bytes=4000)
-    log = open_log(files, clean=False)
-    missing = log.segments[2]
-    for suffix in (".log", ".index", ".timeindex"):
-        files.remove(missing.path(suffix))
-    log = open_log(files, clean=False)
-    assert log.log_end_offset == missing.base_offset
-    assert read_all(log) == batches[: missing.base_offset // 2]
 
 
 def test_a_segment_that_somebody_took_away_leaves_what_lies_behind_it() -> None:
@@ -148,23 +124,6 @@ class Counting(bytearray):
         taken = super().__getitem__(key)
         self.counter.bytes += len(taken)
         return taken
-
-
-def test_both_indexes_are_as_good_after_recovery_as_before_the_stop() -> None:
-    files, batches = filled(200, segment_bytes=1_000_000)
-    for suffix in (".index", ".timeindex"):
-        path = LOG.replace(".log", suffix)
-        write_fully(files.create(path), [b"\x07" * 999], 0)
-    log = open_log(files, clean=False)
-    (segment,) = log.segments
-    assert len(segment.index) > 3
-    for number in range(len(segment.index)):
-        assert (
-            segment.index[number].last_offset // 2 * len(batches[0])
-            == segment.index[number].position
-        )
-    assert segment.max_timestamp == WALL_MS + 1991
-    assert segment.time_index.last() == (WALL_MS + 1991, 399)
 
 
 @pytest.mark.parametrize("recovery_point", [0, 100, 300, 400])

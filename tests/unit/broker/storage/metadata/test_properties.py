@@ -27,7 +27,7 @@ def test_what_was_put_and_removed_is_so_after_a_restart_in_either_copy(tmp_path:
     chance, known = random.Random(1), dict[str, str]()
     store = MetadataStore(tmp_path, new_cluster_id="c")
     names = [*ODD, *(f"rule-{number}" for number in range(1_500))]
-    for _ in range(60):
+    for _ in range(20):
         some = chance.sample(names, chance.choice([1, 2, 10, 1_200]))
         change = {name: chance.choice([None, "", "text", "ü\0"]) for name in some}
         store.set_properties(change)

@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,25 +102,6 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path, store: MetadataStore
     given += again.allocate_producer_ids(1000)
     again.close()
     assert len(given) == len(set(given)) == 2010
-
-
-def test_what_was_returned_from_survives_the_kill_of_the_process(tmp_path: Path) -> None:
-    script = f"""
-import os, signal
-from pathlib import Path
-from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
-store = MetadataStore(Path({str(tmp_path)!r}), new_cluster_id="first")
-for number in range(20):
-    store.create_topics([TopicRecord(
-        topic_id=number.to_bytes(16, "big"), name=f"t{{number:02}}", partition_count=1, created_ms=0
-    )])
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    finished = subprocess.run([sys.executable, "-c", script], check=False)
-    assert finished.returncode == -9
-    store = reopened(tmp_path)
-    assert [one.name for one in store.topics()] == [f"t{number:02}" for number in range(20)]
-    store.close()
 
 
 def test_a_changed_value_inside_a_row_is_noticed(

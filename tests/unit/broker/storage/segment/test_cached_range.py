@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.storage import filesystem
 from kohort.broker.storage.file_range import FileRange
-from kohort.broker.storage.filesystem import OsFile, OsFileSystem
+from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.read import RANGE_BYTES_MIN, cached_range, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
@@ -60,37 +59,6 @@ def test_each_range_is_the_one_that_a_read_finds(log: PartitionLog) -> None:
                     found_count += 1
                     assert content(found) == expected
     assert found_count > 200
-
-
-def test_a_reader_that_goes_on_needs_three_looks_for_each_range(
-    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One at the index, about one at a batch, and one whether the range is in memory."""
-    (segment,) = log.segments
-    log.segments[0].save_indexes()
-    looks = []
-    look, ask = OsFile.pread_cached, filesystem._is_cached
-
-    def counted(file: OsFile, length: int, position: int) -> bytes:
-        looks.append(length)
-        return look(file, length, position)
-
-    def asked(*arguments: object) -> bool:
-        looks.append(0)
-        return ask(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(OsFile, "pread_cached", counted)
-    monkeypatch.setattr(OsFile, "pread", None)
-    monkeypatch.setattr(filesystem, "_is_cached", asked)
-    segment.hint(0, 0)
-    position, count = 0, 0
-    while position < segment.size_bytes:
-        offset = next(one for one in segment._hints if segment.hinted(one) == position)
-        found = cached_range(segment, offset, 1 << 20)
-        assert found is not None
-        position, count = position + len(found), count + 1
-    assert count >= 5
-    assert len(looks) <= 4 * count
 
 
 def test_bytes_that_were_not_checked_are_in_no_range(log: PartitionLog, tmp_path: Path) -> None:

@@ -77,14 +77,6 @@ def test_behind_the_last_batch_there_is_nothing(segment: LogSegment) -> None:
     assert read(segment, 2 * COUNT - 1, 1000) == sample()[-1]
 
 
-def test_consecutive_reads_give_everything_once(segment: LogSegment) -> None:
-    batches, offset, got = sample(), 0, b""
-    while data := read(segment, offset, 700):
-        got += data
-        offset += 2 * (len(data) // len(batches[0]))
-    assert got == b"".join(batches)
-
-
 @pytest.fixture
 def opened() -> tuple[LogSegment, SimulatedFileSystem]:
     log, files = memory_log(segment_bytes=1_000_000)

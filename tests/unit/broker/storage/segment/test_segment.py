@@ -14,7 +14,7 @@ from kohort.broker.storage.segment.segment import (
 )
 from kohort.protocol.records.batch import NO_TIMESTAMP, placement_prefix, read_header
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.records.storage_tools import WALL_MS, batch_of, stored
+from tests.support.records.storage_tools import WALL_MS, batch_of
 
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda ends: (min(ends), max(ends)))
 
@@ -71,25 +71,6 @@ def append(segment: LogSegment, base_offset: int, batch: bytes, *, interval: int
     segment.append((prefix, memoryview(batch)[16:]), header, base_offset, interval)
 
 
-def test_batches_lie_in_the_file_as_they_came_but_for_their_placement() -> None:
-    segment, files = new_segment()
-    first, second = batch_of(b"one", b"two"), batch_of(b"three")
-    append(segment, 100, first)
-    append(segment, 102, second)
-    content = read_file(files, "/t-0/00000000000000000100.log")
-    assert content == stored(first, 100) + stored(second, 102)
-    assert segment.size_bytes == len(content)
-    assert [header.base_offset for _, header in segment.walk(0, 100)] == [100, 102]
-
-
-def test_short_writes_are_completed() -> None:
-    segment, files = new_segment()
-    files.write_bytes_max = 7
-    batch = batch_of(b"v" * 300)
-    append(segment, 100, batch)
-    assert read_file(files, segment.path(".log")) == stored(batch, 100)
-
-
 def test_a_failed_append_changes_nothing_once_it_is_undone() -> None:
     segment, files = new_segment()
     append(segment, 100, batch_of(b"one"))
@@ -114,16 +95,6 @@ def test_an_index_entry_follows_every_interval_and_names_the_end_of_its_batch() 
     assert 150 < size < 300
     entries = [segment.index[number] for number in range(len(segment.index))]
     assert entries == [(105, 2 * size), (109, 4 * size)]
-
-
-def test_the_latest_timestamp_is_that_of_the_first_batch_to_have_it() -> None:
-    segment, _ = new_segment()
-    for number, timestamp in enumerate([50, 70, 70, 60]):
-        append(segment, 100 + number, batch_of(b"v", timestamp=timestamp))
-    assert (segment.max_timestamp, segment.max_timestamp_offset) == (70, 101)
-    assert segment.first_timestamp == 50
-    segment.complete_indexes()
-    assert segment.time_index.last() == (70, 101)
 
 
 def test_indexes_are_saved_from_time_to_time_and_a_full_disk_does_not_matter() -> None:

@@ -30,14 +30,6 @@ def names(files: SimulatedFileSystem, suffix: str) -> list[str]:
     return [entry.name for entry in files.entries("/data/t-0") if entry.name.endswith(suffix)]
 
 
-def test_a_replacement_that_is_not_decided_is_thrown_away_at_a_start() -> None:
-    files, cleaned, _ = prepared()
-    cleaned._write_out()
-    log = open_log(files, clean=False, recovery_point=200)
-    assert [segment.base_offset for segment in log.segments[:2]] == [0, 58]
-    assert not names(files, ".cleaned")
-
-
 @pytest.mark.parametrize("deleted", [0, 1, 2])
 def test_a_decided_replacement_is_carried_out_at_a_start(deleted: int) -> None:
     files, cleaned, expected = prepared()
@@ -113,15 +105,6 @@ def test_discarding_takes_files_of_any_state() -> None:
     discard_cleaned(files, "/data/t-0", 0)
     assert not names(files, ".swap")
     discard_cleaned(files, "/data/t-0", 0)
-
-
-def test_a_decision_is_durable_when_the_directory_is() -> None:
-    files, cleaned, expected = prepared()
-    cleaned.finish()
-    cleaned.decide()
-    files.sync_directory("/data/t-0")
-    files.lose_power(lambda _count: 0)
-    assert read_all(open_log(files, clean=False, recovery_point=200)) == expected
 
 
 def test_a_replacement_completed_at_a_start_survives_a_power_failure() -> None:

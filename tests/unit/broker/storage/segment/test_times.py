@@ -73,15 +73,6 @@ def test_the_first_record_at_or_after_a_time_is_found(
         assert latest == (max(timestamps), timestamps.index(max(timestamps)))
 
 
-def test_records_inside_a_batch_are_told_apart() -> None:
-    log, _ = memory_log()
-    append(log, batch_of(b"a", b"b", b"c", timestamp=100))
-    (segment,) = log.segments
-    assert find_timestamp(segment, 101, 0) == (101, 1)
-    assert find_timestamp(segment, 101, 2) == (102, 2)
-    assert find_timestamp(segment, 103, 0) is None
-
-
 def test_a_delta_that_leads_out_of_the_type_leads_where_clients_see_it() -> None:
     """Answers with a larger number could not be written: the topic could not be searched."""
     log, _ = memory_log()

@@ -227,14 +227,6 @@ def test_an_entry_of_an_earlier_segment_is_noticed(files: SimulatedFileSystem) -
         reopened(files, base_offset=10).check()
 
 
-def test_a_good_file_is_read_once(files: SimulatedFileSystem) -> None:
-    new_index(files).append(short(0))
-    index = reopened(files)
-    index.check()
-    files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
-    index.check()
-
-
 def long_index(files: SimulatedFileSystem, *, damaged: bool = False) -> TransactionIndex:
     entries = [short(number) for number in range(LONG_ENTRIES + 1)]
     if damaged:
@@ -266,10 +258,3 @@ def test_damage_that_was_found_in_a_thread_is_reported_until_the_file_is_replace
     index.replace_all([short(1)])
     index.check()
     assert not index.takes_long
-
-
-def test_a_short_file_need_not_be_checked_in_a_thread(files: SimulatedFileSystem) -> None:
-    new_index(files).append(short(0))
-    index = reopened(files)
-    assert not index.takes_long
-    assert index.is_checked
