@@ -271,19 +271,3 @@ async def test_settings_of_the_broker_change_for_it_or_for_all(tmp_path: Path) -
         request = changing(BROKER, "1", ("log.retention.ms", DELETE, None))
         assert await answer(topics, request) == (ErrorCode.NONE, None)
         assert topic.config.retention_ms == 7
-
-
-@pytest.mark.parametrize("broker", ["", "1"])
-async def test_settings_that_count_at_the_start_only_are_refused(
-    tmp_path: Path, broker: str
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        for name in ("num.partitions", "no.such.setting", "process.roles"):
-            assert await answer(topics, changing(BROKER, broker, (name, SET, "2"))) == (
-                ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: [{name}]",
-            )
-        assert await answer(topics, changing(BROKER, broker, ("log.segment.bytes", SET, "1"))) == (
-            ErrorCode.INVALID_REQUEST,
-            "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576",
-        )

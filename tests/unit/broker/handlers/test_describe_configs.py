@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.handlers.describe_configs import describe_configs
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.support import messages as m
-from tests.support.brokers.running_topics import ask, context, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 from tests.support.measures.bytecodes import metered
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -24,31 +23,6 @@ def asking(
 
 def values(result: m.DescribeConfigsResult) -> dict[str, str | None]:
     return {config.name: config.value for config in result.configs}
-
-
-@pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
-    async with running_topics(tmp_path) as topics:
-        await topics.changes.create_topic(
-            "orders", partition_count=1, configs={"cleanup.policy": "compact,delete"}
-        )
-        request = asking(
-            TOPIC, "orders", ["cleanup.policy"], include_synonyms=True, include_documentation=True
-        )
-        if version < 3:
-            request.include_documentation = False
-        (result,) = (await ask(topics, request, version)).results
-        assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
-        (config,) = result.configs
-        assert (config.name, config.value) == ("cleanup.policy", "compact,delete")
-        assert (config.read_only, config.is_sensitive, config.config_source) == (False, False, 1)
-        assert [(one.name, one.value, one.source) for one in config.synonyms] == [
-            ("cleanup.policy", "compact,delete", 1),
-            ("log.cleanup.policy", "delete", 5),
-        ]
-        if version >= 3:
-            assert config.config_type == 7
-            assert config.documentation
 
 
 async def test_nothing_is_said_that_was_not_asked_for(tmp_path: Path) -> None:
@@ -156,20 +130,6 @@ def of_topics(count: int) -> m.DescribeConfigsRequest:
             for number in range(count)
         ]
     )
-
-
-async def test_others_have_the_loop_while_many_topics_are_described(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        for number in range(30):
-            await topics.changes.create_topic(
-                f"t{number}", partition_count=1, configs={"retention.ms": str(number)}
-            )
-        ctx = context(topics, of_topics(30))
-        steps = describe_configs(ctx, of_topics(30))
-        assert sum(1 for _ in steps) == 30
-        many = await ask(topics, of_topics(30))
-        told = [values(result)["retention.ms"] for result in many.results]
-        assert told == [str(number) for number in range(30)]
 
 
 async def test_topics_with_the_same_configs_are_described_once(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -14,7 +13,6 @@ from kohort.protocol.messages.describe_topic_partitions import (
 )
 from tests.support.brokers.running_topics import ask, running_topics
 
-ALL = ("c", "a", "b")
 Page = tuple[list[tuple[str, list[int]]], tuple[str, int] | None]
 
 
@@ -63,10 +61,3 @@ async def test_the_brokers_own_limit_applies_as_well(tmp_path: Path) -> None:
     async with running_topics(tmp_path, "max.request.partition.size.limit=2") as topics:
         await topics.changes.create_topic("a", partition_count=3)
         assert await page(topics, "a") == ([("a", [0, 1])], ("a", 2))
-
-
-async def test_looking_at_an_internal_topic_makes_no_directories(topics: TopicManager) -> None:
-    offsets = await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
-    found, _ = await page(topics, CONSUMER_OFFSETS)
-    assert len(found[0][1]) == 50
-    assert list(offsets.partitions.opened()) == []

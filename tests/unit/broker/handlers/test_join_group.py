@@ -25,23 +25,6 @@ async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
         assert other.roster.rebalance_timeout_ms() == 0
 
 
-async def test_the_reason_text_is_kept() -> None:
-    async with running_groups() as g:
-        await g.join(8, instance="i", reason="rebalance enforced by user")
-        group = classic_membership(g.groups.host, "g")
-        assert group is not None
-        assert [member.reason.text for member in group.roster] == ["rebalance enforced by user"]
-
-
-async def test_who_is_there_is_shown_with_client_id_and_host() -> None:
-    async with running_groups() as g:
-        await g.lone_member()
-        group = g.groups.host.group("g")
-        assert group is not None
-        members = group.describe_members()
-        assert [(m.client_id, m.client_host) for m in members] == [("c", "/127.0.0.1")]
-
-
 async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
     """Wait until so many joins wait for others."""
     group = classic_membership(g.groups.host, group_id)
@@ -49,19 +32,6 @@ async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
     async with asyncio.timeout(60):
         while group.roster.parked_joins != count:  # noqa: ASYNC110 - a group has no event for it.
             await asyncio.sleep(0)
-
-
-async def test_a_client_that_is_gone_cancels_its_answer_only() -> None:
-    async with running_groups() as g:
-        await g.lone_member()
-        joining = asyncio.ensure_future(g.join(instance="j"))
-        await parked(g, 1)
-        assert not joining.done()
-        joining.cancel()
-        await asyncio.wait([joining])
-        group = classic_membership(g.groups.host, "g")
-        assert group is not None
-        assert group.roster.holder_of("j") is not None
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])

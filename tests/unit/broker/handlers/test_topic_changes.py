@@ -109,20 +109,6 @@ async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Pat
         assert topics.get("orders") is not None
 
 
-async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        many = [topic(f"t{number}") for number in range(3 * CHECKS_MAX)]
-        async with counted_turns() as turns:
-            only_planned = await ask(
-                topics, m.CreateTopicsRequest(topics=many[:1], validate_only=True)
-            )
-            few = turns.count
-            planned = await ask(topics, m.CreateTopicsRequest(topics=many, validate_only=True))
-        assert codes(only_planned) == {"t0": ErrorCode.NONE}
-        assert set(codes(planned).values()) == {ErrorCode.NONE}
-        assert turns.count - few >= few + 3
-
-
 async def test_others_have_the_loop_while_many_deletions_are_too_late(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(3 * CHECKS_MAX)]
     async with running_topics(tmp_path) as topics:

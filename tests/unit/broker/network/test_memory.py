@@ -34,14 +34,6 @@ class Reader:
         self.is_closed = True
 
 
-def test_claims_are_granted_at_once_while_there_is_room() -> None:
-    memory = RequestMemoryBudget(1_000)
-    one, two = Connection(memory), Connection(memory)
-    assert one.claim.reserve(600)
-    assert two.claim.reserve(400)
-    assert memory.used_bytes == 1_000
-
-
 def test_one_connection_at_a_time_may_exceed_the_budget_so_that_something_always_moves() -> None:
     memory = RequestMemoryBudget(10 * MB)
     one, two, three = (Connection(memory) for _ in range(3))
@@ -146,7 +138,7 @@ def test_an_upload_within_its_limit_lacks_memory_only_if_another_is_beyond_its_o
     """At random, with many addresses; the rule that `SlowUploadPolicy` relies on."""
     rng = random.Random(5)
     refused = 0
-    for _ in range(300):
+    for _ in range(150):
         memory = RequestMemoryBudget(100 * MB)
         blocks = rng.randrange(1, 12)
         some = [Connection(memory, str(rng.randrange(blocks))) for _ in range(60)]
@@ -160,7 +152,7 @@ def test_an_upload_within_its_limit_lacks_memory_only_if_another_is_beyond_its_o
             assert any(not memory.is_within_limit(other) for other in memory.uploads), (
                 "or there is no upload to close for it"
             )
-    assert refused > 100
+    assert refused > 50
 
 
 def test_a_request_that_has_become_small_is_no_upload_any_more() -> None:
@@ -203,7 +195,7 @@ def test_the_budget_is_exceeded_by_one_frame_at_most_whatever_happens() -> None:
     missing = [rng.randrange(1, frame_max) for _ in connections]
     asked = [0] * len(connections)
     frames_done = 0
-    for _ in range(50_000):
+    for _ in range(20_000):
         number = rng.randrange(len(connections))
         connection = connections[number]
         if asked[number]:

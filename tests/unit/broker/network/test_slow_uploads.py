@@ -136,11 +136,11 @@ def test_requests_of_200_kb_take_less_than_a_second_beside_uploads_that_hold_on(
     edge.add(count, address, size, pace)
     edge.run(1_000)
     others = edge.add(5, "10.0.0.1", 200_000, steady(20_000))
-    edge.run(6_000)
+    edge.run(3_000)
     for other in others:
         assert max([*other.times_ms, other.waits_ms]) < 1_000
         assert other.ended_count == 0
-        assert len(other.times_ms) > 100
+        assert len(other.times_ms) > 50
     # One frame beyond the budget, and what is read before the first time that room is asked for.
     assert edge.most_bytes <= LIMIT + FRAME_MAX + (count + 5) * 256 * 1024
 
@@ -173,7 +173,7 @@ def test_an_honest_upload_over_a_slow_link_outlives_attackers_that_are_slower_fo
     edge = Uploads()
     edge.add(20, "10.0.0.2", FRAME_MAX, burst_then_drip)
     honest = edge.add(3, "10.0.0.1", 2_000_000, steady(500))
-    edge.run(12_000)
+    edge.run(9_000)
     assert [one.ended_count for one in honest] == [0, 0, 0]
     assert all(len(one.times_ms) >= 2 for one in honest)
 
@@ -181,7 +181,7 @@ def test_an_honest_upload_over_a_slow_link_outlives_attackers_that_are_slower_fo
 @pytest.mark.parametrize("address", ["10.0.0.2", "10.0.1.{}"])
 def test_a_small_upload_that_pauses_beside_slow_large_ones_is_not_closed(address: str) -> None:
     edge = Uploads()
-    edge.add(100, address, FRAME_MAX, burst_then_drip)
+    edge.add(50, address, FRAME_MAX, burst_then_drip)
     paused = edge.add(3, "10.0.0.2", 200_000, lambda now_ms: 100_000 if now_ms < 2_000 else 200_000)
     edge.run(10_000)
     assert [one.ended_count for one in paused] == [0, 0, 0]

@@ -13,7 +13,6 @@ from kohort.protocol.records.control import ControlType, EndTransactionMarker, m
 from kohort.protocol.records.record import Record
 from tests.support.brokers.running_topics import (
     aborted_in,
-    append,
     running_topics,
 )
 from tests.support.records import storage_tools
@@ -22,7 +21,6 @@ from tests.unit.broker.topics.transactional_partition import (
     aborted,
     fetched,
     mark,
-    offsets,
     one_partition,
     partition_of,
     send,
@@ -103,17 +101,6 @@ async def test_what_is_aborted_while_an_index_is_rebuilt_is_in_it(tmp_path: Path
         repair.take_over()
         assert aborted_in(partition_of(topics), 0, 10) == [(7, first) for first in (0, 2, 4, 6, 8)]
     assert index_file(tmp_path).stat().st_size == 5 * transaction_index.ENTRY_BYTES
-
-
-async def test_an_index_that_holds_nothing_any_more_goes(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        append(await one_partition(topics))
-    index = tmp_path / "t-0" / "00000000000000000000.txnindex"
-    index.write_bytes(bytes(transaction_index.ENTRY_BYTES))
-    async with running_topics(tmp_path) as topics:
-        data = await asyncio.wait_for(fetched(topics, 0), 30)
-        assert (offsets(data), aborted(data)) == ([0], [])
-    assert index_files(tmp_path) == []
 
 
 async def test_an_index_is_not_put_in_the_place_of_one_that_compaction_has_made(

@@ -31,21 +31,6 @@ def setting(**configs: str) -> Alteration:
     return alteration
 
 
-async def test_a_new_topic_is_found_by_name_and_by_id(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic(
-            "orders", partition_count=3, configs={"retention.ms": "5"}
-        )
-        assert topics.get("orders") is topics.get_by_id(topic.topic_id) is topic
-        assert [partition.index for partition in topic.partitions] == [0, 1, 2]
-        assert topic.config.retention_ms == 5
-        assert topics.partition("orders", 2) is topic.partitions[2]
-        assert topics.partition("orders", 3) is None
-        assert topics.partition("orders", -1) is None
-        assert topics.partition("sales", 0) is None
-        assert (tmp_path / "orders-2").is_dir()
-
-
 async def test_topics_of_one_request_succeed_and_fail_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         await topics.changes.create_topic("a.b", partition_count=1)
@@ -152,26 +137,6 @@ async def test_altered_configs_apply_at_once_to_open_logs(tmp_path: Path) -> Non
         with pytest.raises(KafkaError) as refused:
             await topics.changes.alter_topic(topic, setting(retention_ms="x"))
         assert refused.value.code is ErrorCode.INVALID_CONFIG
-
-
-async def test_a_setting_of_the_broker_reaches_the_topics_that_do_not_set_it(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        plain = await topics.changes.create_topic("plain", partition_count=1)
-        own = await topics.changes.create_topic(
-            "own", partition_count=1, configs={"retention.ms": "7"}
-        )
-        await topics.changes.alter_broker("", setting(log_retention_ms="5"))
-        assert (plain.config.retention_ms, own.config.retention_ms) == (5, 7)
-        assert plain.partitions[0].log.config.retention_ms == 5
-        with pytest.raises(KafkaError) as refused:
-            await topics.changes.alter_broker("1", setting(log_retention_ms="x"))
-        assert refused.value.code is ErrorCode.INVALID_REQUEST
-    async with running_topics(tmp_path) as topics:
-        again = topics.get("plain")
-        assert again is not None
-        assert again.config.retention_ms == 5
 
 
 async def test_changes_wait_for_each_other(tmp_path: Path) -> None:
@@ -285,11 +250,3 @@ async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
         assert await create(topics, NewTopic(name="orders")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
         assert await topics.changes.delete_topics([orders]) == [None]
         await topics.changes.create_topic("orders", partition_count=1)
-
-
-async def test_producer_ids_are_fresh_after_a_restart(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        given = [topics.next_producer_id() for _ in range(3)]
-    async with running_topics(tmp_path) as topics:
-        given.append(topics.next_producer_id())
-    assert len(set(given)) == 4

@@ -97,11 +97,6 @@ def flip_a_byte(path: str) -> bytes:
     return bytes(data)
 
 
-def spoil_index(directory: Path) -> None:
-    (path,) = directory.glob("*.txnindex")
-    path.write_bytes(bytes(path.stat().st_size))
-
-
 def content_of(data: bytes | memoryview) -> list[Record]:
     return [record for _, batch in split_batches(data) for record in decode_records(batch)]
 
@@ -148,37 +143,6 @@ async def test_a_topic_is_compacted_up_to_the_first_open_transaction_only(
         assert kept == [(31 + key, b"value 1") for key in range(10)]
 
 
-async def test_a_damaged_index_of_aborted_transactions_is_rebuilt_before_a_run(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
-        partition = topic.partitions[0]
-        fill(partition, rounds=1)
-        batch = encode_batch(
-            [Record(b"aborted", b"key 0")],
-            producer_id=1,
-            producer_epoch=0,
-            base_sequence=0,
-            is_transactional=True,
-        )
-        partition.append(batch, read_header(batch), wall_ms=1)
-        partition.append_marker(
-            1, 0, ControlType.ABORT, coordinator_epoch=0, transaction_version=1, wall_ms=1
-        )
-        partition.log.roll(wall_ms=1)
-    spoil_index(tmp_path / "t-0")
-    # The broker's own compactor would begin with the start, and take the log from the test's.
-    async with running_topics(tmp_path, "log.cleaner.enable=false") as topics:
-        found = topics.partition("t", 0)
-        assert found is not None
-        compactor = compactor_of(topics)
-        assert await compactor.compact_one()
-        assert compactor.failure_count == 0
-        kept = [(offset, value) for offset, key, value in content(found) if key != b"\0\0\0\0"]
-        assert kept == [(key, b"value 0") for key in range(10)]
-
-
 async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(
     tmp_path: Path,
 ) -> None:
@@ -215,14 +179,6 @@ async def test_retention_during_a_compaction_does_not_stop_it(tmp_path: Path) ->
         assert await running
         assert not await compactor.compact_one(), "nothing is dirty any more"
         assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
-
-
-async def test_topics_that_are_not_compacted_are_left_alone(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("t", partition_count=1)
-        fill(topic.partitions[0], rounds=3)
-        assert not await compactor_of(topics).compact_one()
-        assert len(content(topic.partitions[0])) == 30
 
 
 async def test_a_new_topic_of_a_deleted_ones_name_begins_dirty(tmp_path: Path) -> None:

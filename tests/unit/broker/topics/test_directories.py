@@ -58,12 +58,12 @@ async def test_a_new_topic_waits_for_no_disk_but_that_of_the_metadata() -> None:
     disk = NotedDisk()
     async with running_topics(ROOT, files=disk, store=new_store()) as topics:
         disk.done.clear()
-        topic = await topics.changes.create_topic("orders", partition_count=300)
-        assert len(list(topic.partitions.opened())) == 300
+        topic = await topics.changes.create_topic("orders", partition_count=30)
+        assert len(list(topic.partitions.opened())) == 30
         assert disk.done == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 async def test_whose_records_were_flushed_is_known_after_a_power_loss(seed: int) -> None:
     disk, store = SimulatedFileSystem(), new_store()
     async with running_topics(
@@ -81,7 +81,7 @@ async def test_whose_records_were_flushed_is_known_after_a_power_loss(seed: int)
         assert again.partitions[0].log.log_end_offset == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 async def test_a_partition_whose_id_did_not_reach_the_disk_is_the_topics_all_the_same(
     seed: int,
 ) -> None:
@@ -157,24 +157,8 @@ def test_a_log_that_was_never_opened_here_may_have_the_gaps_that_kafka_leaves(
     assert log.lost_offsets == 0
 
 
-def test_a_log_of_kafkas_keeps_its_gaps_and_gets_no_others_by_a_power_loss() -> None:
-    disk = new_disk()
-    log = open_orders(disk, clean_shutdown=True)
-    fill(log, 120)
-    log.close()
-    remove(disk, log.segments[1])
-    disk.remove(str(ROOT / RECOVERY_POINT_FILE))
-    log = open_orders(disk, clean_shutdown=False)
-    kept = [one.base_offset for one in log.segments]
-    fill(log, 120)
-    remove(disk, log.segments[len(kept) + 1])
-    log = open_orders(disk, clean_shutdown=False)
-    assert [one.base_offset for one in log.segments[:-1]] == kept
-    assert log.log_start_offset == 0
-
-
 @pytest.mark.parametrize("loss", ["sectors", "ends"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_power_loss_leaves_no_gap_in_a_log_that_has_just_been_made(loss: str, seed: int) -> None:
     disk, pick = new_disk(), Random(seed).randrange
     fill(open_orders(disk, clean_shutdown=True), 120)

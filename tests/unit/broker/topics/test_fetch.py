@@ -56,19 +56,6 @@ async def two_partitions(topics: TopicManager) -> list[Partition]:
     return list((await topics.changes.create_topic("t", partition_count=2)).partitions)
 
 
-async def test_an_append_wakes_the_fetch_that_waits_at_the_end(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        purgatory = topics._purgatory
-        first, second = await two_partitions(topics)
-        parked = Parked(purgatory, [read_of(first), read_of(second)], min_bytes=1)
-        purgatory.drain()
-        assert not parked.is_answered
-        append(second, b"hello")
-        purgatory.drain()
-        assert parked.answer is not None
-        assert [len(read.data) > 0 for read in parked.answer] == [False, True]
-
-
 async def test_a_fetch_waits_until_the_sum_over_its_partitions_is_enough(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         purgatory = topics._purgatory
@@ -123,13 +110,3 @@ async def test_the_first_batch_comes_whole_and_later_partitions_keep_to_the_limi
         total = read_partitions(reads, 100)
         assert len(reads[0].data) == total > 500
         assert reads[1].data == b""
-
-
-async def test_a_failing_partition_does_not_fail_its_neighbours(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        first, second = await two_partitions(topics)
-        append(second)
-        reads = [read_of(first, offset=5), read_of(second)]
-        read_partitions(reads, LIMIT)
-        assert reads[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert len(reads[1].data) > 0

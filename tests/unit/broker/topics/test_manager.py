@@ -9,7 +9,6 @@ import pytest
 from kohort.broker.config import ConfigError
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.filesystem import OsFile
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.manager import BLOCK_SIZE, ProducerIds
@@ -20,16 +19,6 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import append, directories, running_topics
 from tests.support.records.storage_tools import memory_store
-
-
-def test_ids_are_given_once_also_across_a_restart() -> None:
-    store = memory_store()
-    first = ProducerIds(store.allocate_producer_ids)
-    given = [first.next() for _ in range(BLOCK_SIZE + 2)]
-    again = ProducerIds(store.allocate_producer_ids)
-    given += [again.next(), again.next()]
-    store.close()
-    assert len(set(given)) == len(given)
 
 
 def test_only_one_id_in_a_block_costs_a_write() -> None:
@@ -55,57 +44,6 @@ async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path
     assert not (tmp_path / CLEAN_MARK).exists()
 
 
-async def test_after_a_clean_stop_nothing_is_opened_before_it_is_used(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=2)
-        append(topic.partitions[0])
-    async with running_topics(tmp_path) as topics:
-        again = topics.get("orders")
-        assert again is not None
-        assert list(again.partitions.opened()) == []
-        assert again.partitions[0].high_watermark == 1
-
-
-async def test_after_a_kill_everything_is_verified_before_the_start_is_over(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path, stop_cleanly=False) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=2)
-        append(topic.partitions[0])
-        append(topic.partitions[0])
-    log = tmp_path / "orders-0" / "00000000000000000000.log"
-    torn = log.read_bytes()[:-3]
-    log.write_bytes(torn)
-    async with running_topics(tmp_path) as topics:
-        again = topics.get("orders")
-        assert again is not None
-        assert len(list(again.partitions.opened())) == 2
-        assert again.partitions[0].log.log_end_offset == 1
-
-
-async def test_after_a_kill_the_first_append_reads_nothing_that_the_start_has_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The producers of a log are found by going through its last segment."""
-    async with running_topics(tmp_path, stop_cleanly=False) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=1)
-        for _ in range(200):
-            append(topic.partitions[0], bytes(5_000))
-    async with running_topics(tmp_path) as topics:
-        partition = topics.partition("orders", 0)
-        assert partition is not None
-        reads: list[int] = []
-        pread = OsFile.pread
-
-        def counted(file: OsFile, length: int, position: int) -> bytes:
-            reads.append(position)
-            return pread(file, length, position)
-
-        monkeypatch.setattr(OsFile, "pread", counted)
-        append(partition)
-        assert len(reads) < 10
-
-
 async def test_partitions_of_internal_topics_get_a_directory_on_first_use(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         topic = await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
@@ -113,19 +51,6 @@ async def test_partitions_of_internal_topics_get_a_directory_on_first_use(tmp_pa
         assert directories(tmp_path) == []
         append(topic.partitions[7], key=b"k")
         assert directories(tmp_path) == ["__consumer_offsets-7"]
-
-
-async def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None:
-    async with running_topics(tmp_path, stop_cleanly=False) as topics:
-        topic = await topics.changes.create_topic("orders", partition_count=1)
-        for _ in range(5):
-            append(topic.partitions[0])
-        assert topics.changes.delete_records_before(topic.partitions[0], 3) == 3
-        await topics.disk.write_checkpoints()
-    async with running_topics(tmp_path) as topics:
-        partition = topics.partition("orders", 0)
-        assert partition is not None
-        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 5)
 
 
 async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(

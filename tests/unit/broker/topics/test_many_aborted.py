@@ -89,7 +89,7 @@ async def test_very_many_that_are_open_where_a_read_ends_are_found_and_told_in_s
     monkeypatch.setattr(transactions, "AT_ONCE_MAX", 200)
     monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 50)
     monkeypatch.setattr(fetch, "FEW", 50)
-    count = 1000
+    count = 600
     async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
         partition = await one_partition(topics)
         await open_at_once(partition, count)
@@ -115,7 +115,7 @@ async def test_what_one_long_transaction_keeps_from_being_decided_is_looked_at_i
 ) -> None:
     monkeypatch.setattr(transactions, "AT_ONCE_MAX", 200)
     monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 50)
-    count = 1000
+    count = 600
     async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
         partition = await one_partition(topics)
         send(partition, 8)

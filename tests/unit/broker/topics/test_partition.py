@@ -61,17 +61,6 @@ def values(partition: Partition, offset: int = 0) -> list[bytes | None]:
     return found
 
 
-async def test_without_forced_flushes_a_record_is_visible_as_soon_as_it_is_appended(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
-        appended = append(partition, b"one")
-        assert (appended.base_offset, appended.next_offset) == (0, 1)
-        assert partition.high_watermark == 1
-        assert values(partition) == [b"one"]
-
-
 async def test_with_an_interval_of_one_no_one_sees_a_record_before_its_fsync(
     tmp_path: Path,
 ) -> None:
@@ -211,30 +200,6 @@ async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored
         assert first.base_offset == again.base_offset == 1
         assert first.appended_ms == again.appended_ms == 1
         assert partition.log.log_end_offset == 2
-
-
-async def test_offsets_outside_of_the_log_are_refused(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
-        append(partition)
-        append(partition)
-        topics.changes.delete_records_before(partition, 1)
-        for offset in (-1, 0, 3):
-            with pytest.raises(KafkaError) as caught:
-                partition.reads.read(offset, 1000, min_one=True)
-            assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert partition.reads.read(2, 1000, min_one=True) == b""
-
-
-async def test_consumers_at_the_tail_share_one_read(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
-        append(partition)
-        assert partition.reads.read(0, 1000, min_one=True) is partition.reads.read(
-            0, 1000, min_one=True
-        )
-        append(partition)
-        assert len(values(partition)) == 2
 
 
 async def test_who_waits_for_a_partition_that_is_deleted_is_told(tmp_path: Path) -> None:

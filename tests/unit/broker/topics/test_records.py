@@ -62,13 +62,6 @@ async def log(tmp_path: Path) -> AsyncIterator[Log]:
         yield Log((await topics.changes.create_topic("t", partition_count=1)).partitions[0])
 
 
-def test_what_is_written_outside_of_transactions_is_read_in_order(log: Log) -> None:
-    log.plain(b"one")
-    log.plain(b"two")
-    assert log.read() == [b"one", b"two"]
-    assert log.read(1) == [b"two"]
-
-
 def test_a_committed_record_counts_where_it_lies_and_not_where_its_transaction_ends(
     log: Log,
 ) -> None:

@@ -33,7 +33,7 @@ from kohort.groups.requests import CommittedOffset
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import directories, running_topics
+from tests.support.brokers.running_topics import running_topics
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.memory_logs import MemoryOffsetsLog
 
@@ -106,14 +106,6 @@ async def test_a_group_may_be_larger_than_a_producers_batch(kind: str, tmp_path:
     async with a_log(kind, tmp_path) as log:
         await done(log.append(0, [large], wall_ms=99))
         assert list(log.read(0)) == [stored(large)]
-
-
-async def test_looking_for_groups_makes_no_directories(tmp_path: Path) -> None:
-    async with a_log("topic", tmp_path) as log:
-        await done(log.append(8, [GROUP], wall_ms=99))
-        for partition in range(log.partition_count):
-            list(log.read(partition))
-        assert directories(tmp_path) == ["__consumer_offsets-8"]
 
 
 async def test_the_topic_is_made_by_the_first_append_as_kafka_makes_it(tmp_path: Path) -> None:

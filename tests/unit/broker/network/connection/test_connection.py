@@ -154,17 +154,6 @@ async def test_a_flood_of_one_client_leaves_the_others_their_scheduler(edge: Edg
     assert len(bodies(flood.taken)) == 5_000
 
 
-async def test_a_large_frame_counts_until_it_is_answered(edge: Edge) -> None:
-    peer = edge.connect()
-    peer.send(framed(b"park".ljust(500_000)))
-    await turns()
-    assert edge.server.memory.used_bytes == 500_000
-    (parked_one,) = edge.service.parked.values()
-    parked_one.set_result(None)
-    await turns()
-    assert edge.server.memory.used_bytes == 0
-
-
 async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> None:
     edge = Edge(NetworkLimits(queued_max_request_bytes=1_000_000))
     parked, overdrawn, starved, small = (edge.connect() for _ in range(4))

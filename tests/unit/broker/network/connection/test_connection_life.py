@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.service import Listener
@@ -23,11 +22,6 @@ async def edge() -> AsyncIterator[Edge]:
     edge = Edge(NetworkLimits())
     yield edge
     await edge.server.close(100)
-
-
-async def test_a_session_begins_anonymous_with_the_address_and_the_listener(edge: Edge) -> None:
-    edge.connect("10.0.0.7")
-    assert edge.connection.info.session == Session(ANONYMOUS, "10.0.0.7", "PLAINTEXT")
 
 
 async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> None:
@@ -52,16 +46,6 @@ async def test_a_request_that_can_only_be_answered_by_closing_closes_after_earli
     assert edge.service.begun == [b"one", b"close"]
     assert caplog.messages == ["Closed the connection of 10.1.2.3: as asked"]
     assert edge.metrics.closed == {"bad_request": 1}
-
-
-async def test_a_parked_request_may_end_in_closing(edge: Edge) -> None:
-    peer = edge.connect()
-    peer.send(framed(b"park, close") + framed(b"two"))
-    await turns()
-    edge.service.parked[b"park, close"].set_result(None)
-    await turns()
-    assert peer.is_lost
-    assert edge.service.begun == [b"park, close"]
 
 
 async def test_a_size_that_is_none_closes_the_connection_and_says_so(
@@ -154,29 +138,6 @@ async def test_a_late_failure_of_a_lost_clients_request_is_seen(
     peer.lose()
     await turns()
     assert "too late" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("limits", "begin", "reason"),
-    [
-        (NetworkLimits(connections_max_idle_ms=60_000), b"", "idle"),
-        (NetworkLimits(kohort_frame_timeout_ms=60_000), b"\x00\x00", "frame_timeout"),
-        (NetworkLimits(kohort_frame_timeout_ms=60_000), framed(b"abc")[:5], "frame_timeout"),
-    ],
-)
-async def test_a_client_that_keeps_us_waiting_is_closed(
-    limits: NetworkLimits, begin: bytes, reason: str
-) -> None:
-    edge = Edge(limits)
-    peer = edge.connect()
-    peer.send(begin)
-    for _ in range(61):
-        assert not peer.is_lost
-        edge.connection.check(edge.clock.advance(1_000))
-    edge.connection.check(edge.clock.advance(1_000))
-    await turns()
-    assert peer.is_lost
-    assert edge.metrics.closed == {reason: 1}
 
 
 async def test_an_error_in_the_check_of_one_connection_ends_no_other_check(

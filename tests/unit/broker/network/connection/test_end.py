@@ -1,5 +1,3 @@
-import pytest
-
 from kohort.broker.network.connection.end import ConnectionEnd
 from kohort.broker.network.connection.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.service import FramePart
@@ -109,8 +107,3 @@ def test_a_connection_we_closed_may_not_linger() -> None:
     outcome = watched.closed_after_s(100)
     assert outcome is not None
     assert outcome[0] == LINGER_MS // 1_000 + 1
-
-
-@pytest.mark.parametrize("reason", CloseReason)
-def test_every_reason_has_words(reason: CloseReason) -> None:
-    assert reason.text

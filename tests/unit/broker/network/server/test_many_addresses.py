@@ -31,18 +31,6 @@ async def test_a_crowd_of_its_addresses_turns_away_no_other_client() -> None:
     assert [one.is_lost for one in theirs] == 16 * [True] + 3 * [False]
 
 
-async def test_who_left_counts_no_more() -> None:
-    edge = Edge(NetworkLimits(kohort_unauthenticated_connections_max=4))
-    crowd = [arrive(edge, THEIRS.format(number)) for number in range(1, 5)]
-    for one in crowd:
-        one.lose()
-    await asyncio.sleep(0)
-    assert not edge.server._unauthenticated._by_block
-    others = [arrive(edge, THEIRS.format(number)) for number in range(1, 5)]
-    await asyncio.sleep(0)
-    assert not any(one.is_lost for one in others)
-
-
 @pytest.mark.parametrize("attackers", [4, 60])
 async def test_uploads_from_its_addresses_count_as_those_of_one_host(attackers: int) -> None:
     edge = Edge(NetworkLimits(queued_max_request_bytes=256 * MB))

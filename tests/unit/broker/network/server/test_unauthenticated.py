@@ -12,20 +12,6 @@ class Caller:
     address_block: str
 
 
-def test_the_oldest_of_whoever_has_the_most_makes_room() -> None:
-    connections: UnauthenticatedConnections[Caller] = UnauthenticatedConnections()
-    one, *others = [Caller("10.0.0.1"), *(Caller("10.0.0.2") for _ in range(3))]
-    for number, caller in enumerate([one, *others]):
-        assert connections.add(caller, number, 4) is None
-    assert connections.add(Caller("10.0.0.3"), 4, 4) is others[0]
-    connections.remove(others[0])
-    connections.remove(others[1])
-    connections.remove(others[2])
-    # Each has one now, so the oldest of all makes room.
-    assert len(connections) == 2
-    assert connections.add(Caller("10.0.0.4"), 5, 2) is one
-
-
 def test_after_any_arrivals_and_departures_it_is_one_of_those_who_have_the_most(
     long_form: bool,
 ) -> None:

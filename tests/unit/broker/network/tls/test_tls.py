@@ -206,34 +206,6 @@ async def test_a_client_that_says_goodbye_is_answered_likewise(peer: Peer) -> No
     assert peer.transport.is_lost
 
 
-async def test_who_stays_silent_is_closed_in_time(
-    edge: Edge, authority: Authority, context: ssl.SSLContext
-) -> None:
-    peer = Peer(edge, authority, context)
-    await edge.server.listen([], peer.connection.listener)
-    for is_over in (False, True):
-        for _ in range(5):
-            edge.clock.advance(1_000)
-            edge.server._begin_check()
-        await asyncio.sleep(0)
-        assert peer.transport.is_lost == is_over
-    assert edge.metrics.closed[CloseReason.AUTHENTICATION_TIMEOUT] == 1
-    await edge.server.close(0)
-
-
-async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
-    authority: Authority, context: ssl.SSLContext
-) -> None:
-    edge = Edge(NetworkLimits(kohort_unauthenticated_connections_max=2))
-    peers = [Peer(edge, authority, context) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert [peer.transport.is_lost for peer in peers] == [True, False, False]
-    await peers[1].do_handshake()
-    Peer(edge, authority, context)
-    await asyncio.sleep(0)
-    assert [peer.transport.is_lost for peer in peers] == [True, False, False]
-
-
 async def test_a_client_that_says_goodbye_and_does_not_read_stops_no_other(
     peer: Peer, edge: Edge
 ) -> None:

@@ -131,17 +131,6 @@ async def test_it_is_open_when_the_handshake_is_complete_and_not_before(case: Ca
     assert case.state is OPEN
 
 
-async def test_a_client_that_is_not_let_in_leaves_it_ended(case: Case) -> None:
-    case.peer.side.refuses = True
-    hello = case.peer.client.take(b"")
-    case.peer.transport.send(hello)
-    await turns()
-    case.peer.transport.takes_all = False
-    case.peer.transport.send(case.peer.answer())
-    await asyncio.sleep(0)
-    assert case.state is ENDED
-
-
 @pytest.mark.parametrize("state", [CLOSING, ENDED])
 async def test_what_arrives_or_is_written_when_it_is_closing_is_dropped(
     case: Case, state: TlsState
