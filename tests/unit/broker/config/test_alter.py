@@ -4,7 +4,7 @@ import pytest
 
 from kohort.broker.config.topic import TOPIC_SETTINGS
 from kohort.broker.handlers.alter_configs import Change, Operation, altered, replaced
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import KafkaError
 
 
 def after(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:
@@ -12,12 +12,6 @@ def after(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dic
         return {"cleanup.policy": "delete"}[name]
 
     return altered(current, [Change(*change) for change in changes], TOPIC_SETTINGS, default)
-
-
-def refusal(*changes: tuple[str, int, str | None]) -> KafkaError:
-    with pytest.raises(KafkaError) as refused:
-        after({"retention.ms": "5"}, *changes)
-    return refused.value
 
 
 def test_set_and_delete_leave_the_others_alone() -> None:
@@ -41,27 +35,6 @@ def test_append_adds_nothing_twice_and_subtract_misses_nothing() -> None:
     assert after(
         {"cleanup.policy": ""}, ("cleanup.policy", Operation.APPEND, "compact,delete")
     ) == {"cleanup.policy": "compact,delete"}
-
-
-def test_append_needs_a_list() -> None:
-    for name in ("retention.ms", "unknown"):
-        error = refusal((name, Operation.APPEND, "5"))
-        assert error.code is ErrorCode.INVALID_CONFIG
-        assert error.message == f"Can't APPEND to key {name} because its type is not LIST."
-
-
-def test_a_request_that_makes_no_sense_is_refused() -> None:
-    cases: list[tuple[list[tuple[str, int, str | None]], str]] = [
-        (
-            [("retention.ms", 0, "1"), ("retention.ms", 1, None)],
-            "Error due to duplicate config keys",
-        ),
-        ([("retention.ms", 0, None)], "Null value not supported for : retention.ms"),
-        ([("retention.ms", 9, "1")], "Unknown config operation 9"),
-    ]
-    for changes, message in cases:
-        error = refusal(*changes)
-        assert (error.code, error.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
 def test_replacing_keeps_only_what_is_listed() -> None:

@@ -71,17 +71,6 @@ def test_a_setting_of_a_listener_comes_before_that_of_all_listeners() -> None:
     )
 
 
-def test_a_broker_setting_from_the_start_comes_before_its_default() -> None:
-    entry = broker_entry(current("num.partitions=3"), "num.partitions")
-    assert (entry.value, entry.source, entry.read_only) == ("3", ConfigSource.STATIC_BROKER, True)
-    assert entry.synonyms == (
-        Synonym("num.partitions", "3", ConfigSource.STATIC_BROKER),
-        Synonym("num.partitions", "1", ConfigSource.DEFAULT),
-    )
-    unset = broker_entry(current(), "log.retention.ms")
-    assert (unset.value, unset.synonyms, unset.read_only) == (None, (), False)
-
-
 def test_what_is_set_for_this_broker_comes_before_what_is_set_for_all() -> None:
     config = current(
         "log.segment.bytes=2000000",

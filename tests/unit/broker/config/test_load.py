@@ -211,19 +211,6 @@ def test_the_variables_of_bitnamis_image_are_read_as_kafkas(file: Path) -> None:
     assert "num.partitions" in refusal(environment={"KAFKA_CFG_NUM_PARTITION": "3"})
 
 
-def test_a_controllers_listener_may_be_advertised() -> None:
-    # The server.properties of Kafka 3.9 and later does so.
-    config = load(
-        overrides=[
-            "process.roles=broker,controller",
-            "listeners=PLAINTEXT://:9092,CONTROLLER://:9093",
-            "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
-            "controller.listener.names=CONTROLLER",
-        ]
-    ).config
-    assert [str(one) for one in config.advertised_endpoints] == ["PLAINTEXT://localhost:9092"]
-
-
 @pytest.mark.parametrize(
     "override",
     [

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.history import closing_queue
 from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import RUNNING
-from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
     CauseAdded,
     GroupRemoved,
@@ -29,17 +27,14 @@ from kohort.groups.events import (
 )
 from kohort.groups.history.entry import Entry
 from kohort.groups.history.fold import SETTLE_MS, GroupFold
-from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 from kohort.groups.history.text import parse_text
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.measures.busy_clock import BusyClock
-from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
-from tests.unit.broker.coordinator.harness import Harness
 
 
 class MemoryHistoryLog:
@@ -98,22 +93,6 @@ def sequences(records: Sequence[HistoryRecord]) -> list[int]:
 
 def outcomes(records: Sequence[HistoryRecord]) -> list[str]:
     return [record.outcome for record in records if isinstance(record, RebalanceRecord)]
-
-
-@virtual
-async def test_the_coordinator_and_the_history_fit_together(clock: VirtualClock) -> None:
-    log, history = MemoryHistoryLog(), RebalanceHistory(clock=clock)
-    await history.start(log)
-    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
-    harness = Harness(clock, MemoryOffsetsLog(), config)
-    harness.groups.host.add_observer(history)
-    await harness.groups.host.start()
-    await harness.stable_static("one", "two")
-    await asyncio.sleep(1)
-    assert outcomes(history.records("g"))[-1] is RebalanceOutcome.STABLE
-    assert sequences(history.records("g")) == [entry.sequence for entry in log.entries]
-    await harness.groups.host.close()
-    await history.close()
 
 
 @virtual
@@ -343,28 +322,6 @@ async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
 
 
 @virtual
-async def test_members_that_never_fetch_their_assignment_hold_a_record_up_for_a_while_only(
-    clock: VirtualClock,
-) -> None:
-    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
-    await history.start(log)
-    now = Now(clock.monotonic_ms(), clock.wall_ms())
-    start_one(history, at_ms=now.ms)
-    refs = members(2)
-    end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), ())
-    history.observe("g", end, now)
-    history.observe("g", SyncReceived("m0", is_leader=True), now)
-    history.observe("g", RebalanceEnded(RebalanceEnd.STABLE, 2, {"m0": b"", "m1": b""}), now)
-    await asyncio.sleep(SETTLE_MS / 1_000 - 2)
-    assert log.entries == []
-    assert outcomes(history.records("g")) == ["stable"]
-    await asyncio.sleep(5)
-    assert len(log.entries) == 1
-    assert history.open_record("g") is None
-    await history.close()
-
-
-@virtual
 async def test_a_slow_log_holds_up_nothing_but_itself(clock: VirtualClock) -> None:
     history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
     log.delay_s = 3_600
@@ -472,20 +429,3 @@ async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None
     assert len(lines) == 102
     assert lines[-2] == "200 more rebalances were not logged"
     assert lines[0].startswith("Group g rebalanced at 00:00:00, generation 1 -> 2, because")
-
-
-@pytest.mark.parametrize("size", [3, 2_500])
-@virtual
-async def test_large_groups_are_told_of_in_slices(size: int, clock: VirtualClock) -> None:
-    """Others get the loop in between: counted, not timed."""
-    history, turns = RebalanceHistory(clock=BusyClock()), 0
-    await history.start(MemoryHistoryLog())
-    rebalance(history, size=size)
-    while history.totals("g") == (0, 0):
-        turns += 1
-        await asyncio.sleep(0)
-    (record,) = history.records("g")
-    assert isinstance(record, RebalanceRecord)
-    assert len(record.members) + record.members_dropped == record.members_after == size
-    assert turns > size // 100
-    await history.close()

@@ -2,9 +2,7 @@
 
 import math
 
-import pytest
-from prometheus_client import openmetrics
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -82,14 +80,6 @@ def test_not_a_number_is_written_as_both_formats_want_it() -> None:
         assert "\nkohort_gauge NaN\n" in text_of(text_format, family)
 
 
-def test_labels_read_back_as_they_were() -> None:
-    family = Family(MetricInfo("kohort_gauge", "gauge", ("text",), "Doc."))
-    for value in AWKWARD:
-        family.add(1, value)
-    (parsed,) = text_string_to_metric_families(text_of(TextFormat.PROMETHEUS, family))
-    assert [sample.labels["text"] for sample in parsed.samples] == AWKWARD
-
-
 def test_a_piece_is_never_longer_than_agreed() -> None:
     pieces = list(write([wide("gauge", 10_000)], TextFormat.PROMETHEUS))
     assert len(pieces) > 10_000 // SAMPLES_PER_PART
@@ -108,14 +98,3 @@ def test_samples_of_a_wide_family_are_made_while_it_is_written_and_no_sooner() -
     pieces = write([family], TextFormat.PROMETHEUS)
     next(pieces)
     assert 0 < len(made) <= SAMPLES_PER_PART
-
-
-@pytest.mark.parametrize(
-    ("text_format", "theirs"),
-    [
-        (TextFormat.PROMETHEUS, CONTENT_TYPE_PLAIN_0_0_4),
-        (TextFormat.OPENMETRICS, openmetrics.exposition.CONTENT_TYPE_LATEST),
-    ],
-)
-def test_content_types_are_those_of_prometheus_client(text_format: TextFormat, theirs: str) -> None:
-    assert theirs == text_format.value

@@ -135,16 +135,6 @@ async def test_the_offline_ones_among_those_summed_are_counted() -> None:
     assert found["kafka_topic_partition_under_replicated_partition"] == {("(other)", "(other)"): 1}
 
 
-async def test_no_topics_is_no_samples_of_any() -> None:
-    _, found = await collected([])
-    assert set(found) == {
-        "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "kafka_server_replicamanager_produceridcount",
-        "kafka_server_replicamanager_partitionswithlatetransactionscount",
-        "kohort_compaction_failures_total",
-    }
-
-
 async def test_what_was_seen_is_not_kept_until_the_next_scrape() -> None:
     collector, found = await collected([topic("orders")])
     assert found

@@ -218,7 +218,7 @@ def test_the_budget_is_exceeded_by_one_frame_at_most_whatever_happens() -> None:
         assert memory.used_bytes <= limit + frame_max
         assert memory.used_bytes == sum(one.claim.held_bytes for one in connections)
         assert memory.large_bytes == sum(one.held_bytes for one in memory.uploads)
-    assert frames_done > 100, "all move on, one after the other"
+    assert frames_done > 40, "all move on, one after the other"
 
 
 def test_a_negative_limit_is_none() -> None:
