@@ -1,7 +1,7 @@
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, ProtocolError
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 NEWER_THAN_KIO = {134, 135, 136}
 
@@ -27,12 +27,6 @@ def test_an_answer_to_the_peer_tells_its_code_and_why(message: str | None) -> No
     assert error.message == message
     assert "KAFKA_STORAGE_ERROR" in str(error)
     assert (message or "KAFKA_STORAGE_ERROR") in str(error)
-
-
-def test_bytes_and_answers_are_told_apart() -> None:
-    assert issubclass(DecodeError, ProtocolError)
-    assert issubclass(EncodeError, ProtocolError)
-    assert not issubclass(KafkaError, ProtocolError)
 
 
 def test_a_message_is_short_enough_for_every_response() -> None:

@@ -13,7 +13,6 @@ import pytest
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router
 from kohort.broker.handlers import load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
@@ -23,7 +22,7 @@ from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.message import schema_of
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support import messages as m
 
@@ -162,39 +161,6 @@ def test_a_plain_handler_is_answered_at_once_in_the_version_of_the_request(
     assert side.error_counts() == {"Heartbeat": {27: 1}}
 
 
-@pytest.mark.parametrize("version", range(1, 5))
-def test_an_encoded_response_is_framed_as_one_that_is_encoded_now(version: int) -> None:
-    body = codec(m.HeartbeatResponse, version).encode(m.HeartbeatResponse(error_code=0))
-    encoded = Side(heartbeat=lambda ctx, request: EncodedResponse(body))
-    frame = request_frame(HEARTBEAT, version)
-    assert encoded.answer(frame) == Side(heartbeat=ok).answer(frame)
-    (meter,) = encoded.metrics.request_meters()
-    assert (meter.api, meter.version, sum(meter.duration.counts), meter.errors) == (
-        "Heartbeat",
-        version,
-        1,
-        {},
-    )
-
-
-async def test_an_async_handler_is_answered_when_it_is_done() -> None:
-    may_go_on = asyncio.Event()
-
-    async def heartbeat(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
-        await may_go_on.wait()
-        return m.HeartbeatResponse(error_code=0)
-
-    side = Side(heartbeat=heartbeat)
-    pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, Deferred)
-    await asyncio.sleep(0)
-    assert not pending.is_done
-    may_go_on.set()
-    answer = await pending
-    assert answer is not None
-    assert decoded(b"".join(answer), m.HeartbeatResponse, 4, tags=True).error_code == 0
-
-
 async def test_a_handler_may_answer_later_and_what_is_there_already_costs_no_turn() -> None:
     answers: list[Deferred[m.HeartbeatResponse]] = []
 
@@ -304,29 +270,6 @@ def test_a_long_client_id_does_not_fill_the_log() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_handler_that_raises_is_answered_with_an_unknown_server_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    side = Side(heartbeat=raising(RuntimeError("our mistake")))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
-    assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "our mistake" in caplog.text
-    assert side.error_counts() == {"Heartbeat": {-1: 1}}
-
-
-def test_a_handler_may_raise_the_error_to_answer_with(caplog: pytest.LogCaptureFixture) -> None:
-    side = Side(heartbeat=raising(KafkaError(ErrorCode.NOT_COORDINATOR)))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
-    assert message.error_code == ErrorCode.NOT_COORDINATOR
-    assert not caplog.messages
-
-
-def test_a_response_that_cannot_be_encoded_is_our_fault_and_answered() -> None:
-    side = Side(heartbeat=lambda ctx, request: m.HeartbeatResponse(error_code=1 << 40))
-    message = decoded(side.answer(request_frame(HEARTBEAT, 4)), m.HeartbeatResponse, 4, tags=True)
-    assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 class Unsayable(IntEnum):
     CODE = 1 << 40
 
@@ -391,15 +334,6 @@ async def test_handlers_that_are_interrupted_by_the_shutdown_are_answered_too() 
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_failed_produce_names_each_partition() -> None:
-    side = Side(produce=raising(RuntimeError("our mistake")))
-    message = decoded(
-        side.answer(request_frame(produce(acks=-1), 9)), m.ProduceResponse, 9, tags=True
-    )
-    ((partition,),) = [topic.partition_responses for topic in message.responses]
-    assert (partition.index, partition.error_code, partition.base_offset) == (3, -1, -1)
-
-
 @pytest.mark.parametrize(
     "error", [RuntimeError("our mistake"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)]
 )
@@ -408,12 +342,6 @@ def test_a_failed_produce_without_acks_closes_the_connection(error: Exception) -
     with pytest.raises(CloseConnection, match="Produce v9 of 'client', which expects no response"):
         side.serve(request_frame(produce(acks=0), 9))
     assert side.metrics.rejected == {"not_answerable": 1}
-
-
-def test_a_produce_without_acks_has_no_answer() -> None:
-    side = Side(produce=lambda ctx, request: None)
-    assert side.serve(request_frame(produce(acks=0), 9)) is None
-    assert side.error_counts() == {"Produce": {}}
 
 
 def test_a_handler_may_close_the_connection() -> None:
@@ -446,10 +374,6 @@ def test_a_client_that_is_gone_loses_what_it_parked_in_the_purgatory() -> None:
     side.purgatory.try_complete_else_watch(other, ["k"], 100)
     side.dispatcher.connection_lost(CONNECTION)
     assert (operation.is_cancelled, other.is_cancelled) == (True, False)
-
-
-def test_all_responses_are_known() -> None:
-    assert {0, 12, 18} <= set(RESPONSES)
 
 
 @pytest.mark.parametrize("api", load_handlers().values(), ids=lambda api: api.name)

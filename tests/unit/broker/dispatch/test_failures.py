@@ -58,29 +58,6 @@ def test_every_api_says_that_a_request_failed_in_every_version(key: int, version
     assert set(error_codes(decoded, version)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-def test_lists_of_the_request_are_repeated_with_their_names() -> None:
-    request = m.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        topics=[
-            m.FetchTopic(
-                topic="t",
-                partitions=[
-                    m.FetchPartition(partition=5, fetch_offset=0, partition_max_bytes=0),
-                    m.FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=0),
-                ],
-            )
-        ],
-    )
-    response: Any = failed(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
-    (topic,) = response.responses
-    assert topic.topic == "t"
-    assert [(p.partition_index, p.error_code, p.high_watermark) for p in topic.partitions] == [
-        (5, -1, -1),
-        (7, -1, -1),
-    ]
-
-
 def test_a_response_with_an_error_of_its_own_says_it_there() -> None:
     request = m.FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     response: Any = failed(request, 7, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -94,24 +71,6 @@ def test_the_field_that_the_version_has_is_the_one_that_is_read() -> None:
     by_id = m.DeleteTopicsRequest(topics=[m.DeleteTopicState(topic_id=b"i" * 16)], timeout_ms=1)
     response = failed(by_id, 6, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [(r.topic_id, r.error_message) for r in response.responses] == [(b"i" * 16, None)]
-
-
-def test_plain_numbers_in_a_list_are_repeated() -> None:
-    request = m.OffsetFetchRequest(
-        group_id="g", topics=[m.OffsetFetchRequestTopic(name="t", partition_indexes=[4, 2])]
-    )
-    response: Any = failed(request, 1, ErrorCode.NOT_COORDINATOR)
-    ((four, two),) = [topic.partitions for topic in response.topics]
-    assert (four.partition_index, four.committed_offset, four.error_code) == (4, -1, 16)
-    assert two.partition_index == 2
-
-
-def test_values_that_would_mislead_say_unknown() -> None:
-    request = m.JoinGroupRequest(
-        group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
-    )
-    response: Any = failed(request, 9, ErrorCode.NOT_COORDINATOR)
-    assert response.generation_id == -1
 
 
 def test_where_there_is_nothing_to_hang_the_error_on_the_caller_is_told() -> None:

@@ -145,21 +145,6 @@ def test_who_has_asked_once_is_not_asked_about_again(
     assert ctx.may(READ, TOPIC, "b")
 
 
-def test_what_was_forgotten_for_want_of_room_ends_with_the_rules_too(
-    access: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(authorizers, "ANSWERS_MAX", 2)
-    authorizer = access.rules.authorizer
-    authorizer.change(added=[allowing("u")])
-    connection = ConnectionInfo("/h", session("u", "h"))
-    ctx = context(access, connection)
-    assert ctx.may(READ, TOPIC, "a")
-    for name in ("b", "c", "d"):
-        authorizer.allows(session("w", "h"), READ, TOPIC, name)
-    authorizer.change(removed=[allowing("u")])
-    assert not ctx.may(READ, TOPIC, "a")
-
-
 def test_where_every_decision_is_logged_none_is_left_out(
     access: Access, caplog: pytest.LogCaptureFixture
 ) -> None:

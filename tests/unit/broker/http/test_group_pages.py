@@ -155,11 +155,6 @@ async def test_groups_are_listed_in_order_with_what_they_do() -> None:
     }
 
 
-async def test_a_broker_without_groups_lists_none() -> None:
-    async with asked() as broker:
-        assert await broker.ask("list_groups") == {"groups": [], "total": 0, "after": None}
-
-
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 async def test_all_groups_are_seen_page_by_page(limit: int) -> None:
     names = ["a", "a/b", "ä", "B", "c & d", "z"]
@@ -235,24 +230,6 @@ async def test_a_rebalance_that_hangs_says_whom_it_waits_for_since_when_and_unti
     assert group["last_rebalance"]["outcome"] == "running"
 
 
-async def test_a_group_that_collects_its_first_members_waits_for_time_only() -> None:
-    async with asked(initial_delay_ms=60_000) as broker:
-        broker.join("g", instance="i")
-        await broker.until_there_are("g", 1)
-        waiting = (await broker.ask("describe", "g"))["waiting"]
-    assert (waiting["phase"], waiting["member_count"]) == ("initial_delay", 0)
-    assert waiting["until_ms"] - waiting["since_ms"] >= 59_000
-
-
-async def test_new_members_that_did_not_come_back_with_their_id_are_waited_for() -> None:
-    async with asked(initial_delay_ms=60_000) as broker:
-        broker.join("g", instance="i")
-        await broker.until_there_are("g", 1)
-        answer = await broker.join("g")
-        waiting = (await broker.ask("describe", "g"))["waiting"]
-    assert (waiting["pending_ids"], waiting["pending_count"]) == ([answer.member_id], 1)
-
-
 async def test_a_leader_that_does_not_hand_in_an_assignment_is_waited_for() -> None:
     async with asked() as broker:
         joined = await broker.join("g", instance="i")
@@ -326,15 +303,6 @@ async def test_the_history_of_a_group_outlives_it() -> None:
 async def test_a_group_that_never_was_is_not_found(page: str) -> None:
     async with asked() as broker:
         assert "no such group" in (await broker.ask(page, "g"))["error"]
-
-
-async def test_a_group_without_rebalances_has_an_empty_history() -> None:
-    async with asked() as broker:
-        await broker.commit("g")
-        answer = await broker.ask("rebalances", "g")
-        group = await broker.ask("describe", "g")
-    assert (answer["rebalances"], answer["total_rebalances"]) == ([], 0)
-    assert group["last_rebalance"] is None
 
 
 async def test_an_answer_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,13 +190,6 @@ async def test_head_tells_the_length_and_leaves_out_the_body() -> None:
     assert answer.endswith(b"\r\n\r\n")
 
 
-async def test_an_http_1_0_client_gets_its_answer_and_the_end_of_the_connection() -> None:
-    async with serving() as server:
-        answer = await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
-    assert b" 200 OK\r\n" in answer
-    assert answer.endswith(b"/echo||\n")
-
-
 async def test_a_large_answer_arrives_whole() -> None:
     async with serving() as server:
         answer = await exchange(
@@ -325,22 +318,6 @@ async def test_a_probe_gets_its_answer_beside_more_connections_than_there_may_be
             writer.transport.abort()
 
 
-async def test_a_probe_takes_the_place_of_the_longest_idle_and_disturbs_no_other() -> None:
-    async with serving(HttpLimits(connections_max=3)) as server:
-        opened = []
-        for sent in (b"", b"", b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n"):
-            opened.append(await asyncio.open_connection("127.0.0.1", server.port))
-            opened[-1][1].write(sent)
-            await until(lambda: server.connection_count == len(opened))
-        await until(lambda: sorted(phases(server)) == [Phase.IDLE, Phase.IDLE, Phase.ANSWERING])
-        assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
-        async with asyncio.timeout(60):
-            assert await closed(opened[0][0]), "the first of the two idle ones"
-        assert sorted(phases(server)) == [Phase.IDLE, Phase.ANSWERING]
-        for _, writer in opened:
-            writer.transport.abort()
-
-
 async def test_a_probe_need_not_wait_for_peers_that_do_not_read_their_answers() -> None:
     async with serving(HttpLimits(connections_max=2)) as server:
         opened = [
@@ -371,19 +348,6 @@ async def test_closing_ends_connections_and_requests_under_way() -> None:
     async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
-
-
-async def test_closing_does_not_wait_for_a_peer_that_does_not_read() -> None:
-    server = HttpServer(PAGES)
-    await server.start("127.0.0.1", 0)
-    _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1000)
-    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    await until(lambda: server.connection_count == 1)
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(60):
-        await server.close()
-    assert server.connection_count == 0
-    writer.transport.abort()
 
 
 async def test_a_page_that_is_added_later_is_served_from_then_on() -> None:

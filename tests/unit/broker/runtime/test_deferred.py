@@ -65,18 +65,6 @@ async def test_what_is_not_waited_for_is_dropped() -> None:
         assert later.is_cancelled
 
 
-async def test_none_is_a_value() -> None:
-    later: Deferred[None] = Deferred()
-    later.set_result(None)
-    assert later.map(lambda value: (value,)) == (None,)
-
-
-async def test_what_is_made_of_a_value_that_is_there_is_there() -> None:
-    later: Deferred[int] = Deferred()
-    later.set_result(21)
-    assert later.map(twice) == 42
-
-
 async def test_what_cannot_be_made_fails_for_itself_where_the_value_is_waited_for() -> None:
     later: Deferred[int] = Deferred()
     later.add_done_callback(lambda _: None)
@@ -130,18 +118,6 @@ async def test_it_fails_by_what_cannot_be_made_and_by_its_own_failure() -> None:
         unmade.result()
     with pytest.raises(KeyError):
         failed.result()
-
-
-async def test_a_value_that_is_waited_for_already_stays_what_it_is() -> None:
-    later: Deferred[int] = Deferred()
-    told: list[int] = []
-    later.add_done_callback(lambda given: told.append(given.result()))
-    made = later.map(twice)
-    assert isinstance(made, Deferred)
-    again = made.map(twice)
-    assert isinstance(again, Deferred)
-    later.set_result(21)
-    assert (told, made.result(), again.result()) == ([21], 42, 84)
 
 
 async def test_an_end_of_any_kind_can_be_made_into_something() -> None:

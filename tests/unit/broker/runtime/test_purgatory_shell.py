@@ -57,25 +57,6 @@ def run(clock: VirtualClock) -> Run:
     return run_virtually
 
 
-def test_operations_expire_at_their_deadlines(
-    run: Run, clock: VirtualClock, purgatory: Purgatory
-) -> None:
-    operations = [Operation(clock) for _ in range(3)]
-
-    async def test() -> None:
-        PurgatoryShell(purgatory, clock)
-        for operation, deadline_ms in zip(operations, (500, 30_000, 300_000), strict=True):
-            purgatory.try_complete_else_watch(operation, ["k"], deadline_ms)
-        await asyncio.sleep(301)
-
-    run(test())
-    assert [operation.happened for operation in operations] == [
-        ("EXPIRED", 500),
-        ("EXPIRED", 30_000),
-        ("EXPIRED", 300_000),
-    ]
-
-
 def test_an_earlier_deadline_brings_the_timer_forward(
     run: Run, clock: VirtualClock, purgatory: Purgatory
 ) -> None:
@@ -91,37 +72,6 @@ def test_an_earlier_deadline_brings_the_timer_forward(
     run(test())
     assert early.happened == ("EXPIRED", 2_000)
     assert late.happened is None
-
-
-def test_a_shell_that_was_out_of_work_is_woken_by_the_next_deadline(
-    run: Run, clock: VirtualClock, purgatory: Purgatory
-) -> None:
-    first, second = Operation(clock), Operation(clock)
-
-    async def test() -> None:
-        PurgatoryShell(purgatory, clock)
-        purgatory.try_complete_else_watch(first, ["k"], 1_000)
-        await asyncio.sleep(5)
-        purgatory.try_complete_else_watch(second, ["k"], 7_000)
-        await asyncio.sleep(5)
-
-    run(test())
-    assert first.happened == ("EXPIRED", 1_000)
-    assert second.happened == ("EXPIRED", 7_000)
-
-
-def test_one_timer_serves_all_deadlines(
-    run: Run, clock: VirtualClock, purgatory: Purgatory
-) -> None:
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        PurgatoryShell(purgatory, clock)
-        for deadline_ms in range(60_000, 59_000, -1):
-            purgatory.try_complete_else_watch(Operation(clock), ["k"], deadline_ms)
-        timers = [h for h in loop._scheduled if not h.cancelled()]  # type: ignore[attr-defined]
-        assert len(timers) == 1
-
-    run(test())
 
 
 def test_what_waited_before_the_shell_came_is_driven_too(

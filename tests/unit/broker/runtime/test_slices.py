@@ -116,16 +116,6 @@ async def test_others_have_a_turn_after_each_step_that_takes_long() -> None:
     assert await turns_of(counted_steps(20, clock, SLICE_MS), clock) == 20 * ITERATIONS_BETWEEN
 
 
-async def test_steps_that_take_no_time_are_one_slice() -> None:
-    clock = VirtualClock()
-    assert await turns_of(counted_steps(20, clock, 0), clock) == 0
-
-
-async def test_what_the_steps_make_is_returned() -> None:
-    clock = VirtualClock()
-    assert await run(counted_steps(5, clock, 1), Slice(clock)) == 5
-
-
 async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them() -> None:
     clock, done = VirtualClock(), list[str]()
     queue = RoundRobin(clock, budget_ms=2)

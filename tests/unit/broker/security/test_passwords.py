@@ -132,15 +132,6 @@ def test_a_flood_of_a_hundred_addresses_lets_each_have_a_turn(world: World) -> N
     world.run(play)
 
 
-def test_a_flood_from_one_network_of_version_6_is_one(world: World) -> None:
-    async def play() -> None:
-        for number in range(2 * WAITING_MAX):
-            world.flood(f"2001:db8::{number:x}", 1)
-        assert await world.log_in("2001:db8:0:1::1") <= 2 * WORK_MS
-
-    world.run(play)
-
-
 def test_a_crowd_behind_one_address_is_let_in_where_no_one_else_waits(world: World) -> None:
     async def play() -> None:
         crowd = [world.passwords.check(RIGHT, FLOOD) for _ in range(WAITING_MAX)]

@@ -13,7 +13,7 @@ from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryTransactionLog
-from tests.support.transactions.driven_id import ORDERS, OTHER, S, stored
+from tests.support.transactions.driven_id import ORDERS, OTHER
 from tests.support.transactions.harness import (
     FIRST_PRODUCER,
     TIMEOUT_MS,
@@ -26,24 +26,6 @@ from tests.support.virtual_time import virtual
 PID = FIRST_PRODUCER
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 V1, V2 = ClientVersion.V1, ClientVersion.V2
-
-
-@virtual
-async def test_what_was_is_there_again(clock: VirtualClock) -> None:
-    log, partitions = MemoryTransactionLog(), MarkedPartitions(ORDERS)
-    async with running(clock, log, partitions) as before:
-        before.init("open")
-        before.add(ORDERS, name="open")
-        before.init("ended")
-        before.add(ORDERS, name="ended", producer_id=PID + 1, version=V2)
-        before.end(COMMIT, name="ended", producer_id=PID + 1)
-    async with running(clock, log, partitions) as after:
-        assert after.state("open") == "Ongoing"
-        assert after.transactions.verify("open", PID, 0, [ORDERS], adds=False) is ErrorCode.NONE
-        # The answer was lost, and the producer asks again with what it has.
-        again = after.end(COMMIT, name="ended", producer_id=PID + 1)
-        assert again == (ErrorCode.NONE, PID + 1, 1)
-        assert after.init("ended", PID + 1, 0) == (ErrorCode.NONE, PID + 1, 1)
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -177,18 +159,6 @@ async def test_what_may_be_undecided_is_aborted(is_known: bool, clock: VirtualCl
     lost = MarkedPartitions(ORDERS)
     async with running(clock, log, lost, found_open=[OpenInPartition(*ORDERS, PID, 0)]):
         assert lost.markers[ORDERS] == [Written(ABORT, PID, 0, 0, 0)]
-
-
-@virtual
-async def test_the_producer_before_an_exhausted_one_is_known(clock: VirtualClock) -> None:
-    log = MemoryTransactionLog()
-    record = stored(S.COMPLETE_COMMIT, 0, producer_id=77, previous_producer_id=PID)
-    async with running(clock, log) as harness:
-        harness.log.append(harness.host._partition_of("payments"), record, wall_ms=1)
-    lost = MarkedPartitions(ORDERS)
-    found = [OpenInPartition(*ORDERS, PID, 32_766)]
-    async with running(clock, log, lost, found_open=found):
-        assert lost.markers[ORDERS] == [Written(COMMIT, PID, 32_767, 0, 2)]
 
 
 @virtual

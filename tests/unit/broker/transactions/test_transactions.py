@@ -54,18 +54,6 @@ async def test_nothing_is_waited_for_where_appends_are_durable_at_once(
 
 
 @virtual
-async def test_an_instance_that_is_replaced_is_fenced_in_one_turn(clock: VirtualClock) -> None:
-    async with running(clock, partitions=MarkedPartitions(ORDERS)) as harness:
-        harness.init()
-        harness.add(ORDERS)
-        assert harness.init() == given(PID, 2)
-        assert harness.partitions.markers[ORDERS] == [Written(ABORT, PID, 1, 0, 2)]
-        assert harness.add(ORDERS) is ErrorCode.PRODUCER_FENCED
-        assert harness.end(COMMIT).error is ErrorCode.PRODUCER_FENCED
-        assert harness.host.counts["abort_by_fence"] == 1
-
-
-@virtual
 async def test_the_steps_of_an_end_wait_for_each_other(clock: VirtualClock) -> None:
     log, partitions = MemoryTransactionLog(), MarkedPartitions(ORDERS)
     async with running(clock, log, partitions) as harness:
@@ -90,20 +78,6 @@ async def test_the_steps_of_an_end_wait_for_each_other(clock: VirtualClock) -> N
         log.release()
         await turns()
         assert harness.state() == "CompleteCommit"
-
-
-@virtual
-async def test_a_fence_that_has_to_wait_sends_its_client_away(clock: VirtualClock) -> None:
-    log, partitions = MemoryTransactionLog(), MarkedPartitions(ORDERS)
-    async with running(clock, log, partitions) as harness:
-        harness.init()
-        harness.add(ORDERS)
-        partitions.hold()
-        assert harness.init().error is BUSY
-        assert harness.state() == "PrepareAbort"
-        partitions.release()
-        assert harness.state() == "CompleteAbort"
-        assert harness.init() == given(PID, 2)
 
 
 @virtual

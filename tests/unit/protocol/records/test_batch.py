@@ -5,7 +5,6 @@ from kohort.protocol.records.batch import (
     HEADER_BYTES,
     NO_SEQUENCE,
     PLACEMENT_BYTES,
-    BatchHeader,
     CompressionType,
     TimestampType,
     crc_matches,
@@ -85,15 +84,6 @@ def test_a_length_below_that_of_a_header_is_refused(length: int) -> None:
         read_header(with_header(BATCH, length=length))
 
 
-def test_the_smallest_length_is_that_of_a_header_without_records() -> None:
-    assert read_header(with_header(BATCH, length=49)).size_bytes == HEADER_BYTES
-
-
-def test_offsets_follow_from_the_base_and_the_delta() -> None:
-    header = read_header(BATCH)
-    assert (header.base_offset, header.last_offset, header.next_offset) == (7, 8, 9)
-
-
 @pytest.mark.parametrize(
     ("base", "count", "last"),
     [(0, 1, 0), (5, 3, 7), ((1 << 31) - 1, 1, (1 << 31) - 1), ((1 << 31) - 1, 2, 0), (-1, 2, -1)],
@@ -165,9 +155,3 @@ def test_create_time_puts_the_records_own_timestamps_back_in_force() -> None:
     stamped = encode_header(appended) + BATCH[HEADER_BYTES:]
     header = with_create_time(stamped, appended, 1_234)
     assert header == read_header(BATCH)
-
-
-def test_a_header_is_immutable() -> None:
-    header: BatchHeader = read_header(BATCH)
-    with pytest.raises(AttributeError):
-        header.crc = 1  # type: ignore[misc]

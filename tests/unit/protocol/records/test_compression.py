@@ -43,13 +43,6 @@ def finish(steps: Generator[None, None, T]) -> tuple[T, int]:
         pauses += 1
 
 
-@pytest.mark.parametrize("codec", CompressionType)
-@pytest.mark.parametrize("data", [b"", b"x", SAMPLE, bytes(3 * MB)], ids=len)
-def test_every_codec_gives_back_what_it_was_given(codec: CompressionType, data: bytes) -> None:
-    assert decompress(codec, compress(codec, data)) == data
-    assert decompress(codec, memoryview(bytearray(compress(codec, memoryview(data))))) == data
-
-
 def test_without_a_codec_nothing_is_copied() -> None:
     source = bytearray(b"payload")
     block = decompress(CompressionType.NONE, source)

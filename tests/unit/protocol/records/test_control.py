@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import HEADER_BYTES, NO_SEQUENCE, crc_matches, read_header
+from kohort.protocol.records.batch import HEADER_BYTES, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import (
     ControlType,
@@ -24,22 +24,6 @@ def test_keys_and_values_are_written_and_read_as_declared(control_type: ControlT
     assert END_TRANSACTION_MARKER.build({"version": 0, "coordinator_epoch": 1 << 20}) == value
     assert decode_key(key) == control_type
     assert decode_value(value) == 1 << 20
-
-
-@pytest.mark.parametrize("control_type", ControlType)
-def test_a_marker_is_a_transactional_control_batch_of_one_record(control_type: ControlType) -> None:
-    marker = EndTransactionMarker(control_type, coordinator_epoch=4)
-    batch = make_marker(
-        marker, producer_id=9, producer_epoch=2, timestamp=1_000, base_offset=70, leader_epoch=3
-    )[0]
-    header = read_header(batch)
-    assert crc_matches(batch, header)
-    assert header.is_control
-    assert header.is_transactional
-    assert (header.record_count, header.base_sequence) == (1, NO_SEQUENCE)
-    assert (header.producer_id, header.producer_epoch, header.base_offset) == (9, 2, 70)
-    assert (header.max_timestamp, header.partition_leader_epoch) == (1_000, 3)
-    assert decode_marker(batch, header) == marker
 
 
 @pytest.mark.parametrize("control_type", ControlType)

@@ -1,8 +1,5 @@
 """The checksum of batches."""
 
-import subprocess
-import sys
-
 import crc32c as package
 
 from kohort.protocol.records.crc import crc32c
@@ -21,9 +18,3 @@ def test_it_is_what_the_package_computes() -> None:
     for length in (0, 1, 7, 8, 9, 1000, 100_000):
         data = bytes(index * 31 % 256 for index in range(length))
         assert crc32c(data) == package.crc32c(data)
-
-
-def test_it_does_not_import_what_reads_mail() -> None:
-    script = "import sys, protocol.records.crc; print('importlib.metadata' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert done.stdout == b"False\n"

@@ -40,11 +40,6 @@ def test_a_varlong_holds_every_64_bit_value(value: int) -> None:
     assert len(encoded) <= 10
 
 
-def test_an_unsigned_varint_holds_every_32_bit_value() -> None:
-    assert encode_uvarint((1 << 32) - 1).hex() == "ffffffff0f"
-    assert read_uvarint(bytes.fromhex("ffffffff0f"), 0) == ((1 << 32) - 1, 5)
-
-
 def test_a_varint_that_the_buffer_cuts_off_is_refused() -> None:
     for reader in (read_uvarint, read_varint, read_varlong):
         for cut in (b"", b"\x80", b"\xff\xff\xff"):
