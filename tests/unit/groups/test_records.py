@@ -4,12 +4,7 @@ definitions of the topic.
 
 import pytest
 
-from kohort.groups.encoding import (
-    decode,
-    encode_headers,
-    encode_key,
-    encode_value,
-)
+from kohort.groups.encoding import decode, encode_headers, encode_key, encode_value
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,

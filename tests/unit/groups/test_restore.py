@@ -3,9 +3,7 @@
 import pytest
 
 from kohort.groups.group import client_error
-from kohort.groups.records import (
-    GroupRecord,
-)
+from kohort.groups.records import GroupRecord
 from kohort.groups.requests import JoinResult, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription

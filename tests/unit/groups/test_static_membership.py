@@ -3,10 +3,7 @@
 import pytest
 
 from kohort.groups.config import GroupConfig
-from kohort.groups.events import (
-    MemberFenced,
-    MemberReplaced,
-)
+from kohort.groups.events import MemberFenced, MemberReplaced
 from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription

@@ -18,12 +18,7 @@ from kohort.broker.console.hub import (
     EventStream,
     Pace,
 )
-from kohort.groups.events import (
-    Event,
-    GroupRemoved,
-    OffsetsStored,
-    UnusedIdDropped,
-)
+from kohort.groups.events import Event, GroupRemoved, OffsetsStored, UnusedIdDropped
 from kohort.groups.requests import Now
 from kohort.testing.virtual_clock import VirtualClock
 

@@ -9,10 +9,7 @@ from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.groups.config import GroupConfig
-from kohort.groups.requests import (
-    JoinResult,
-    LeaveEntry,
-)
+from kohort.groups.requests import JoinResult, LeaveEntry
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog

@@ -7,9 +7,7 @@ import pytest
 
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.groups.requests import (
-    SyncResult,
-)
+from kohort.groups.requests import SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog

@@ -18,13 +18,7 @@ from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.outbox import Answers
-from kohort.groups.requests import (
-    CommitResult,
-    JoinResult,
-    LeaveEntry,
-    Now,
-    SyncResult,
-)
+from kohort.groups.requests import CommitResult, JoinResult, LeaveEntry, Now, SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.rota import ROTA, Rota, convert_to_rota, join_rota, rota_codec

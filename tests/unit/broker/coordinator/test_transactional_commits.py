@@ -11,12 +11,7 @@ from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
-from kohort.groups.records import (
-    DurableRecord,
-    OffsetRecord,
-    OffsetTombstone,
-    PendingOffset,
-)
+from kohort.groups.records import DurableRecord, OffsetRecord, OffsetTombstone, PendingOffset
 from kohort.groups.requests import (
     CommitRequest,
     CommitResult,

@@ -15,12 +15,7 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import OffsetsStored, RebalanceStarted
 from kohort.groups.records import DurableRecord, OffsetRecord
-from kohort.groups.requests import (
-    CommitRequest,
-    CommittedOffset,
-    LeaveEntry,
-    OffsetToCommit,
-)
+from kohort.groups.requests import CommitRequest, CommittedOffset, LeaveEntry, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.virtual_clock import VirtualClock

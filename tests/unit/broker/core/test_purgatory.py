@@ -4,12 +4,7 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from kohort.broker.core.purgatory import (
-    Completion,
-    DelayedOperation,
-    ParkingLimits,
-    Purgatory,
-)
+from kohort.broker.core.purgatory import Completion, DelayedOperation, ParkingLimits, Purgatory
 from kohort.broker.core.timing_wheel import KeyedTimers
 
 Happened = list[tuple[str, str]]

@@ -10,13 +10,7 @@ from typing import Final, TypeAlias, cast
 import pytest
 
 from kohort.broker.core.security import authorizer as authorizers
-from kohort.broker.core.security.acls import (
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    Rule,
-)
+from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal, Session
 from kohort.broker.dispatch.access import Access

@@ -7,13 +7,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from kohort.broker.core.security.acls import (
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    Rule,
-)
+from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal, Session
 from kohort.broker.dispatch.access import Access

@@ -1,9 +1,7 @@
 """Requests of a transaction as tests of its apis send them."""
 
 from tests.support import messages as m
-from tests.support.transactions.running_transactions import (
-    RunningTransactions,
-)
+from tests.support.transactions.running_transactions import RunningTransactions
 
 
 async def add(

@@ -19,12 +19,7 @@ from tests.support.measures.busy_clock import BusyClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
 from tests.support.virtual_time import virtual
 from tests.support.waiting import counted_turns
-from tests.unit.broker.history.test_history import (
-    MemoryHistoryLog,
-    members,
-    rebalance,
-    start_one,
-)
+from tests.unit.broker.history.test_history import MemoryHistoryLog, members, rebalance, start_one
 
 SIZE = 1_500
 

@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.broker.storage.checked_file import (
-    CHECKSUM_SUFFIX,
-    read_checked,
-    replace_checked,
-)
+from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX, read_checked, replace_checked
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
 from kohort.testing.simulated_filesystem import SimulatedFileSystem

@@ -11,10 +11,7 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
-from tests.support.brokers.running_topics import (
-    aborted_in,
-    running_topics,
-)
+from tests.support.brokers.running_topics import aborted_in, running_topics
 from tests.support.records import storage_tools
 from tests.unit.broker.topics.transactional_partition import (
     MIB,

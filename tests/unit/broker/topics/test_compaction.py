@@ -12,11 +12,7 @@ import pytest
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
 from kohort.broker.storage.compaction import cleaner
-from kohort.broker.storage.compaction.cleaner import (
-    Compaction,
-    CompactionPlan,
-    plan_compaction,
-)
+from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.compaction import RETRY_MS_MAX, Compactor
 from kohort.broker.topics.manager import TopicManager

@@ -15,13 +15,7 @@ from kohort.protocol.records.batch import read_header
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, running_topics
-from tests.support.records.storage_tools import (
-    WALL_MS,
-    fill,
-    memory_store,
-    read_all,
-    settings,
-)
+from tests.support.records.storage_tools import WALL_MS, fill, memory_store, read_all, settings
 
 ROOT = Path("/data")
 

@@ -14,9 +14,7 @@ from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import iter_headers
 from kohort.testing.inline_executor import InlineExecutor
-from tests.support.brokers.running_topics import (
-    running_topics,
-)
+from tests.support.brokers.running_topics import running_topics
 from tests.support.measures.busy_clock import BusyClock
 from tests.unit.broker.topics.transactional_partition import (
     MIB,

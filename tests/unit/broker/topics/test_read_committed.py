@@ -6,10 +6,7 @@ from pathlib import Path
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
-from tests.support.brokers.running_topics import (
-    append,
-    running_topics,
-)
+from tests.support.brokers.running_topics import append, running_topics
 from tests.unit.broker.topics.transactional_partition import (
     MIB,
     aborted,

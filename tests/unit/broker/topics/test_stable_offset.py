@@ -6,15 +6,8 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
-from tests.support.brokers.running_topics import (
-    running_topics,
-)
-from tests.unit.broker.topics.transactional_partition import (
-    MIB,
-    mark,
-    one_partition,
-    send,
-)
+from tests.support.brokers.running_topics import running_topics
+from tests.unit.broker.topics.transactional_partition import MIB, mark, one_partition, send
 
 FLUSH_EACH = "log.flush.interval.messages=1"
 

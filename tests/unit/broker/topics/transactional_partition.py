@@ -8,9 +8,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
 from tests.support import messages as m
-from tests.support.brokers.running_topics import (
-    ask,
-)
+from tests.support.brokers.running_topics import ask
 
 TIME = 1_700_000_000_000
 MIB = 1 << 20

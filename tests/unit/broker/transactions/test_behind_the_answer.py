@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from kohort.broker.core.transaction.requests import (
-    TopicPartition,
-)
+from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.transactions.markers import ANSWERED_FIRST_MAX
 from kohort.broker.transactions.timers import RETRY_MS
 from kohort.protocol.errors import ErrorCode

@@ -4,10 +4,7 @@ import asyncio
 
 import pytest
 
-from kohort.broker.core.transaction.requests import (
-    ClientVersion,
-    TransactionConfig,
-)
+from kohort.broker.core.transaction.requests import ClientVersion, TransactionConfig
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL
 from kohort.broker.transactions.host import TransactionsConfig

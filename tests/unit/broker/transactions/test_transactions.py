@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.core.transaction.requests import (
-    ClientVersion,
-    TopicPartition,
-)
+from kohort.broker.core.transaction.requests import ClientVersion, TopicPartition
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.transactions.timers import RETRY_MS

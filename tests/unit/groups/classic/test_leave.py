@@ -2,12 +2,7 @@
 
 import pytest
 
-from kohort.groups.events import (
-    CauseAdded,
-    RebalanceStarted,
-    TriggerKind,
-    UnusedIdDropped,
-)
+from kohort.groups.events import CauseAdded, RebalanceStarted, TriggerKind, UnusedIdDropped
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario

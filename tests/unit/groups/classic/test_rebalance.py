@@ -2,10 +2,7 @@
 
 import pytest
 
-from kohort.groups.events import (
-    JoinPhaseEnded,
-    JoinPhaseStalled,
-)
+from kohort.groups.events import JoinPhaseEnded, JoinPhaseStalled
 from kohort.groups.requests import SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario, Ticket

@@ -2,12 +2,7 @@
 
 import pytest
 
-from kohort.groups.consumer.regexes import (
-    LENGTH_MAX,
-    InvalidRegexError,
-    check_regex,
-    match_steps,
-)
+from kohort.groups.consumer.regexes import LENGTH_MAX, InvalidRegexError, check_regex, match_steps
 from kohort.groups.steps import at_once
 
 NAMES = ["rx", "rx-a", "a", "b", "ab", "(b)", "é", "__consumer_offsets"]

@@ -4,12 +4,7 @@ import pytest
 
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import GroupRemoved, OffsetsRemoved
-from kohort.groups.records import (
-    GroupTombstone,
-    OffsetRecord,
-    OffsetTombstone,
-    PendingOffset,
-)
+from kohort.groups.records import GroupTombstone, OffsetRecord, OffsetTombstone, PendingOffset
 from kohort.groups.requests import DeleteOffsetsResult, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import MINUTE, SECOND, Scenario

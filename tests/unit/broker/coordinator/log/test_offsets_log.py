@@ -15,12 +15,7 @@ from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.classic.stored_value import BYTES_AT_ONCE
-from kohort.groups.encoding import (
-    encode_as_batch,
-    encode_headers,
-    encode_key,
-    encode_value,
-)
+from kohort.groups.encoding import encode_as_batch, encode_headers, encode_key, encode_value
 from kohort.groups.records import (
     DurableRecord,
     GroupRecord,

@@ -1,9 +1,6 @@
 import pytest
 
-from kohort.broker.core.partition.producers import (
-    ProducerSnapshot,
-    ProducerState,
-)
+from kohort.broker.core.partition.producers import ProducerSnapshot, ProducerState
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker

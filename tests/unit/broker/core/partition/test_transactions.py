@@ -2,14 +2,8 @@
 
 import pytest
 
-from kohort.broker.core.partition.producers import (
-    ProducerState,
-    UnendedTransactionError,
-)
-from kohort.broker.core.partition.transactions import (
-    AbortedTransaction,
-    TransactionSpans,
-)
+from kohort.broker.core.partition.producers import ProducerState, UnendedTransactionError
+from kohort.broker.core.partition.transactions import AbortedTransaction, TransactionSpans
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tests.support.records.batches import sequenced

@@ -8,11 +8,7 @@ from kohort.broker.core.partition.record_checks import RECORD_ERRORS_MAX
 from kohort.broker.core.partition.validation import validate, validation_steps
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.batch import (
-    HEADER_BYTES,
-    CompressionType,
-    read_header,
-)
+from kohort.protocol.records.batch import HEADER_BYTES, CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import open_steps
 from kohort.protocol.records.record import Record

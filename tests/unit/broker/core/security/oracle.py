@@ -2,13 +2,7 @@
 
 from collections.abc import Sequence
 
-from kohort.broker.core.security.acls import (
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    Rule,
-)
+from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
 
 IMPLIED = {
     Operation.DESCRIBE: ("READ", "WRITE", "DELETE", "ALTER"),

@@ -15,15 +15,7 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.transaction_log import PartitionsSchema, TransactionLogValue
-from tests.support.transactions.driven_id import (
-    FRESH,
-    ORDERS,
-    OTHER,
-    STORED,
-    V1,
-    S,
-    stored,
-)
+from tests.support.transactions.driven_id import FRESH, ORDERS, OTHER, STORED, V1, S, stored
 
 NAME = "t-rnueam"
 KEY = "0000 0008 742d726e7565616d"

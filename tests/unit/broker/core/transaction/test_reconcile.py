@@ -11,16 +11,7 @@ from kohort.broker.core.transaction.reconcile import (
     decide_repair,
 )
 from kohort.broker.core.transaction.records import TransactionRecord
-from tests.support.transactions.driven_id import (
-    ABORT,
-    COMMIT,
-    FRESH,
-    PID,
-    V1,
-    V2,
-    S,
-    stored,
-)
+from tests.support.transactions.driven_id import ABORT, COMMIT, FRESH, PID, V1, V2, S, stored
 
 GUESS = WriteMarker(ABORT, 7, V1, is_guess=True)
 

@@ -1,10 +1,7 @@
 from kohort.broker.network.connection.end import ConnectionEnd
 from kohort.broker.network.connection.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.service import FramePart
-from kohort.broker.network.timeouts import (
-    LINGER_MS,
-    CloseReason,
-)
+from kohort.broker.network.timeouts import LINGER_MS, CloseReason
 
 LIMITS = NetworkLimits(connections_max_idle_ms=600_000, kohort_frame_timeout_ms=30_000)
 

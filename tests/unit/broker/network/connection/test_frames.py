@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.broker.network.connection.frames import (
-    RECEIVE_BUFFER_BYTES,
-    FrameError,
-    FrameReader,
-)
+from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES, FrameError, FrameReader
 from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation, RequestMemoryBudget
 from tests.support.network.wire import framed
 

@@ -8,10 +8,7 @@ import sys
 
 import pytest
 
-from kohort.broker.runtime.memory.collector import (
-    BURST_THRESHOLDS,
-    THRESHOLDS,
-)
+from kohort.broker.runtime.memory.collector import BURST_THRESHOLDS, THRESHOLDS
 from kohort.broker.runtime.memory.reclaimer import (
     COLLECT_ALL_LATEST_CHECKS,
     MANY,

@@ -3,10 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.core.partition.producers import ProducerSnapshot
-from kohort.broker.storage.checkpoints.producer_snapshot import (
-    decode_snapshot,
-    encode_snapshot,
-)
+from kohort.broker.storage.checkpoints.producer_snapshot import decode_snapshot, encode_snapshot
 from kohort.broker.storage.errors import CorruptFileError
 
 PRODUCERS = [

@@ -4,11 +4,7 @@ import pytest
 
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import read_file, write_fully
-from kohort.broker.storage.segment.search import (
-    locate,
-    next_indexed_batch,
-    rebuild_index,
-)
+from kohort.broker.storage.segment.search import locate, next_indexed_batch, rebuild_index
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import fill, memory_log, open_log
