@@ -1,11 +1,11 @@
 import random
-import tracemalloc
 from collections.abc import Callable, Hashable
 
 import pytest
 
 from kohort.broker.core.purgatory import Completion, DelayedOperation, ParkingLimits, Purgatory
 from kohort.broker.core.timing_wheel import KeyedTimers
+from tests.support.measures.memory import traced_memory
 
 Happened = list[tuple[str, str]]
 
@@ -317,15 +317,11 @@ def park(count: int, purgatory: Purgatory, happened: Happened) -> list[Operation
 
 def test_the_memory_of_cancelled_operations_is_given_back(purgatory: Purgatory) -> None:
     happened: Happened = []
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with traced_memory() as taken:
         operations = park(10_000, purgatory, happened)
         for operation in operations:
             purgatory.cancel_operation(operation)
         del operations, operation
         happened.clear()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert after - before < 200_000, "10,000 would be 4 MB"
+        after = taken()
+    assert after < 200_000, "10,000 would be 4 MB"

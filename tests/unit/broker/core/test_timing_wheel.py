@@ -1,7 +1,7 @@
 import random
-import tracemalloc
 
 from kohort.broker.core.timing_wheel import TimerEntry, TimingWheel
+from tests.support.measures.memory import traced_memory
 
 TIMERS = 10_000
 
@@ -75,18 +75,14 @@ def test_scheduling_and_cancelling_one_entry_for_ever_needs_no_memory() -> None:
 def test_the_memory_of_ten_thousand_timers_is_given_back_when_they_are_cancelled() -> None:
     wheel: TimingWheel[Named] = TimingWheel()
     rng = random.Random(2)
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with traced_memory() as taken:
         entries = [Named("") for _ in range(TIMERS)]
         for entry in entries:
             wheel.schedule(entry, rng.randrange(45_000))
-        held, _ = tracemalloc.get_traced_memory()
+        held = taken()
         for entry in entries:
             wheel.cancel(entry)
         del entries, entry
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held - before < 500 * TIMERS
-    assert after - before < 20_000
+        after = taken()
+    assert held < 500 * TIMERS
+    assert after < 20_000

@@ -150,7 +150,7 @@ async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
         max_size=30,
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 async def test_an_answer_is_always_what_would_be_found_out_again(
     steps: list[tuple[str, str, str]],
 ) -> None:

@@ -11,11 +11,6 @@ from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
 from tests.support import messages as m
 
 APIS = load_handlers()
-VERSIONS = [
-    (key, version)
-    for key, api in APIS.items()
-    for version in range(api.versions.low, api.versions.high + 1)
-]
 
 
 def failed(request: object, version: int, code: ErrorCode, text: str | None = None) -> Struct:
@@ -49,13 +44,14 @@ def error_codes(message: Struct, version: int) -> Iterator[int]:
                 yield from error_codes(element, version)
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_api_says_that_a_request_failed_in_every_version(key: int, version: int) -> None:
+@pytest.mark.parametrize("key", APIS)
+def test_every_api_says_that_a_request_failed_in_every_version(key: int) -> None:
     request = sample(REQUESTS[key])
-    response = failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    response_codec: Codec[Struct] = codec(RESPONSES[key], version)
-    decoded, _ = response_codec.decode(response_codec.encode(response))
-    assert set(error_codes(decoded, version)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    for version in range(APIS[key].versions.low, APIS[key].versions.high + 1):
+        response = failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        response_codec: Codec[Struct] = codec(RESPONSES[key], version)
+        decoded, _ = response_codec.decode(response_codec.encode(response))
+        assert set(error_codes(decoded, version)) == {ErrorCode.UNKNOWN_SERVER_ERROR}, version
 
 
 def test_a_response_with_an_error_of_its_own_says_it_there() -> None:

@@ -28,7 +28,7 @@ from tests.support.brokers.working_clock import WorkingClock
 from tests.support.network.wire import request_body, response_in
 
 PART_MAX = 100
-NAMES = [f"group-{number}" for number in range(5_000)]
+NAMES = [f"group-{number}" for number in range(2_000)]
 
 
 class World:

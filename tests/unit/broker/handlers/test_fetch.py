@@ -1,7 +1,6 @@
 """What a fetch reads on the loop, what other threads read for it, and what happens meanwhile."""
 
 import asyncio
-import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,6 +31,7 @@ from kohort.protocol.messages.fetch import (
 from kohort.testing.inline_executor import InlineExecutor
 from tests.support import messages as m
 from tests.support.brokers.running_topics import append, context, running_topics
+from tests.support.measures.memory import traced_memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -273,13 +273,10 @@ async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
         append(topic.partitions[0], bytes(500_000))
         topics._tail_cache = TailCache(bytes_max=0)
         partition_of(topics).reads._tail_cache = topics._tail_cache
-        tracemalloc.start()
-        try:
+        with traced_memory() as taken:
             answer = answered(topics, asked(0, min_bytes=MIB, max_wait_ms=60_000))
             assert answer is not None
-            held_bytes, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+            held_bytes = taken()
         assert not answer.is_done
         assert held_bytes < 100_000
 

@@ -1,6 +1,5 @@
 """OffsetCommit by version."""
 
-import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +8,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from tests.support import messages as m
 from tests.support.groups.running_groups import RunningGroups, running_groups
+from tests.support.measures.memory import traced_memory
 
 VERSIONS = range(2, 11)
 A_TOPIC_ID = bytes(range(16))
@@ -105,11 +105,8 @@ async def test_answers_that_are_kept_do_not_keep_what_a_client_adds_to_its_reque
             assert [topic.name for topic in answer.topics] == ["t"]
 
         await ask(0)
-        tracemalloc.start()
-        try:
+        with traced_memory() as taken:
             for number in range(10):
                 await ask(number)
-            kept_bytes, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+            kept_bytes = taken()
         assert kept_bytes < 100_000

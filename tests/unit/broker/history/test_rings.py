@@ -1,7 +1,6 @@
 """What is kept in memory, and what goes first."""
 
 import random
-import tracemalloc
 
 import pytest
 
@@ -14,6 +13,7 @@ from kohort.broker.history.rings import (
     pack,
 )
 from kohort.broker.history.store import BLOCK_BYTES, BLOCK_RECORDS, Block
+from tests.support.measures.memory import traced_memory
 
 RECORD_BYTES = 1_000
 TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
@@ -123,20 +123,16 @@ def test_large_texts_are_packed_and_come_back_whole() -> None:
 @pytest.mark.parametrize(("groups", "records", "size"), [(4_000, 1, 300), (100, 20, 7_500)])
 def test_the_counted_memory_is_the_allocated_memory(groups: int, records: int, size: int) -> None:
     text = b"x" * size
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken:
         rings = Rings(records, 1 << 30)
-        before, _ = tracemalloc.get_traced_memory()
         for sequence in range(records):
             for number in range(groups):
                 rings.add(f"group-{number}", sequence, pack(text), is_rebalance=True)
         for number in range(groups):
             rings.mark_removed(f"group-{number}", 1_700_000_000_000)
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        after = taken()
     # Blocks are mapped memory, which is taken as far as it is written.
-    allocated = after - before + sum(block.used_bytes for block in blocks(rings))
+    allocated = after + sum(block.used_bytes for block in blocks(rings))
     assert 0.75 * rings.memory_bytes < allocated < 1.25 * rings.memory_bytes
 
 

@@ -104,7 +104,7 @@ def test_an_image_comes_back_as_it_was() -> None:
 
 def test_many_records_are_several_batches() -> None:
     image = ClusterImage()
-    for number in range(12000):
+    for number in range(6000):
         topic_id = number.to_bytes(16, "big")
         image.topics[topic_id] = TopicImage(f"topic-{number}", topic_id)
     pieces = list(encode_snapshot(records_of(image), now_ms=1))

@@ -1,11 +1,11 @@
 """Whose counters are its own, and that none ever goes back."""
 
 import random
-import tracemalloc
 from collections import Counter
 
 from kohort.broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
 from kohort.broker.metrics.metric_info import OTHER
+from tests.support.measures.memory import traced_memory
 
 
 def count(table: CountsByGroup, *group_ids: str) -> None:
@@ -145,16 +145,11 @@ def test_counts_are_those_of_three_counters() -> None:
 def test_a_group_that_has_come_and_gone_takes_little() -> None:
     """Three counters would take more than twice as much."""
     ids = [f"group-{number}" for number in range(500)]
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken:
         table = CountsByGroup(1_000)
-        before = tracemalloc.get_traced_memory()[0]
         for group_id in ids:
             count(table, group_id)
             for _ in range(500):
                 table.of(group_id).count_removed("session_expired")
             table.remove(group_id, 1_000_000)
-        taken = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert taken < 750 * len(ids)
+        assert taken() < 750 * len(ids)

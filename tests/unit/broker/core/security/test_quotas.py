@@ -1,5 +1,4 @@
 import random
-import tracemalloc
 
 import pytest
 
@@ -18,6 +17,7 @@ from kohort.broker.core.security.quotas import (
     check_limit,
     entity_of,
 )
+from tests.support.measures.memory import traced_memory
 
 
 def test_what_kafka_was_seen_to_answer() -> None:
@@ -239,16 +239,13 @@ def test_long_client_ids_have_accounts_of_their_own_and_are_not_kept() -> None:
     limited.set(Entity(client_id=exact), {PRODUCER: 9})
     assert limited.accounts("alice", exact).producer is not None
     assert limited.charge(PRODUCER, "alice", exact, 1_000, 0) > 0
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken:
         for number in range(300):
             client_id = f"{number:030000}"
             assert limited.accounts("alice", client_id) is limited.accounts("alice", client_id)
             assert limited.charge(PRODUCER, "alice", client_id, 9_000, 0) == 0
             assert limited.charge(PRODUCER, "alice", client_id, 9_000, 0) > 0
             limited.take_mutations("alice", client_id, 1, 0)
-        held_bytes, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        held_bytes = taken()
     # With the ids it would be 9 MB.
     assert held_bytes < 2_000_000

@@ -1,5 +1,4 @@
 import struct
-import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -7,6 +6,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES, FrameError, FrameReader
 from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation, RequestMemoryBudget
+from tests.support.measures.memory import traced_memory
 from tests.support.network.wire import framed
 
 LIMIT = 100 * 1024 * 1024
@@ -218,13 +218,10 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
 def test_room_is_made_for_what_arrives_not_for_what_is_announced() -> None:
     """A hundred connections announce a hundred megabytes each, and send a byte of them."""
     sides = [Side(buffer_bytes=64) for _ in range(100)]
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken:
         for side in sides:
             side.feed(struct.pack(">i", LIMIT) + b"x")
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        held = taken()
     assert held < 100 * 8_000
     assert all(side.reservation.held_bytes <= 8_000 for side in sides)
 

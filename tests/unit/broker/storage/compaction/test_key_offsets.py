@@ -1,6 +1,5 @@
 """The map of compaction against a dict, and its bounds."""
 
-import tracemalloc
 from random import Random
 
 from kohort.broker.storage.compaction import key_offsets
@@ -10,6 +9,7 @@ from kohort.broker.storage.compaction.key_offsets import (
     KeyOffsets,
     hash_of,
 )
+from tests.support.measures.memory import traced_memory
 
 
 def test_it_knows_the_latest_offset_of_every_key() -> None:
@@ -65,32 +65,24 @@ def test_it_is_bounded_but_takes_at_least_one_batch() -> None:
 
 def test_its_memory_is_what_it_was_given() -> None:
     memory_bytes = 1 << 20
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with traced_memory() as taken:
         offsets = KeyOffsets(memory_bytes, offset_span=1 << 40)
         number = 0
         while offsets.has_room_for(1):
             offsets.note(hash_of(b"%d" % number), number)
             number += 1
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        after = taken()
     assert number == int(memory_bytes / KEY_MEMORY_BYTES)
-    assert after - before < memory_bytes * 1.05
-    assert (after - before) / number < 28
+    assert after < memory_bytes * 1.05
+    assert (after) / number < 28
 
 
 def test_few_keys_need_little_memory_however_large_it_may_grow() -> None:
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with traced_memory() as taken:
         offsets = KeyOffsets(128 << 20, offset_span=1 << 40)
         for number in range(1000):
             offsets.note(hash_of(b"%d" % (number % 10)), number)
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        after = taken()
     assert len(offsets) == 10
-    assert after - before < 11 * SHARD_BYTES
+    assert after < 11 * SHARD_BYTES
     assert key_offsets.LOAD_FACTOR == 0.9
