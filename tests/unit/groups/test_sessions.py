@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from kohort.groups.classic.member import Member
-from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
     CauseAdded,
     MemberRemoved,
@@ -13,7 +12,6 @@ from kohort.groups.events import (
     RemovalReason,
     TriggerKind,
 )
-from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario
 
@@ -78,13 +76,6 @@ class TestWhatProlongs:
         answer = s.join(instance="a", session_timeout_ms=99 * SECOND).answer
         assert session_left_ms(s, answer.member_id) == 99 * SECOND
 
-    def test_restoring_does_in_full(self) -> None:
-        s = Scenario()
-        first, second = s.stable(2)
-        s.ms += 9 * SECOND
-        s.restart()
-        assert session_left_ms(s, first) == session_left_ms(s, second) == SESSION
-
 
 class TestTheEnd:
     def test_a_silent_member_of_a_stable_group_starts_a_rebalance(self) -> None:
@@ -103,15 +94,6 @@ class TestTheEnd:
         assert not trigger.was_leader
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.SESSION_EXPIRED
 
-    def test_a_silent_member_of_a_completing_group_starts_a_rebalance(self) -> None:
-        s = Scenario()
-        leader, follower = s.completing(2)
-        parked = s.sync(follower)
-        s.advance(SESSION)
-        assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
-        assert s.trigger().removed == (leader,)
-        assert s.classic.roster.leader_id == follower
-
     def test_members_that_die_together_make_one_rebalance(self) -> None:
         s = Scenario()
         leader, *others = s.stable(50)
@@ -125,21 +107,6 @@ class TestTheEnd:
         assert [cause.removed for cause in causes] == [(member_id,) for member_id in others]
         assert s.timers_fired - fired == 50
         assert [one.member_id for one in s.classic.roster] == [leader]
-
-    def test_while_preparing_it_may_complete_the_phase(self) -> None:
-        s = Scenario()
-        first, second = s.preparing(2)
-        ticket = s.join(first)
-        s.advance(SESSION)
-        assert ticket.answer.generation == 2
-        assert s.told(CauseAdded)[-1].trigger.removed == (second,)
-
-    def test_the_last_one_leaves_an_empty_group(self) -> None:
-        s = Scenario()
-        s.stable(2)
-        s.advance(SESSION)
-        assert (s.state, s.classic.data.generation) == ("Empty", 2)
-        assert not s.timers
 
 
 class TestParkedMembers:
@@ -162,14 +129,6 @@ class TestParkedMembers:
             s.advance(9 * SECOND)
         assert parked.is_parked
         assert follower in s.classic.roster
-
-    def test_a_new_member_whose_join_is_parked_is_answered_when_it_expires(self) -> None:
-        s = Scenario(GroupConfig(new_member_join_timeout_ms=8 * SECOND))
-        s.preparing(2)
-        ticket = s.join(instance="new")
-        s.advance(8 * SECOND)
-        assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert s.classic.roster.holder_of("new") is None
 
 
 class TestLaziness:

@@ -34,15 +34,6 @@ class TestReplacementInAStableGroup:
         assert s.sync(answer.member_id).answer.assignment == f"of {members['b']}".encode()
         assert s.told(MemberReplaced)[-1].old_member_id == members["b"]
 
-    def test_protocols_and_timeouts_become_those_of_the_request(self) -> None:
-        s = Scenario()
-        s.stable_static("a")
-        new = (("range", subscription("u")),)
-        s.join(instance="a", protocols=new, session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
-        (member,) = s.classic.roster
-        assert member.protocols == new
-        assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 30_000)
-
     def test_other_topics_do_not_matter_unless_asked_for(self) -> None:
         other = (("range", subscription("u")),)
         s = Scenario()
@@ -52,12 +43,6 @@ class TestReplacementInAStableGroup:
         s.stable_static("a", "b")
         assert s.join(instance="b", protocols=other).is_parked
         assert s.trigger().detail == "other topics than before"
-
-    def test_the_same_topics_do_not_matter_even_if_asked_for(self) -> None:
-        s = Scenario(GroupConfig(check_replaced_topics=True))
-        s.stable_static("a", "b")
-        same = (("range", subscription("t", version=1)),)
-        assert s.join(instance="b", protocols=same).answer.error is ErrorCode.NONE
 
     def test_its_place_among_those_that_have_not_synced_goes_to_the_new_id(self) -> None:
         s = Scenario()
@@ -111,32 +96,6 @@ class TestDurability:
         holder = s.classic.roster.holder_of("b")
         assert holder is not None
         assert holder.member_id == second.answer.member_id
-
-    def test_if_that_fails_the_member_before_both_is_back(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        s.fail_appends = ErrorCode.REQUEST_TIMED_OUT
-        first, second = s.ticket(), s.ticket()
-        s.classic.join(join_request("b"), first, s.now)
-        s.classic.join(join_request("b"), second, s.now)
-        s.take_effects()
-        assert second.answer == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        holder = s.classic.roster.holder_of("b")
-        assert holder is not None
-        assert holder.member_id == members["b"]
-
-    def test_a_rebalance_in_the_same_turn_takes_it_along(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b", "c")
-        ticket, left = s.ticket(), s.ticket()
-        s.classic.join(join_request("b"), ticket, s.now)
-        s.classic.leave([LeaveEntry(members["c"])], left, s.now)
-        written = len(s.appends)
-        s.take_effects()
-        assert ticket.is_parked
-        assert len(s.appends) == written
-        s.join(members["a"], instance="a")
-        assert ticket.answer.generation == 2
 
     def test_if_the_second_of_one_turn_rebalances_the_first_is_fenced_all_the_same(self) -> None:
         s = Scenario()
@@ -203,14 +162,6 @@ class TestPartitionCounts:
         s.restart()
         s.partition_counts["t"] = 4
         assert s.join(instance="a").is_parked
-
-    def test_a_record_without_a_fingerprint_means_no_check(self) -> None:
-        s = Scenario(partition_counts={"t": 3})
-        s.stable_static("a", "b")
-        s.log[-1] = s.last_group_record()._replace(topics_hash=None)
-        s.restart()
-        s.partition_counts["t"] = 4
-        assert s.join(instance="a").answer.error is ErrorCode.NONE
 
     def test_the_check_can_be_switched_off(self) -> None:
         s = Scenario(GroupConfig(check_partition_counts=False), partition_counts={"t": 3})

@@ -44,12 +44,6 @@ def test_an_override_beats_the_environment_which_beats_the_file(file: Path) -> N
     }
 
 
-def test_our_own_settings_have_variables_of_their_own() -> None:
-    loaded = load(environment={"KOHORT_METRICS_PORT": "0", "HOME": "/root"})
-    assert loaded.config.kohort_metrics_port == 0
-    assert loaded.warnings == ()
-
-
 def test_an_unknown_name_is_refused_with_its_place_and_near_names(file: Path) -> None:
     file.write_text("node.id=1\n\nnum.partition=2\n")
     text = refusal(file=file)
@@ -112,18 +106,6 @@ def test_a_variable_near_to_a_setting_stops_the_start_and_names_it(
     variable: str, meant: str
 ) -> None:
     assert meant in refusal(environment={variable: "3"})
-
-
-def test_a_misspelt_variable_is_refused_and_a_foreign_one_left_alone() -> None:
-    text = refusal(environment={"KAFKA_NUM_PARTITION": "3"})
-    assert "environment variable KAFKA_NUM_PARTITION" in text
-    assert "kohort.metrics.prot" in refusal(environment={"KOHORT_METRICS_PROT": "3"})
-    loaded = load(environment={"KAFKA_HEAP_OPTS": "-Xmx1G", "KAFKA_BOOTSTRAP_SERVERS": "x"})
-    assert loaded.config == BrokerConfig(broker_id=1)
-    assert [warning.split()[2] for warning in loaded.warnings] == [
-        "KAFKA_HEAP_OPTS:",
-        "KAFKA_BOOTSTRAP_SERVERS:",
-    ]
 
 
 def test_a_setting_of_kafka_that_changes_nothing_is_accepted_and_named(file: Path) -> None:
@@ -199,18 +181,6 @@ def test_a_misspelt_setting_is_an_error_that_shows_it(file: Path, name: str, mea
     assert name.replace("\\u00a0", r"\xa0") in text
 
 
-def test_the_variables_of_bitnamis_image_are_read_as_kafkas(file: Path) -> None:
-    file.write_text("num.partitions=2\n")
-    environment = {"KAFKA_CFG_NUM_PARTITIONS": "3", "KAFKA_CFG_LISTENERS": "PLAINTEXT://:1"}
-    loaded = load(file=file, environment=environment)
-    assert loaded.config.num_partitions == 3
-    assert loaded.config.listeners == ("PLAINTEXT://:1",)
-    both = {"KAFKA_NUM_PARTITIONS": "4", **environment}
-    assert load(environment=both).config.num_partitions == 4
-    assert load(environment=dict(reversed(both.items()))).config.num_partitions == 4
-    assert "num.partitions" in refusal(environment={"KAFKA_CFG_NUM_PARTITION": "3"})
-
-
 @pytest.mark.parametrize(
     "override",
     [
@@ -258,11 +228,6 @@ def test_super_users_that_match_nobody_are_warned_about_without_their_names(
 def test_an_authorizer_needs_super_users_with_a_type() -> None:
     text = refusal(overrides=["authorizer.class.name=kohort", "super.users=admin"])
     assert text == "super.users: principal 1 has no type, as in User:name"
-
-
-@pytest.mark.parametrize("users", [" User:a ; User:CN=b,OU=c ; ", "User:a;;Group:x", ""])
-def test_super_users_may_have_spaces_and_commas(users: str) -> None:
-    assert load(overrides=[f"super.users={users}"]).config.super_users == users.strip()
 
 
 def test_a_file_of_windows_is_read(file: Path) -> None:

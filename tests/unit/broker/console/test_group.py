@@ -27,6 +27,19 @@ async def test_positions_are_told_with_their_member_lag_and_last_commit() -> Non
     assert told["waiting"] is None
 
 
+async def test_who_is_waited_for_is_told_while_it_lasts() -> None:
+    async with looked_at() as broker:
+        await broker.settle("g", "old")
+        broker.clock.advance(3_000)
+        joined = broker.join("g", "new", instance="other")
+        told = await broker.ask("/api/groups/g")
+        joined.cancel()
+    (awaited,) = told["waiting"]["members"]
+    assert awaited["instance_id"] == "old-static"
+    assert told["waiting"]["until_ms"] == broker.clock.wall_ms() + 60_000
+    assert told["last"]["outcome"] == "running"
+
+
 async def test_records_are_listed_in_short_and_told_one_by_one_with_their_members() -> None:
     async with looked_at() as broker:
         member_id = await broker.settle("g")

@@ -12,10 +12,9 @@ from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.encoding import encode_as_batch
-from kohort.groups.events import OffsetsStored
 from kohort.groups.group import Group
 from kohort.groups.records import DurableRecord
-from kohort.groups.requests import JoinResult, LeaveEntry, Now, SyncResult
+from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -71,13 +70,6 @@ class TestAppends:
             assert h.offset() == 4
 
     @virtual
-    async def test_commits_that_share_an_append_are_told_of_once(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            await asyncio.gather(*[h.commit(offset) for offset in range(3)])
-            stored = [event for _, event in h.watcher.events if isinstance(event, OffsetsStored)]
-            assert stored == [OffsetsStored(3)]
-
-    @virtual
     async def test_commits_of_one_turn_of_the_loop_share_an_append(
         self,
         clock: VirtualClock,
@@ -102,25 +94,6 @@ class TestAppends:
             join = h.join(instance="i")
             assert (await commit).errors == (ErrorCode.NONE,)
             assert (await join).generation == 1
-
-    @virtual
-    async def test_commits_that_fail_are_told_and_leave_the_group_as_it_was(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            await h.do_commit(1)
-            log.hold()
-            futures = [h.commit(2), h.commit(3)]
-            log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-            log.release()
-            for future in futures:
-                assert (await future).errors == (ErrorCode.NOT_COORDINATOR,)
-            assert h.offset() == 1
-            log.failure = None
-            await h.do_commit(4)
-            assert h.offset() == 4
 
     @virtual
     async def test_a_record_that_cannot_be_written_fails_its_own_request_alone(
@@ -190,20 +163,6 @@ class TestAppends:
             assert h.state() == "Empty"
             assert (await future).errors == (UNAVAILABLE,)
             assert h.offset() == 1
-
-    @virtual
-    async def test_a_deadline_counts_after_the_requests_that_came_before_it(
-        self, clock: VirtualClock
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            log.hold()
-            first = h.join(instance="a")
-            # It waits until that is stored, which lasts longer than the initial delay.
-            second = h.join(instance="b")
-            await asyncio.sleep(4)
-            log.release()
-            assert [(await one).generation for one in (first, second)] == [1, 1]
 
     @virtual
     async def test_clients_do_not_wait_for_a_slow_disk_longer_than_configured(
@@ -283,28 +242,3 @@ class TestExclusive:
             assert not h.groups.host.stats()["groups"]
             # The commit, the group without members, its tombstone.
             assert log.append_count - written == 3
-
-    @virtual
-    async def test_who_comes_for_a_deleted_group_finds_none(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            await h.do_commit(1)
-            log.hold()
-            deletion = asyncio.ensure_future(h.groups.delete_group("g"))
-            await turns()
-            sync = h.ask_sync("m", 1)
-            assert isinstance(sync, Deferred)
-            log.release()
-            assert await deletion is ErrorCode.NONE
-            assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-            assert h.groups.host.group("g") is None
-
-
-@virtual
-async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
-    async with running(clock) as h:
-        members = await h.stable_static("a", "b")
-        result = h.classic.leave("g", [LeaveEntry(members["b"])]).map(lambda answer: answer)
-        assert not isinstance(result, Deferred)
-        assert result.entries == (ErrorCode.NONE,)
-        assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

@@ -93,3 +93,17 @@ def test_an_owner_that_raises_is_reported_and_does_not_stop_the_others(
     purgatory.expire(100)
     assert expired == [(["member"], 100)]
     assert reported == ["broken group"]
+
+
+def test_an_owner_may_schedule_from_within_its_expiry(purgatory: Purgatory) -> None:
+    expired: list[int] = []
+
+    def again(keys: list[str], now_ms: int) -> None:
+        expired.append(now_ms)
+        ticks.schedule("tick", now_ms + 10)
+
+    ticks = purgatory.keyed_timers(again, kind="Heartbeat")
+    ticks.schedule("tick", 10)
+    for now_ms in range(100):
+        purgatory.expire(now_ms)
+    assert expired == [10, 20, 30, 40, 50, 60, 70, 80, 90]

@@ -87,24 +87,6 @@ async def test_groups_and_offsets_are_counted_in_all_and_by_state() -> None:
     assert found[f"{MANAGER}_numoffsets"] == {(): 3}
 
 
-async def test_every_state_has_a_count_of_its_own() -> None:
-    _, found = await collected([Group(state.value, state=state) for state in ClassicState])
-    for state in ClassicState:
-        assert found[f"{MANAGER}_numgroups{state.value.lower()}"] == {(): 1}
-
-
-async def test_an_offset_of_a_partition_that_is_gone_has_no_lag() -> None:
-    _, found = await collected([Group("readers", Offsets({("gone", 0): 5}))])
-    assert found["kafka_consumergroup_current_offset"] == {("readers", "gone", "0"): 5}
-    assert "kafka_consumergroup_lag" not in found
-    assert "kafka_consumergroup_lag_sum" not in found
-
-
-async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
-    _, found = await collected([Group("readers", Offsets({("bills", 0): 99}))])
-    assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 0}
-
-
 async def test_records_below_the_log_start_do_not_count_as_lag() -> None:
     deleted = Partition(0, high_watermark=10, log=Log(log_start_offset=7))
     empty = Partition(1, high_watermark=10, log=Log(log_start_offset=10))

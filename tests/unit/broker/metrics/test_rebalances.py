@@ -8,13 +8,11 @@ from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.groups.events import (
     Event,
-    GroupRemoved,
     GroupRestored,
     JoinPhaseEnd,
     JoinPhaseEnded,
     MemberRef,
     MemberRemoved,
-    OffsetsRemoved,
     OffsetsStored,
     RebalanceAvoided,
     RebalanceEnd,
@@ -100,36 +98,6 @@ def test_a_rebalance_counts_by_its_cause_and_its_phases_are_timed() -> None:
     assert metrics.completed_count == 1
     assert (sum(metrics.join_phase.counts), metrics.join_phase.total) == (1, 3.0)
     assert (sum(metrics.sync_phase.counts), metrics.sync_phase.total) == (1, 0.25)
-
-
-def test_a_rebalance_that_is_superseded_is_not_completed() -> None:
-    metrics = observed(
-        (0, started(TriggerKind.MEMBER_LEFT)),
-        (1000, join_ended()),
-        (1500, started(TriggerKind.SYNC_EXPIRED)),
-        (2000, join_ended()),
-        (2000, ended(RebalanceEnd.STORE_FAILED)),
-        (3000, ended(RebalanceEnd.EMPTY)),
-    )
-    assert metrics.started == {"member_left": 1, "sync_expired": 1}
-    assert metrics.completed_count == 0
-    assert (sum(metrics.join_phase.counts), metrics.join_phase.total) == (2, 1.5)
-
-
-def test_groups_that_are_gone_leave_nothing_behind() -> None:
-    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (1, GroupRemoved(expired=True)))
-    assert metrics.running == {}
-
-
-def test_offsets_are_counted_one_by_one() -> None:
-    metrics = observed(
-        (0, OffsetsStored(5)),
-        (0, OffsetsStored(2)),
-        (0, OffsetsRemoved(3, expired=True)),
-        (0, OffsetsRemoved(1, expired=False)),
-    )
-    counts = metrics.offsets_stored, metrics.offsets_expired, metrics.offsets_deleted
-    assert counts == (7, 3, 1)
 
 
 def test_a_group_that_became_empty_has_waited_for_joins_to_the_last() -> None:

@@ -47,18 +47,6 @@ def test_one_connection_at_a_time_may_exceed_the_budget_so_that_something_always
     assert memory.used_bytes == 12 * MB
 
 
-def test_the_right_to_exceed_passes_on_when_a_frame_is_complete_and_within_the_budget() -> None:
-    """It may be parked for minutes."""
-    memory = RequestMemoryBudget(10 * MB)
-    parked, next_one, third = (Connection(memory) for _ in range(3))
-    assert parked.claim.reserve(9 * MB)
-    parked.claim.left_bytes = 0
-    assert next_one.claim.reserve(9 * MB)
-    assert memory.overdrawn is next_one.claim
-    next_one.claim.left_bytes = 0
-    assert not third.claim.reserve(3 * MB), "no more than one frame beyond it"
-
-
 def test_large_requests_keep_half_of_the_budget_whatever_small_ones_take() -> None:
     memory = RequestMemoryBudget(10 * MB)
     for _ in range(1_000):
@@ -96,17 +84,6 @@ def test_reservations_that_fit_pass_those_that_do_not() -> None:
     overdrawn.claim.release(6 * MB)
     assert (first.granted_count, second.granted_count) == (1, 1), "by exceeding the budget"
     assert memory.overdrawn is first.claim
-
-
-def test_the_longest_waiting_reservation_is_the_next_to_exceed_the_budget() -> None:
-    memory = RequestMemoryBudget(10 * MB)
-    holder, overdrawn, first, second = (Connection(memory) for _ in range(4))
-    assert holder.claim.reserve(7 * MB)
-    assert overdrawn.claim.reserve(6 * MB)
-    assert not first.claim.reserve(9 * MB)
-    assert not second.claim.reserve(8 * MB)
-    overdrawn.claim.close()
-    assert (first.granted_count, second.granted_count) == (1, 0)
 
 
 def test_a_block_beyond_its_limit_leaves_a_quarter_to_others() -> None:
@@ -171,21 +148,6 @@ def test_a_request_that_has_become_small_is_no_upload_any_more() -> None:
     assert (memory.large_bytes, memory.used_bytes) == (0, 0)
 
 
-def test_a_connection_that_is_lost_gives_everything_back_and_waits_no_more() -> None:
-    memory = RequestMemoryBudget(10 * MB)
-    holder, overdrawn, waiting, next_one = (Connection(memory) for _ in range(4))
-    holder.claim.reserve(7 * MB)
-    overdrawn.claim.reserve(5 * MB)
-    waiting.claim.reserve(4 * MB)
-    next_one.claim.reserve(4 * MB)
-    waiting.claim.close()
-    overdrawn.claim.close()
-    assert (waiting.granted_count, next_one.granted_count) == (0, 1)
-    holder.claim.close()
-    next_one.claim.close()
-    assert (memory.used_bytes, memory.large_bytes, len(memory.waiting)) == (0, 0, 0)
-
-
 def test_the_budget_is_exceeded_by_one_frame_at_most_whatever_happens() -> None:
     """Random frames that come in in pieces; every one of them must get through."""
     rng = random.Random(4)
@@ -248,19 +210,3 @@ def test_one_response_above_the_limit_closes_its_own_reader_last() -> None:
     assert unsent.total_bytes == 0
     unsent.remove(greedy)
     assert unsent.total_bytes == 0
-
-
-def test_who_is_behind_keeps_its_place_while_it_takes_nothing() -> None:
-    unsent = UnsentBytes(1_000)
-    first, second, third = Reader(), Reader(), Reader()
-    for reader in (first, second):
-        unsent.update(reader, 300)
-    unsent.update(first, 200)
-    unsent.update(second, 400)
-    assert unsent.total_bytes == 600
-    unsent.update(third, 500)
-    assert (first.is_closed, second.is_closed, third.is_closed) == (False, True, False)
-    assert unsent.total_bytes == 700
-    unsent.update(first, 0)
-    unsent.update(second, 0)
-    assert unsent.total_bytes == 500

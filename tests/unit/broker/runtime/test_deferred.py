@@ -21,18 +21,6 @@ async def test_who_waits_is_told_before_the_giver_goes_on() -> None:
     assert told == [7, -7, 8]
 
 
-async def test_one_that_failed_raises_what_it_failed_with() -> None:
-    later: Deferred[int] = Deferred()
-    error = KeyError("gone")
-    later.set_exception(error)
-    assert later.error is error
-    assert not later.is_cancelled
-    with pytest.raises(KeyError):
-        later.result()
-    with pytest.raises(KeyError):
-        later.map(twice)
-
-
 async def test_a_cancelled_one_tells_too_and_once() -> None:
     later: Deferred[int] = Deferred()
     told: list[bool] = []
@@ -42,27 +30,6 @@ async def test_a_cancelled_one_tells_too_and_once() -> None:
     assert told == [True]
     with pytest.raises(asyncio.CancelledError):
         later.result()
-
-
-async def test_it_is_given_once() -> None:
-    later: Deferred[int] = Deferred()
-    later.set_result(1)
-    with pytest.raises(AssertionError):
-        later.set_result(2)
-    with pytest.raises(AssertionError):
-        later.set_exception(KeyError())
-    assert later.result() == 1
-
-
-async def test_what_is_not_waited_for_is_dropped() -> None:
-    for fails in (False, True):
-        later: Deferred[int] = Deferred()
-        later.cancel()
-        if fails:
-            later.set_exception(KeyError())
-        else:
-            later.set_result(1)
-        assert later.is_cancelled
 
 
 async def test_what_cannot_be_made_fails_for_itself_where_the_value_is_waited_for() -> None:
@@ -132,16 +99,6 @@ async def test_an_end_of_any_kind_can_be_made_into_something() -> None:
     assert [end.result() for end in ends] == [(True, False), (False, False), (False, True)]
 
 
-async def test_to_cancel_what_an_end_is_made_into_cancels_its_source() -> None:
-    later: Deferred[int] = Deferred()
-    later.finally_(twice_of).cancel()
-    assert later.is_cancelled
-
-
-def twice_of(later: Deferred[int]) -> int:
-    return twice(later.result())
-
-
 @pytest.mark.parametrize("is_given_before", [True, False])
 async def test_a_task_can_wait_for_it(is_given_before: bool) -> None:
     later: Deferred[int] = Deferred()
@@ -157,22 +114,6 @@ async def test_a_task_can_wait_for_it(is_given_before: bool) -> None:
         assert not task.done()
         later.set_result(3)
     assert await task == 3
-
-
-async def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
-    later: Deferred[int] = Deferred()
-    told: list[bool] = []
-    later.add_done_callback(lambda it: told.append(it.is_cancelled))
-
-    async def wait() -> int:
-        return await later
-
-    task = asyncio.create_task(wait())
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
-    assert told == [True]
 
 
 async def test_a_coroutine_is_a_task_for_as_long_as_somebody_waits() -> None:

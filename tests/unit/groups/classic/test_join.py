@@ -41,15 +41,6 @@ def test_group_id_and_session_timeout_are_checked_without_a_group(
 
 
 class TestIdentity:
-    def test_a_first_join_gets_an_id_made_of_its_client_id(self) -> None:
-        s = Scenario()
-        answer = s.join(client_id="shop").answer
-        assert answer == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "shop-1")
-
-    def test_ids_are_never_given_twice(self) -> None:
-        s = Scenario()
-        assert s.new_id() != s.new_id()
-
     def test_an_unused_id_expires_with_the_session_timeout_of_its_request(self) -> None:
         s = Scenario()
         member_id = s.new_id(session_timeout_ms=20 * SECOND)
@@ -97,19 +88,6 @@ class TestNewMembers:
         assert isinstance(record, GroupRecord)
         assert (record.generation, record.members, record.protocol_type) == (0, (), None)
 
-    def test_a_refused_join_makes_and_stores_the_group_as_well(self) -> None:
-        s = Scenario()
-        answer = s.join(protocol_type="").answer
-        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        assert len(s.log) == 1
-
-    def test_it_is_stored_once(self) -> None:
-        s = Scenario()
-        s.new_id()
-        s.new_id()
-        s.join_dynamic()
-        assert len(s.log) == 1
-
     def test_a_restored_group_is_not_stored_again(self) -> None:
         s = Scenario()
         s.new_id()
@@ -119,14 +97,6 @@ class TestNewMembers:
 
 
 class TestSize:
-    def test_while_joins_are_collected_only_those_that_came_count(self) -> None:
-        s = Scenario(GroupConfig(max_size=2))
-        first, second = s.stable(2)
-        s.join(first)
-        assert s.state == "PreparingRebalance"
-        s.leave(s.new_id())
-        assert s.join(second).answer.error is ErrorCode.NONE
-
     def test_a_parked_member_may_join_again(self) -> None:
         s = Scenario(GroupConfig(max_size=2))
         first, second = s.stable(2)
@@ -152,16 +122,6 @@ class TestSize:
         assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.SIZE_REFUSED
         assert s.told(MemberRemoved)[-1].fate is RemovalReason.SIZE_REFUSED
 
-    def test_a_static_member_that_comes_too_late_is_thrown_out_as_well(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        s.config = GroupConfig(max_size=1)
-        s.restart()
-        ticket = s.join(members["a"], instance="a")
-        assert s.join(instance="b").answer == FULL
-        assert ticket.answer.error is ErrorCode.NONE
-        assert s.classic.roster.holder_of("b") is None
-
     def test_a_refused_id_is_not_waited_for(self) -> None:
         s = Scenario(GroupConfig(max_size=1))
         member_id = s.stable(1)[0]
@@ -182,10 +142,6 @@ class TestMetadataBytes:
         assert s.join(protocols=self.LARGE).answer == FULL
         assert s.join(protocols=RANGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
         assert s.state == "Stable"
-
-    def test_so_is_an_empty_one_for_who_would_hold_too_much(self) -> None:
-        s = Scenario(GroupConfig(metadata_bytes_max=599))
-        assert s.join(protocols=self.LARGE).answer == FULL
 
     def test_a_members_own_earlier_metadata_does_not_count(self) -> None:
         s = Scenario(GroupConfig(metadata_bytes_max=1_000))

@@ -14,6 +14,17 @@ def rejoin(s: Scenario, members: list[str]) -> list[Ticket]:
     return [s.join(member_id) for member_id in members]
 
 
+def test_an_immediately_answered_join_does_not_prolong_the_session() -> None:
+    s = Scenario()
+    _, follower = s.stable(2)
+    member = s.classic.roster.get(follower)
+    assert member is not None
+    deadline_ms = member.session_deadline_ms
+    s.ms += SECOND
+    assert s.join(follower).answer.generation == 1
+    assert member.session_deadline_ms == deadline_ms
+
+
 class TestBegin:
     def test_from_completing_parked_syncs_are_told_and_assignments_dropped(self) -> None:
         s = Scenario()

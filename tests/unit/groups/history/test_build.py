@@ -75,16 +75,6 @@ class TestWaiting:
         )
         assert s.member(silent, record).fate is MemberFate.REBALANCE_TIMEOUT
 
-    def test_a_member_whose_end_is_what_the_others_waited_for_is_named(self) -> None:
-        s = Chronicle()
-        first, silent, leaver = s.eager((0,), (1,), (2,))
-        s.leave(leaver)
-        s.join(first)
-        s.advance(10 * SECOND)
-        record = s.running()
-        assert record.timeline.join_phase_end == "all_joined"
-        assert record.waited_for == WaitedFor(phase="join", member_ids=(silent,), ms=10 * SECOND)
-
     def test_an_id_that_no_one_used_is_waited_for_too(self) -> None:
         s = Chronicle()
         first, leaver = s.eager((0,), (1,))
@@ -120,17 +110,6 @@ class TestWaiting:
         s.finish_append()
         assert s.last.waited_for == WaitedFor(phase="store", ms=300)
         assert (s.last.timeline.leader_synced_ms, s.last.timeline.durable_ms) == (0, 300)
-
-    def test_while_it_runs_those_that_are_missing_are_waited_for(self) -> None:
-        s = Chronicle()
-        first, second, leaver = s.eager((0,), (1,), (2,))
-        s.leave(leaver)
-        s.advance(300)
-        s.join(first)
-        s.advance(400)
-        record = s.running()
-        assert record.outcome is RebalanceOutcome.RUNNING
-        assert record.waited_for == WaitedFor(phase="join", member_ids=(second,), ms=400)
 
     def test_static_members_that_are_all_away_stall_it(self) -> None:
         s = Chronicle()
@@ -188,16 +167,6 @@ class TestTimelines:
         assert found.sync_answered_ms is None
         assert s.last.stopped.open_count == 1
 
-    def test_one_that_is_removed_before_its_assignment_was_stopped_until_then(self) -> None:
-        s = Chronicle()
-        first, second = s.completing(2)
-        s.advance(2 * SECOND)
-        s.leave(second)
-        found = s.member(second)
-        assert (found.stopped_ms, found.stopped_open) == (8 * SECOND, True)
-        assert found.fate_ms == 8 * SECOND
-        assert s.member(first).stopped_open
-
     def test_who_waits_while_it_is_replaced_is_fenced(self) -> None:
         s = Chronicle()
         members = s.stable_static("one", "two", "three")
@@ -209,21 +178,6 @@ class TestTimelines:
         assert fenced.fate is MemberFate.FENCED
         successor = s.member(fenced.replaced_by or "", record)
         assert successor.fate is MemberFate.KEPT
-
-    def test_an_old_process_that_calls_is_fenced(self) -> None:
-        s = Chronicle()
-        members = s.stable_static("one", "two", "three")
-        s.leave(LeaveEntry(members["three"], "three"))
-        s.join(instance="two")
-        assert s.member(members["two"], s.running()).fate is MemberFate.REPLACED
-        s.heartbeat(members["two"], instance="two")
-        assert s.member(members["two"], s.running()).fate is MemberFate.FENCED
-
-    def test_the_member_that_started_it_is_told_of_nothing(self) -> None:
-        s = Chronicle()
-        leader, _ = s.eager((0, 1), (2,))
-        s.join(leader)
-        assert s.member(leader, s.running()).told_ms is None
 
 
 class TestPartitions:
@@ -256,15 +210,6 @@ class TestPartitions:
         s.assign({members["one"]: (0,), new_id: (1, 2)})
         counts = s.last.partitions
         assert (counts.kept, counts.moved, counts.gained, counts.given_up) == (3, 0, 0, 0)
-
-    def test_what_members_held_before_a_restart_is_known(self) -> None:
-        s = Chronicle()
-        leader, follower = s.eager((0, 1), (2,))
-        s.restart()
-        s.join(leader)
-        s.join(follower)
-        s.assign({leader: (0, 1), follower: (2,)})
-        assert (s.last.partitions.known, s.last.partitions.kept) == (True, 3)
 
     @pytest.mark.parametrize(
         "hostile",
@@ -377,16 +322,6 @@ class TestCooperative:
         s.assign({first: (0, 1, 2)})
         assert (s.member(first).stopped_ms, s.last.partitions.moved) == (600, 1)
         assert s.last.stopped.longest_ms == 600
-
-    def test_one_that_held_nothing_does_not_stop(self) -> None:
-        s = Chronicle()
-        first, idle, leaver = s.cooperative((0, 1), (), (2,))
-        s.leave(leaver)
-        s.join(first, protocols=owning(0, 1))
-        s.advance(900)
-        s.join(idle, protocols=owning())
-        s.assign({first: (0, 1, 2), idle: ()})
-        assert (s.member(idle).mode, s.member(idle).stopped_ms) == ("cooperative", 0)
 
     def test_one_that_lost_all_it_had_stopped_like_an_eager_one(self) -> None:
         s = Chronicle()

@@ -111,20 +111,6 @@ def test_within_the_interval_causes_are_collected_until_a_heartbeat_assigns() ->
     assert times.durable_ms == 2 * INTERVAL_MS - 1 + 70
 
 
-def test_the_timer_assigns_if_no_heartbeat_comes() -> None:
-    world, _ = group_of("a")
-    for name in ("b", "c", "d"):
-        beat(world, Client(name, None, ("t",)))
-    world.pass_time(INTERVAL_MS)
-
-    assert world.fold.open is not None
-    record = world.record_of(world.fold.open)
-    assert [cause.member_id for cause in (record.trigger, *record.further_causes)] == ["c", "d"]
-    times = record.timeline
-    assert (times.assigned_by, times.assigned_ms) == ("interval", INTERVAL_MS)
-    assert (record.previous_state, record.follows) == ("Reconciling", 2)
-
-
 def test_the_partitions_of_a_member_that_left_stand_still_until_they_are_given() -> None:
     world, (first, second) = group_of("a", "b")
     world.pass_time(INTERVAL_MS)
@@ -267,18 +253,6 @@ def running(world: ConsumerGroup) -> RebalanceRecord:
     return world.record_of(world.fold.open)
 
 
-def test_a_rebalance_that_another_took_over_says_who_kept_partitions() -> None:
-    world, (first,) = group_of("a")
-    beat(world, Client("b", None, ("t",)))
-    first.take(world.heartbeat(first.request(states_owned=True)))
-    world.pass_time(REVOCATION_MS)
-
-    (record,) = world.rebalances
-    assert record.outcome is RebalanceOutcome.SUPERSEDED
-    waited = record.waited_for
-    assert (waited.phase, waited.member_ids, waited.ms) == ("revoke", ("a",), REVOCATION_MS)
-
-
 def test_a_classic_member_is_waited_for_to_join_again_until_its_rebalance_timeout() -> None:
     world, (first,) = group_of("a")
     membership = world.group.membership
@@ -308,15 +282,6 @@ def test_a_classic_member_is_waited_for_to_join_again_until_its_rebalance_timeou
     world.pass_time(REVOCATION_MS - 2 * INTERVAL_MS)
     waited = world.rebalances[-1].waited_for
     assert (waited.phase, waited.member_ids, waited.ms) == ("join", ("old",), REVOCATION_MS)
-
-
-def test_partitions_of_a_deleted_topic_are_waited_for_too() -> None:
-    world, (first,) = group_of("a")
-    world.topics.change("t", 0)
-    first.take(world.heartbeat(first.request(states_owned=True)))
-    world.pass_time(700)
-    waited = running(world).waited_for
-    assert (waited.phase, waited.ms) == ("revoke", 700)
 
 
 def test_a_target_after_the_interval_did_not_wait_for_it() -> None:

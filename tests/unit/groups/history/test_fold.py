@@ -165,18 +165,6 @@ class TestCauses:
         s.restart()
         assert s.running().trigger.kind is TriggerKind.OVER_CAPACITY
 
-    def test_a_member_that_is_turned_away_from_a_full_group(self) -> None:
-        s = Chronicle()
-        first, second, third = s.stable(3)
-        s.leave(first)
-        s.classic.data.config = s.config._replace(max_size=1)
-        s.join(second)
-        s.join(third)
-        record = s.running() if s.fold.open is not None else s.last
-        kinds = [cause.kind for cause in record.further_causes]
-        assert kinds == [TriggerKind.SIZE_REFUSED]
-        assert s.member(third, record).fate is MemberFate.REFUSED
-
 
 class TestAvoided:
     def test_a_leader_that_has_only_restarted(self) -> None:
@@ -284,26 +272,6 @@ class TestOutcomes:
         assert s.last.outcome is RebalanceOutcome.UNFINISHED
         assert (s.last.generation, s.last.timeline.finished_ms) == (None, None)
 
-    def test_a_group_that_is_made_again_from_the_log_while_it_rebalances(self) -> None:
-        s = Chronicle()
-        s.preparing(2)
-        s.restart()
-        assert s.last.outcome is RebalanceOutcome.UNFINISHED
-        assert s.fold.open is None
-
-    def test_numbers_go_on_behind_the_generation_where_the_history_is_younger(self) -> None:
-        s = Chronicle()
-        leader, _ = s.eager((0, 1), (2,))
-        for _ in range(3):
-            s.join(leader)
-            s.advance(MINUTE)
-            leader = next(iter(s.classic.roster)).member_id if len(s.classic.roster) else leader
-        s.fold.__init__()  # type: ignore[misc]  # As if nothing had been kept.
-        generation = s.classic.data.generation
-        s.restart()
-        s.join_dynamic()
-        assert s.fold.sequence == generation + 1 or not len(s.classic.roster)
-
 
 class TestLeaders:
     def test_a_leader_that_left_is_followed_by_another(self) -> None:
@@ -346,14 +314,6 @@ class TestLeaders:
         assert record.timeline.join_phase_end == "timeout"
         assert record.waited_for.member_ids == (members["one"],)
         assert record.waited_for.ms == MINUTE
-
-    def test_the_same_leader_is_no_change(self) -> None:
-        s = Chronicle()
-        leader, follower = s.eager((0, 1), (2,))
-        s.leave(follower)
-        s.join(leader)
-        s.assign({leader: (0, 1, 2)})
-        assert (s.last.leader_changed, s.last.leader_change) == (False, None)
 
 
 class TestTransactions:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from kohort.groups.config import GroupConfig
 from kohort.groups.events import GroupRemoved, OffsetsRemoved
 from kohort.groups.records import GroupTombstone, OffsetRecord, OffsetTombstone, PendingOffset
 from kohort.groups.requests import DeleteOffsetsResult, OffsetToCommit
@@ -60,12 +59,6 @@ class TestDeleteOffsets:
         assert (s.offset("t"), s.offset("u")) == (None, 1)
         assert s.log[-1] == OffsetTombstone("g", "t", 0)
         assert s.told(OffsetsRemoved)[-1] == OffsetsRemoved(1, expired=False)
-
-    def test_a_repeated_one_is_written_once(self) -> None:
-        s = Scenario()
-        s.commit()
-        assert s.delete_offsets(("t", 0), ("t", 0)).partitions == (NONE, NONE)
-        assert len(s.log) == 2
 
     def test_if_it_cannot_be_stored_they_are_still_there(self) -> None:
         s = Scenario()
@@ -150,15 +143,6 @@ class TestExpiry:
         s.sweep()
         assert s.offset() == 42
 
-    def test_a_simple_group_counts_from_each_commit(self) -> None:
-        s = Scenario()
-        s.commit(OffsetToCommit("t", 0, 1))
-        age(s, DAY)
-        s.commit(OffsetToCommit("t", 1, 1))
-        age(s, 6 * DAY)
-        s.sweep()
-        assert (s.offset("t", 0), s.offset("t", 1)) == (None, 1)
-
     @pytest.mark.parametrize("kind", ["connect", "preparing"])
     def test_any_other_group_loses_nothing(self, kind: str) -> None:
         s = Scenario()
@@ -186,13 +170,6 @@ class TestExpiry:
         s.sweep()
         assert s.offset("t", 1) == 1
 
-    def test_the_retention_is_a_setting(self) -> None:
-        s = Scenario(GroupConfig(offsets_retention_ms=MINUTE))
-        s.commit()
-        age(s, MINUTE)
-        s.sweep()
-        assert s.offset() is None
-
 
 class TestSweptGroups:
     def test_an_empty_group_without_offsets_goes_at_once(self) -> None:
@@ -219,20 +196,6 @@ class TestSweptGroups:
         s.advance(10 * SECOND)
         s.sweep()
         assert s.state == "Dead"
-
-    def test_one_with_members_stays(self) -> None:
-        s = Scenario()
-        s.stable(1)
-        s.sweep()
-        assert s.state == "Stable"
-
-    def test_if_it_cannot_be_stored_it_is_still_there(self) -> None:
-        s = Scenario()
-        s.commit()
-        age(s, RETENTION)
-        s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
-        s.sweep()
-        assert (s.state, s.offset()) == ("Empty", 42)
 
     def test_a_dead_group_is_left_alone(self) -> None:
         s = Scenario()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Stuck, Superseded
+from kohort.broker.core.transaction.effects import EndCause, Ended, Stuck, Superseded
 from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
@@ -94,13 +94,6 @@ def test_an_abort_of_nothing_starts_now(state: TransactionState) -> None:
     assert last == stored(S.COMPLETE_ABORT, 8, start_ms=driven.now, last_update_ms=driven.now)
 
 
-def test_the_start_of_a_transaction_stays_when_it_ends() -> None:
-    driven = Driven(stored(S.ONGOING))
-    driven.end(COMMIT)
-    assert [one.start_ms for one in driven.log] == [stored(S.ONGOING).start_ms] * 2  # type: ignore[union-attr]
-    assert driven.events == [Ended(driven.log[0], EndCause.CLIENT)]  # type: ignore[arg-type]
-
-
 # Epochs that are exhausted.
 
 
@@ -125,25 +118,11 @@ def test_the_last_epoch_ends_with_another_producer_id() -> None:
     assert driven.init(PID, 32_766) == given(FRESH, 0)
 
 
-def test_a_retry_of_the_former_producer_id_is_unknown_once_the_next_one_has_begun() -> None:
-    driven = Driven(stored(S.ONGOING, 32_766))
-    driven.end(COMMIT, epoch=32_766)
-    driven.add(ORDERS, producer_id=FRESH, epoch=0)
-    assert driven.end(COMMIT, epoch=32_766) == UNMAPPED
-
-
 def test_up_to_version_four_the_last_epoch_stays() -> None:
     driven = Driven(stored(S.ONGOING, 32_766))
     assert driven.end(COMMIT, epoch=32_766, version=V1) == given(PID, 32_766)
     assert driven.marked == [(ORDERS, COMMIT, 32_766)]
     assert driven.init(PID, 32_766) == given(FRESH, 0)
-
-
-def test_a_fence_of_the_last_epoch() -> None:
-    driven = Driven(stored(S.ONGOING, 32_766))
-    assert driven.init() == given(FRESH, 1)
-    assert driven.marked == [(ORDERS, ABORT, 32_767)]
-    assert driven.log[1].producer_epoch == 0  # type: ignore[union-attr]
 
 
 def test_an_abort_at_the_epoch_of_a_marker_rotates() -> None:
@@ -216,17 +195,6 @@ def test_an_offline_partition_keeps_the_id_prepared_and_the_client_is_answered()
     assert driven.events[-1].cause is EndCause.CLIENT
 
 
-def test_a_fence_stops_waiting_when_a_partition_is_offline() -> None:
-    driven = Driven(stored(S.ONGOING))
-    driven.marker_errors[ORDERS] = ErrorCode.KAFKA_STORAGE_ERROR
-    assert driven.init() == BUSY
-    driven.marker_errors.clear()
-    driven.core.retry(driven.now)
-    driven.carry_out()
-    assert driven.states == [S.PREPARE_ABORT, S.COMPLETE_ABORT]
-    assert driven.init() == given(PID, 9)
-
-
 def test_an_end_that_cannot_be_written_is_tried_again() -> None:
     driven = Driven(stored(S.ONGOING))
     driven.holds_appends = True
@@ -262,10 +230,3 @@ def test_what_is_undecided_is_left_alone_by_a_start(state: TransactionState) -> 
     driven.core.retry(driven.now)
     driven.carry_out()
     assert driven.log == []
-
-
-def test_a_beginning_is_told_once() -> None:
-    driven = Driven(stored(S.COMPLETE_COMMIT))
-    driven.add(ORDERS)
-    driven.add(OTHER)
-    assert driven.events == [Began()]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.network.connection.frames import RECEIVE_BUFFER_BYTES, FrameError, FrameReader
-from kohort.broker.network.memory import UNCHECKED_BYTES, MemoryReservation, RequestMemoryBudget
+from kohort.broker.network.memory import MemoryReservation, RequestMemoryBudget
 from tests.support.measures.memory import traced_memory
 from tests.support.network.wire import framed
 
@@ -189,16 +189,6 @@ def test_a_frame_that_came_alone_is_counted_until_it_is_taken() -> None:
     assert side.reader.take_single() is None
 
 
-def test_a_frame_that_came_alone_may_get_company_before_it_is_taken() -> None:
-    side = Side(puts_by=True)
-    side.read(framed(b"first"))
-    side.read(framed(b"second") + framed(b"third")[:5])
-    assert side.reader.take_single() is None
-    assert side.take_all() == [b"first", b"second"]
-    assert side.feed(framed(b"third")[5:]) == [b"third"]
-    assert side.memory.used_bytes == 0
-
-
 def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
     side = Side()
     body = bytes(range(256)) * 8_000
@@ -343,19 +333,6 @@ def test_bytes_that_come_while_there_is_no_room_for_them_do_not_make_the_room_to
     frames += side.feed(stream[begun + early_bytes :])
     assert frames == [body, b"next"]
     assert side.memory.used_bytes == side.reservation.held_bytes == 0
-
-
-def test_a_small_frame_gets_its_room_however_much_others_hold() -> None:
-    side = Side(limit_bytes=1_000)
-    others = [MemoryReservation(side.memory, lambda: None) for _ in range(2)]
-    others[0].add(10_000)
-    assert others[0].reserve(10_000)
-    assert not others[1].reserve(10_000)
-    body = b"z" * UNCHECKED_BYTES
-    stream = framed(body)
-    assert side.feed(stream[:100]) == []
-    assert not side.is_waiting_for_memory()
-    assert side.feed(stream[100:]) == [body]
 
 
 def test_an_unfinished_frame_can_be_told_from_the_next_one() -> None:
