@@ -9,9 +9,8 @@ from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import TriggerKind
 from kohort.groups.reasons import FORCING
 from kohort.groups.requests import JoinResult
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.support.groups.scenario import SECOND, Scenario
+from tests.support.groups.scenario import Scenario
 
 ANY = list(JoinReason)
 COMPLETING, STABLE = ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE
@@ -44,27 +43,6 @@ class TestRowByRow:
         s.stable_static("a", "b")
         assert s.join(instance="ab"[index], reason=reason).is_parked
         assert (s.trigger().row, s.trigger().kind) == (10, TriggerKind.STATIC_REPLACED)
-
-    def test_row_13_a_leader_that_restarted_keeps_everybody_at_work(self) -> None:
-        s = Scenario()
-        leader, follower = s.stable(2)
-        s.ms += SECOND
-        answer = s.join(
-            leader,
-            reason=JoinReason.RESTART,
-            session_timeout_ms=20_000,
-            rebalance_timeout_ms=30_000,
-        ).answer
-        assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 1, leader)
-        assert answer.skip_assignment
-        assert [member.member_id for member in answer.members] == [leader, follower]
-        assert s.state == "Stable"
-        (avoided,) = s.avoided()
-        assert (avoided.row, avoided.was_leader) == (13, True)
-        member = s.classic.roster.get(leader)
-        assert member is not None
-        assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 30_000)
-        assert member.session_deadline_ms == s.ms + 20_000
 
     def test_row_13_an_older_client_must_not_think_that_it_leads(self) -> None:
         s = Scenario()

@@ -3,7 +3,6 @@
 import pytest
 
 from kohort.groups.group import client_error
-from kohort.groups.records import GroupRecord
 from kohort.groups.requests import JoinResult, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
@@ -35,29 +34,6 @@ def test_clients_are_told_of_a_failed_append_what_they_can_act_upon(
 
 
 class TestWritten:
-    def test_a_generation_is_written_with_its_assignment(self) -> None:
-        s = Scenario()
-        mine = (("range", subscription("t")), ("sticky", subscription("u")))
-        leader, follower = members = s.completing(2, protocols=mine)
-        joined_ms = s.classic.data.state_timestamp_ms
-        s.advance(500)
-        s.settle(members)
-        created, stored = s.log
-        assert isinstance(created, GroupRecord)
-        assert isinstance(stored, GroupRecord)
-        assert (created.generation, created.members) == (0, ())
-        assert (stored.protocol_type, stored.generation) == ("consumer", 1)
-        assert (stored.protocol_name, stored.leader_id) == ("range", leader)
-        assert stored.state_timestamp_ms == joined_ms
-        assert [(m.member_id, m.assignment) for m in stored.members] == [
-            (member_id, f"of {member_id}".encode()) for member_id in (leader, follower)
-        ]
-        # Only the chosen protocol's metadata.
-        assert {m.subscription for m in stored.members} == {subscription("t")}
-        assert {(m.session_timeout_ms, m.rebalance_timeout_ms) for m in stored.members} == {
-            (10_000, 60_000)
-        }
-
     def test_nothing_is_written_while_a_rebalance_is_under_way(self) -> None:
         s = Scenario()
         members = s.preparing(2)

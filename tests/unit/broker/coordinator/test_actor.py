@@ -2,19 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from functools import partial
 
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
-from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
 from kohort.groups.encoding import encode_as_batch
-from kohort.groups.group import Group
 from kohort.groups.records import DurableRecord
-from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -27,12 +22,6 @@ UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 UNWRITABLE = 1 << 70
 """No offset that a request can name."""
-
-
-def answer(ticket: Deferred[int], number: int, group: Group, now: Now) -> None:
-    """A step that answers with a number."""
-    del now
-    group.outbox.reply(ticket, number)
 
 
 class ShortLog(MemoryOffsetsLog):
@@ -68,20 +57,6 @@ class TestAppends:
             await asyncio.gather(first, *others)
             assert log.append_count == 2
             assert h.offset() == 4
-
-    @virtual
-    async def test_commits_of_one_turn_of_the_loop_share_an_append(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            commits = [h.commit(offset) for offset in (1, 2, 3)]
-            other = h.commit(9, group_id="other")
-            for commit in (*commits, other):
-                assert (await commit).errors == (ErrorCode.NONE,)
-            assert (h.offset(), h.offset("other")) == (3, 9)
-            assert log.append_count == 2
 
     @virtual
     async def test_what_comes_behind_a_commit_is_stepped_behind_it(
@@ -192,23 +167,6 @@ class TestAppends:
 
 class TestExclusive:
     @virtual
-    async def test_commands_that_wait_are_executed_in_slices(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            log.hold()
-            before = h.commit(1)
-            await turns()
-            tickets: list[Deferred[int]] = [Deferred() for _ in range(100)]
-            for number, ticket in enumerate(tickets):
-                step = partial(answer, ticket, number)
-                h.groups.host.submit("g", Command(step, ticket, is_exclusive=True))
-            log.release()
-            await before
-            await turns()
-            assert [ticket.is_done for ticket in tickets] == [True] * 100
-            assert [await ticket for ticket in tickets] == list(range(100))
-
-    @virtual
     async def test_a_deletion_waits_for_its_turn(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
@@ -224,21 +182,3 @@ class TestExclusive:
             assert (await after).errors == (ErrorCode.NONE,)
             assert h.offset() == 2
             assert h.groups.host.stats()["groups"] == 1
-
-    @virtual
-    async def test_a_deletion_comes_behind_the_last_members_expiry(
-        self, clock: VirtualClock
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            members = await h.stable_static("a")
-            written = log.append_count
-            log.hold()
-            h.commit(1, member_id=members["a"], generation=1)
-            await asyncio.sleep(12)
-            deletion = h.groups.delete_group("g")
-            log.release()
-            assert await deletion is ErrorCode.NONE
-            assert not h.groups.host.stats()["groups"]
-            # The commit, the group without members, its tombstone.
-            assert log.append_count - written == 3

@@ -108,23 +108,6 @@ class TestBounds:
             assert len(ids) == 0
 
     @virtual
-    async def test_ids_of_a_group_that_is_read_from_the_log_again_count_no_more(
-        self, clock: VirtualClock
-    ) -> None:
-        ids = UnusedIds()
-        async with running(clock, unused_ids=ids) as h:
-            await new_id(h, "a")
-
-            def fail(*_: object) -> None:
-                raise RuntimeError("a fault of ours")
-
-            h.groups.host.submit("a", Command(fail))
-            await asyncio.sleep(0.1)
-            group = h.groups.host.group("a")
-            assert group is not None
-            assert group.gauges()["unused_ids"] == len(ids) == 0
-
-    @virtual
     async def test_members_of_a_group_that_is_dropped_take_no_memory_any_more(
         self, clock: VirtualClock
     ) -> None:

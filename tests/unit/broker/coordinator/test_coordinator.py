@@ -7,7 +7,6 @@ import pytest
 
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.groups.requests import SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
@@ -38,19 +37,6 @@ class TestTime:
 
 class TestClients:
     @virtual
-    async def test_a_client_that_is_gone_stays_a_member_until_a_timer_removes_it(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        async with running(clock) as h:
-            future = h.join(instance="a")
-            future.cancel()
-            await asyncio.sleep(3.1)
-            assert h.state() == "CompletingRebalance"
-            await asyncio.sleep(10)
-            assert h.state() == "Empty"
-
-    @virtual
     async def test_a_client_that_is_gone_has_committed_all_the_same(
         self, clock: VirtualClock
     ) -> None:
@@ -64,23 +50,6 @@ class TestClients:
 
 
 class TestRestart:
-    @virtual
-    async def test_groups_and_offsets_are_back(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            members = await h.stable_static("a", "b")
-            await h.do_commit(7, member_id=members["a"], generation=1)
-            await h.do_commit(9, group_id="simple")
-        async with running(clock, log) as h:
-            assert h.state() == "Stable"
-            assert h.ask_sync(members["b"], 1) == SyncResult(
-                ErrorCode.NONE, "consumer", "range", members["b"].encode()
-            )
-            assert (h.offset(), h.offset("simple")) == (7, 9)
-            # Sessions started again.
-            await asyncio.sleep(10.1)
-            assert h.state() == "Empty"
-
     @virtual
     async def test_groups_that_cannot_be_read_do_not_seem_to_be_absent(
         self,

@@ -8,15 +8,9 @@ import pytest
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.requests.classic import classic_membership
-from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.metrics.rebalance_collector import RebalanceCollector
-from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
-from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
 from kohort.groups.group import Group
-from kohort.groups.kinds import GroupKind
 from kohort.groups.outbox import Answers
 from kohort.groups.requests import CommitResult, JoinResult, LeaveEntry, Now, SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -25,7 +19,6 @@ from tests.support.groups.rota import ROTA, Rota, convert_to_rota, join_rota, ro
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.harness import Harness, running
-from tests.unit.broker.metrics.sources import values
 
 __all__ = ["rota_codec"]
 
@@ -151,31 +144,6 @@ async def test_a_conversion_that_cannot_be_stored_changes_nothing(clock: Virtual
 
 
 @virtual
-async def test_it_is_counted_under_its_own_label(clock: VirtualClock) -> None:
-    async with running(clock, others=KINDS) as h:
-        metrics = RebalanceMetrics()
-        h.groups.host.add_observer(metrics)
-        await join_rota(h.groups.host, "a")
-        started = RebalanceStarted(Trigger(TriggerKind.MEMBER_ADDED), "Empty", 1, (), ROTA)
-        rota_of(h).outbox.note(started)
-        await join_rota(h.groups.host, "b")
-        collector = GroupCollector(
-            h.groups.host, lambda *_: None, groups_max=9, group_partitions_max=9
-        )
-        await collector.refresh(Slice(clock))
-        found = values(collector.collect())
-        assert found["kafka_server_group_coordinator_metrics_group_count"] == {
-            ("classic",): 0,
-            ("consumer",): 0,
-            ("rota",): 1,
-        }
-        assert found["kohort_consumergroup_state"] == {("g", "Rotating"): 1}
-        assert found["kafka_consumergroup_members"] == {("g",): 2}
-        found = values(RebalanceCollector(metrics).collect())
-        assert found["kafka_consumergroup_rebalances_total"] == {("g", "member_added", "rota"): 1}
-
-
-@virtual
 async def test_requests_of_the_classic_protocol_are_refused_by_it(clock: VirtualClock) -> None:
     """By an answer, as Kafka does: an exception in a step would cost the group its memory."""
     async with running(clock, others=KINDS) as h:
@@ -186,21 +154,3 @@ async def test_requests_of_the_classic_protocol_are_refused_by_it(clock: Virtual
         for count in (2, ENTRIES_PER_STEP + 1):
             assert await leave(h, count) == (ErrorCode.UNKNOWN_MEMBER_ID,) * count
         assert h.groups.host.stats()["faults"] == 0
-
-
-@virtual
-async def test_a_group_with_offsets_alone_is_shown_as_an_empty_classic_one(
-    clock: VirtualClock,
-) -> None:
-    log = MemoryOffsetsLog()
-    async with running(clock, log) as h:
-        await h.do_commit(42)
-    async with running(clock, log) as h:
-        group = h.groups.host.group("g")
-        assert group is not None
-        assert group.membership is None
-        assert (group.describe().kind, group.describe().state) == (GroupKind.CLASSIC, "Empty")
-        assert h.classic.heartbeat("g", "m", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert h.ask_sync("m", 1) == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        await h.stable_static("a")
-        assert h.offset() == 42

@@ -122,20 +122,6 @@ async def test_members_are_answered_when_the_shared_append_is_durable(clock: Vir
 
 
 @virtual
-async def test_a_failed_append_fails_all_that_share_it(clock: VirtualClock) -> None:
-    log = MemoryOffsetsLog()
-    async with members_of(clock, log) as members:
-        await members.ask("first")
-        log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        refused = await asyncio.gather(*[members.ask(name) for name in "abc"])
-        assert {result.error for result in refused} == {UNAVAILABLE}
-        assert members.count == 1
-        log.failure = None
-        accepted = await asyncio.gather(*[members.ask(name) for name in "abc"])
-        assert {result.error for result in accepted} == {NO_ERROR}
-
-
-@virtual
 async def test_a_member_whose_records_are_refused_fails_alone_at_last(clock: VirtualClock) -> None:
     log = ShortLog()
     async with members_of(clock, log) as members:

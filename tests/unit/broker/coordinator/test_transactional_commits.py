@@ -118,20 +118,6 @@ async def test_a_transaction_that_ends_while_its_commit_waits_is_not_appended_to
         assert not is_unstable(h)
 
 
-@virtual
-async def test_an_end_that_overtakes_the_news_of_the_append_counts(clock: VirtualClock) -> None:
-    log = MemoryOffsetsLog()
-    async with running(clock, log) as h:
-        log.hold()
-        commit = committing(h, 2)
-        end(h, log)
-        log.release()
-        assert (await commit).errors == (NONE,)
-        assert (h.offset(), is_unstable(h)) == (2, False)
-    async with running(clock, log) as h:
-        assert (h.offset(), is_unstable(h)) == (2, False)
-
-
 async def two_commits_one_append(
     h: Harness, log: MemoryOffsetsLog
 ) -> tuple[Deferred[CommitResult], Deferred[CommitResult]]:
@@ -163,23 +149,6 @@ class TestWritesThatWaitForAnAppend:
             log.release()
             assert [(await commit).errors for commit in commits] == [(NONE,), (NONE,)]
             assert log.append_count == 3
-
-    @virtual
-    async def test_both_are_answered_when_the_append_takes_long(self, clock: VirtualClock) -> None:
-        log = MemoryOffsetsLog()
-        config = CoordinatorConfig(GroupConfig(), commit_timeout_ms=2_000)
-        async with running(clock, log, config) as h:
-            commits = await two_commits_one_append(h, log)
-            late = (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
-            async with asyncio.timeout(2.1):
-                assert [(await commit).errors for commit in commits] == [late, late]
-            log.release()
-            await asyncio.sleep(0.1)
-            # Both are in the log all the same, as if the answers had been lost.
-            assert log.append_count == 3
-            end(h, log, A)
-            end(h, log, B)
-            assert h.offset() == 3
 
     @virtual
     async def test_both_are_answered_when_the_broker_stops(self, clock: VirtualClock) -> None:

@@ -7,7 +7,6 @@ import pytest
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, running_topics
-from tests.support.measures.bytecodes import metered
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -119,31 +118,6 @@ async def test_a_group_without_a_name_is_not_described(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         (result,) = (await ask(topics, asking(GROUP, ""))).results
         assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, [])
-
-
-def of_topics(count: int) -> m.DescribeConfigsRequest:
-    return m.DescribeConfigsRequest(
-        resources=[
-            m.DescribeConfigsResource(
-                resource_type=TOPIC, resource_name=f"t{number}", configuration_keys=None
-            )
-            for number in range(count)
-        ]
-    )
-
-
-async def test_topics_with_the_same_configs_are_described_once(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        for number in range(30):
-            await topics.changes.create_topic(f"t{number}", partition_count=1)
-        await ask(topics, of_topics(1))
-        with metered() as one:
-            await ask(topics, of_topics(1))
-        with metered() as many:
-            answer = await ask(topics, of_topics(30))
-        assert many.count < 5 * one.count
-        assert {len(result.configs) for result in answer.results} == {37}
-        assert [result.resource_name for result in answer.results][:2] == ["t0", "t1"]
 
 
 async def test_what_is_asked_of_each_topic_is_told_of_it(tmp_path: Path) -> None:

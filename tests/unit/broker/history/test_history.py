@@ -96,22 +96,6 @@ def outcomes(records: Sequence[HistoryRecord]) -> list[str]:
 
 
 @virtual
-async def test_the_last_ones_can_be_asked_for(clock: VirtualClock) -> None:
-    history = RebalanceHistory(HistoryLimits(size=3), clock)
-    for _ in range(5):
-        rebalance(history)
-    history.drain()
-    assert sequences(history.records("g")) == [3, 4, 5]
-    assert sequences(history.records("g", 2)) == [4, 5]
-    assert history.records("g", 0) == []
-    assert sequences(history.records("g", 99)) == [3, 4, 5]
-    assert history.records("unheard of") == []
-    assert history.totals("g") == (5, 0)
-    assert history.totals("unheard of") == (0, 0)
-    assert list(history.groups()) == ["g"]
-
-
-@virtual
 async def test_the_one_that_runs_comes_last(clock: VirtualClock) -> None:
     history = RebalanceHistory(clock=clock)
     rebalance(history)

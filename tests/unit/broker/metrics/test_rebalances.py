@@ -1,10 +1,10 @@
 """What the coordinator's groups go through, as counts."""
 
 from enum import Enum
-from typing import Any, cast
+from typing import cast
 
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
-from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
+from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.groups.events import (
     Event,
@@ -248,26 +248,6 @@ def test_how_the_history_fares_is_shown() -> None:
         "kohort_rebalance_history_lost_total": 2,
         "kohort_rebalance_history_dropped_total": 1,
     }
-
-
-def test_looking_for_what_hangs_does_not_look_at_all_groups_of_the_rest() -> None:
-    class Looks(dict[str, Running]):
-        count = 0
-
-        def items(self) -> Any:  # noqa: ANN401
-            for item in super().items():
-                self.count += 1
-                yield item
-
-    metrics = RebalanceMetrics(groups_max=3)
-    metrics.running = looks = Looks()
-    for number in range(100):
-        event = (number, started(TriggerKind.MEMBER_LEFT))
-        observed(event, group_id=f"group {number}", metrics=metrics)
-    since = collected(metrics)["kohort_consumergroup_rebalance_waiting_since_seconds"]
-    assert since["(other)",] == 1000.003
-    assert len(since) == 4
-    assert looks.count == 4
 
 
 def test_members_that_did_not_poll_are_counted_once() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from kohort.broker.runtime.background_tasks import RESTART_MS_MAX, BackgroundTasks
+from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
 
 
@@ -84,24 +84,6 @@ def test_a_cancelled_task_ends_even_if_its_clean_up_fails() -> None:
         assert isinstance(task.exception(), OSError)
 
     on_virtual_time(test)
-
-
-def test_a_run_that_lasted_long_is_followed_soon() -> None:
-    begun_s: list[int] = []
-
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        async def work() -> None:
-            begun_s.append(clock.monotonic_ms() // 1000)
-            await asyncio.sleep(RESTART_MS_MAX / 1000 + 1 if len(begun_s) == 5 else 0)
-            raise RuntimeError("unforeseen")
-
-        task = tasks.start("work", work)
-        await asyncio.sleep(330)
-        task.cancel()
-        await asyncio.wait([task])
-
-    on_virtual_time(test)
-    assert begun_s == [0, 1, 3, 7, 15, 317, 319, 323]
 
 
 def test_a_task_fails_until_it_has_worked_for_as_long_as_before() -> None:

@@ -97,19 +97,6 @@ def content_of(data: bytes | memoryview) -> list[Record]:
     return [record for _, batch in split_batches(data) for record in decode_records(batch)]
 
 
-async def test_a_compacted_topic_keeps_the_last_value_of_every_key_at_its_offset(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
-        partition = topic.partitions[0]
-        fill(partition, rounds=5)
-        compactor = compactor_of(topics)
-        assert await compactor.compact_one()
-        assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
-        assert not await compactor.compact_one(), "nothing is dirty any more"
-
-
 async def test_a_topic_is_compacted_up_to_the_first_open_transaction_only(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,7 @@ from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
-from tests.support.brokers.running_topics import append, running_topics
+from tests.support.brokers.running_topics import running_topics
 
 LIMIT = 1 << 20
 
@@ -56,36 +56,6 @@ async def two_partitions(topics: TopicManager) -> list[Partition]:
     return list((await topics.changes.create_topic("t", partition_count=2)).partitions)
 
 
-async def test_a_fetch_waits_until_the_sum_over_its_partitions_is_enough(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        purgatory = topics._purgatory
-        first, second = await two_partitions(topics)
-        append(first, bytes(100))
-        reads = [read_of(first), read_of(second)]
-        size = read_partitions(reads, LIMIT)
-        parked = Parked(purgatory, reads, min_bytes=3 * size)
-        append(second, bytes(100))
-        purgatory.drain()
-        assert not parked.is_answered
-        append(second, bytes(100))
-        purgatory.drain()
-        assert parked.answer is not None
-        assert sum(len(read.data) for read in parked.answer) == 3 * size
-
-
-async def test_at_its_deadline_a_fetch_answers_with_what_there_is(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        purgatory = topics._purgatory
-        first, _ = await two_partitions(topics)
-        append(first)
-        parked = Parked(purgatory, [read_of(first)], min_bytes=LIMIT)
-        purgatory.expire(999)
-        assert not parked.is_answered
-        purgatory.expire(1_000)
-        assert parked.answer is not None
-        assert len(parked.answer[0].data) > 0
-
-
 async def test_a_fetch_of_a_partition_that_goes_is_answered_at_once(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         purgatory = topics._purgatory
@@ -97,16 +67,3 @@ async def test_a_fetch_of_a_partition_that_goes_is_answered_at_once(tmp_path: Pa
         purgatory.drain()
         assert parked.answer is not None
         assert parked.answer[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_the_first_batch_comes_whole_and_later_partitions_keep_to_the_limit(
-    tmp_path: Path,
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        first, second = await two_partitions(topics)
-        append(first, bytes(500))
-        append(second, bytes(500))
-        reads = [read_of(first, max_bytes=1), read_of(second)]
-        total = read_partitions(reads, 100)
-        assert len(reads[0].data) == total > 500
-        assert reads[1].data == b""

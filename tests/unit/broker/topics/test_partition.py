@@ -19,7 +19,6 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, running_topics
-from tests.support.records.storage_tools import memory_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -166,22 +165,6 @@ async def test_a_partition_that_is_offline_keeps_nothing_of_requests_that_it_ref
             refused(topic.partitions[0])
         gc.collect()
         assert len(alive) == 0
-
-
-async def test_a_full_disk_refuses_until_there_is_room_and_does_not_fill_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    files = SimulatedFileSystem()
-    store = memory_store()
-    async with running_topics(Path("/data"), files=files, store=store) as topics:
-        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
-        files.fail("pwritev", suffix="t-0/00000000000000000000.log", number=errno.ENOSPC, times=50)
-        for _ in range(50):
-            with pytest.raises(KafkaError) as caught:
-                append(partition)
-            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert append(partition).base_offset == 0
-    assert caplog.text.count("was undone") == 1
 
 
 async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored_again(

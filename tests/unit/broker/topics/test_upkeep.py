@@ -115,26 +115,6 @@ def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
     on_virtual_time(scenario)
 
 
-def test_a_shorter_rest_of_compaction_counts_at_once() -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        await topics.changes.alter_broker("1", lambda _: {"log.cleaner.backoff.ms": "1000"})
-        await asyncio.sleep(2)
-        topic = await topics.changes.create_topic(
-            "orders",
-            partition_count=1,
-            configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"},
-        )
-        partition = topic.partitions[0]
-        for _ in range(5):
-            append(partition, key=b"key")
-            partition.log.roll(wall_ms=clock.wall_ms())
-        before = partition.log.size_bytes
-        await asyncio.sleep(3)
-        assert partition.log.size_bytes < before
-
-    on_virtual_time(scenario, "log.cleaner.backoff.ms=86400000")
-
-
 def test_recovery_points_are_noted_from_time_to_time() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
         del clock

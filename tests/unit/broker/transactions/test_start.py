@@ -16,7 +16,6 @@ from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ORDERS, OTHER
 from tests.support.transactions.harness import (
     FIRST_PRODUCER,
-    TIMEOUT_MS,
     MarkedPartitions,
     Written,
     running,
@@ -64,20 +63,6 @@ async def test_an_offline_partition_does_not_hold_up_a_start(clock: VirtualClock
         partitions.offline.clear()
         await asyncio.sleep(1.5)
         assert after.state() == "CompleteCommit"
-
-
-@virtual
-async def test_what_became_overdue_meanwhile_is_aborted_right_after_the_start(
-    clock: VirtualClock,
-) -> None:
-    log, partitions = MemoryTransactionLog(), MarkedPartitions(ORDERS)
-    async with running(clock, log, partitions) as before:
-        before.init()
-        before.add(ORDERS)
-    clock.advance(2 * TIMEOUT_MS)
-    async with running(clock, log, partitions) as after:
-        await asyncio.sleep(0.1)
-        assert after.state() == "CompleteAbort"
 
 
 @virtual

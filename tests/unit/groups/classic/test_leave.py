@@ -1,8 +1,6 @@
 """LeaveGroup: single and in batches, by id and by instance."""
 
-import pytest
-
-from kohort.groups.events import CauseAdded, RebalanceStarted, TriggerKind, UnusedIdDropped
+from kohort.groups.events import TriggerKind, UnusedIdDropped
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario
@@ -34,19 +32,6 @@ class TestRemoval:
 
 
 class TestTheStepAfter:
-    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-    def test_a_batch_starts_one_rebalance(self, state: str) -> None:
-        s = Scenario()
-        members = s.completing(4)
-        if state == "Stable":
-            s.settle(members)
-        s.leave(members[1], members[2])
-        starts = [start for start in s.told(RebalanceStarted) if start.generation == 1]
-        assert len(starts) == 1
-        assert starts[0].trigger.removed == (members[1],)
-        assert [ref.member_id for ref in starts[0].members] == [members[0], members[3]]
-        assert s.told(CauseAdded)[-1].trigger.removed == (members[2],)
-
     def test_while_preparing_a_batch_may_complete_the_phase(self) -> None:
         s = Scenario()
         first, second, third = s.preparing(3)

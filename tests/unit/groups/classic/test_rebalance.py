@@ -3,11 +3,7 @@
 import pytest
 
 from kohort.groups.events import JoinPhaseEnded, JoinPhaseStalled
-from kohort.groups.requests import SyncResult
-from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario, Ticket
-
-REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def rejoin(s: Scenario, members: list[str]) -> list[Ticket]:
@@ -26,18 +22,6 @@ def test_an_immediately_answered_join_does_not_prolong_the_session() -> None:
 
 
 class TestBegin:
-    def test_from_completing_parked_syncs_are_told_and_assignments_dropped(self) -> None:
-        s = Scenario()
-        leader, follower = s.completing(2)
-        parked = s.sync(follower)
-        s.ms += SECOND
-        s.leave(leader)
-        assert parked.answer == SyncResult(REBALANCING)
-        member = s.classic.roster.get(follower)
-        assert member is not None
-        assert member.assignment == b""
-        assert member.session_deadline_ms == s.ms + 10 * SECOND
-
     def test_from_completing_the_sync_timer_ends(self) -> None:
         s = Scenario()
         _, follower = s.completing(2)

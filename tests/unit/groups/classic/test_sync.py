@@ -3,12 +3,6 @@
 import pytest
 
 from kohort.groups.events import (
-    MemberRemoved,
-    RebalanceEnd,
-    RebalanceEnded,
-    RemovalReason,
-    SyncAnswered,
-    SyncReceived,
     TriggerKind,
 )
 from kohort.groups.requests import LeaveEntry, SyncRequest, SyncResult
@@ -21,18 +15,6 @@ def assigned(share: bytes) -> SyncResult:
 
 
 class TestCompleting:
-    def test_syncs_are_told_to_the_history_once_each(self) -> None:
-        s = Scenario()
-        leader, second, third = s.completing(3)
-        s.sync(second)
-        s.sync(leader)
-        s.sync(third)
-        s.sync(third)
-        received = [(event.member_id, event.is_leader) for event in s.told(SyncReceived)]
-        assert received == [(second, False), (leader, True), (third, False)]
-        # Two had theirs with the end of the rebalance.
-        assert [event.member_id for event in s.told(SyncAnswered)] == [third, third]
-
     def test_when_all_have_synced_the_sync_timer_ends(self) -> None:
         s = Scenario()
         leader, second = s.completing(2)
@@ -57,18 +39,6 @@ class TestDurability:
         s.finish_append()
         assert s.state == "Stable"
         assert parked.answer == assigned(b"2")
-
-    def test_if_it_cannot_be_stored_all_are_told_and_a_rebalance_begins(self) -> None:
-        s = Scenario()
-        leader, second = s.completing(2)
-        parked = s.sync(second)
-        s.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
-        answer = s.sync(leader, assignments={leader: b"1"}).answer
-        assert answer == parked.answer == SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        assert s.state == "PreparingRebalance"
-        assert s.trigger().kind is TriggerKind.STORE_FAILED
-        assert s.trigger().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert s.told(RebalanceEnded)[-1].outcome is RebalanceEnd.STORE_FAILED
 
     def test_the_generation_after_a_failure_is_a_new_one(self) -> None:
         s = Scenario()
@@ -112,21 +82,6 @@ class TestDurability:
 
 
 class TestDeadline:
-    def test_members_that_have_not_synced_are_removed_together_and_the_rest_rebalances(
-        self,
-    ) -> None:
-        s = Scenario()
-        leader, second, third = s.completing(3, session_timeout_ms=1_000 * SECOND)
-        s.sync(leader)
-        s.advance(60 * SECOND - 1)
-        assert s.state == "Stable"
-        s.advance(1)
-        assert s.state == "PreparingRebalance"
-        assert [member.member_id for member in s.classic.roster] == [leader]
-        assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
-        assert s.trigger().removed == (second, third)
-        assert {event.fate for event in s.told(MemberRemoved)} == {RemovalReason.SYNC_EXPIRED}
-
     def test_a_leader_that_does_not_sync_is_removed_and_who_waits_is_told(self) -> None:
         s = Scenario()
         leader, second = s.completing(2, session_timeout_ms=1_000 * SECOND)

@@ -4,7 +4,6 @@ members come and go, and whose topics come and grow.
 
 import gzip
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -55,40 +54,6 @@ def test_a_group_is_assigned_as_by_kafka_at_each_step_of_its_life(life: int) -> 
                 for member, shares in case["expected"].items()
             }
             assert assigned == expected, (case["assignor"], case["step"])
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_members_with_one_subscription_lose_nothing_that_evenness_does_not_take(seed: int) -> None:
-    chance = random.Random(seed)
-    topics = {bytes([number]) * 16: chance.randint(0, 9) for number in range(chance.randint(1, 4))}
-    members: list[AssignorMember] = []
-    for _ in range(12):
-        names = chance.sample("abcdefghijkl", chance.randint(1, 12))
-        before = {member.member_id: member.assigned for member in members}
-        members = [
-            AssignorMember(name, None, frozenset(topics), before.get(name, {}))
-            for name in sorted(names)
-        ]
-        after = assign("uniform", members, topics)
-        partitions = [(t, p) for shares in after.values() for t, ps in shares.items() for p in ps]
-        assert len(set(partitions)) == len(partitions) == sum(topics.values())
-        counts = [sum(map(len, after[name].values())) for name in names]
-        assert max(counts) - min(counts) <= 1
-        least, extra = divmod(sum(topics.values()), len(members))
-        held = [sum(map(len, member.assigned.values())) for member in members]
-        with_more = min(extra, sum(count > least for count in held))
-        assert kept(members, after) == sum(min(count, least) for count in held) + with_more
-        members = [member._replace(assigned=after[member.member_id]) for member in members]
-        topic = chance.choice(sorted(topics))
-        topics[topic] += chance.randint(0, 2)
-
-
-def kept(members: list[AssignorMember], after: Assignment) -> int:
-    return sum(
-        len(set(share) & set(after[member.member_id].get(topic, ())))
-        for member in members
-        for topic, share in member.assigned.items()
-    )
 
 
 @pytest.mark.parametrize("name", ["uniform", "range"])

@@ -15,7 +15,7 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.transaction_log import PartitionsSchema, TransactionLogValue
-from tests.support.transactions.driven_id import FRESH, ORDERS, OTHER, STORED, V1, S, stored
+from tests.support.transactions.driven_id import ORDERS, V1, S, stored
 
 NAME = "t-rnueam"
 KEY = "0000 0008 742d726e7565616d"
@@ -65,23 +65,6 @@ def test_what_kafka_has_written(record: TransactionRecord, value: str) -> None:
     assert encode_value(record) == bytes.fromhex(value)
     assert decode_key(bytes.fromhex(KEY)) == NAME
     assert decode_value(NAME, bytes.fromhex(value)) == record
-
-
-@pytest.mark.parametrize("state", STORED)
-def test_all_that_is_known_comes_back(state: TransactionState) -> None:
-    is_open = state in {S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT}
-    record = stored(
-        state,
-        32_767,
-        previous_producer_id=3,
-        next_producer_id=FRESH,
-        partitions=(OTHER, ORDERS, TopicPartition("other", 5)) if is_open else (),
-    )
-    value = encode_value(record)
-    assert value is not None
-    found = decode_value(record.transactional_id, value)
-    assert sorted(found.partitions) == sorted(record.partitions)
-    assert found._replace(partitions=()) == record._replace(partitions=())
 
 
 def test_a_tombstone_has_no_value() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.broker.core.transaction.effects import EndCause, Mark, Reply, Superseded
-from kohort.broker.core.transaction.ending import Fencing, MissingMarkers, TransactionEnd
+from kohort.broker.core.transaction.effects import EndCause, Reply
+from kohort.broker.core.transaction.ending import Fencing, TransactionEnd
 from kohort.broker.core.transaction.requests import (
     EndResult,
     InitRequest,
@@ -16,29 +16,6 @@ from kohort.protocol.errors import ErrorCode
 from tests.support.transactions.driven_id import ORDERS, OTHER, S, stored
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.mark.parametrize(
-    ("error", "is_settled"),
-    [
-        (ErrorCode.NONE, True),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, True),
-        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, True),
-        (ErrorCode.KAFKA_STORAGE_ERROR, False),
-    ],
-)
-def test_a_marker_is_missing_until_its_partition_has_one_or_is_gone(
-    error: ErrorCode, is_settled: bool
-) -> None:
-    markers = MissingMarkers([A, B])
-    awaiting = [markers.is_awaiting]
-    assert markers.ask() == (A, B)
-    for partition, outcome in ((A, error), (B, ErrorCode.NONE)):
-        awaiting.append(markers.is_awaiting)
-        markers.note(partition, outcome)
-    assert [*awaiting, markers.is_awaiting] == [False, True, True, False]
-    assert markers.partitions == markers.ask() == (() if is_settled else (A,))
 
 
 TICKET = object()
@@ -91,18 +68,3 @@ def test_a_fencing_request_that_waits_is_executed_and_not_answered() -> None:
     end = of_fence()
     assert end.take_fencing() == FENCING
     assert (end.take_fencing(), end.answer_fencing()) == (None, None)
-
-
-def test_markers_are_missing_from_the_decision_on() -> None:
-    end = of_client()
-    assert (end.unmarked, end.is_awaiting) == (None, False)
-    end.decide(RECORD)
-    assert end.mark(RECORD, is_answered=True) == Mark(RECORD, (ORDERS, OTHER), is_answered=True)
-    assert end.is_awaiting
-    assert end.on_marked(RECORD, ORDERS, ErrorCode.KAFKA_STORAGE_ERROR) is None
-    error = ErrorCode.INVALID_PRODUCER_EPOCH
-    assert end.on_marked(RECORD, OTHER, error) == Superseded(RECORD, OTHER, error)
-    assert (end.unmarked, end.is_awaiting) == ((ORDERS,), False)
-    assert end.mark(RECORD, is_answered=False) == Mark(RECORD, (ORDERS,), is_answered=False)
-    assert end.on_marked(RECORD, ORDERS, ErrorCode.NONE) is None
-    assert end.mark(RECORD, is_answered=False) is None

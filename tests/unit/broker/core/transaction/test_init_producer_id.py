@@ -127,20 +127,6 @@ def test_the_version_of_the_client_stays(version: int) -> None:
     assert driven.record.client_version is version
 
 
-def test_where_the_abort_has_to_be_waited_for_the_client_is_sent_away() -> None:
-    driven = Driven(stored(S.ONGOING))
-    driven.holds_appends = True
-    assert driven.init() == BUSY
-    driven.release()
-    assert driven.state is S.PREPARE_ABORT
-    driven.release()
-    assert driven.states[-1] is S.COMPLETE_ABORT
-    assert not driven.held
-    assert driven.init() is None
-    driven.release()
-    assert driven.producer == (PID, 9)
-
-
 def test_a_fence_that_cannot_be_written_leaves_all_as_it_was() -> None:
     driven = Driven(stored(S.ONGOING))
     driven.holds_appends = True

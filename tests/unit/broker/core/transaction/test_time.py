@@ -3,15 +3,12 @@
 import pytest
 
 from kohort.broker.core.transaction.effects import EndCause, Ended
-from kohort.broker.core.transaction.records import TransactionTombstone
-from kohort.broker.core.transaction.requests import ClientVersion, TransactionConfig
+from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
 from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
-    FRESH,
-    ID,
     ORDERS,
     PID,
     STORED,
@@ -27,7 +24,6 @@ from tests.support.transactions.driven_id import (
     stored,
 )
 
-CONFIG = TransactionConfig(id_expiration_ms=1_000)
 DUE = T0 + TIMEOUT_MS + 1
 
 
@@ -92,23 +88,6 @@ def test_what_a_client_sees_after_a_timeout() -> None:
         assert overdue().end(result, version=version) == expected
     assert overdue().init(PID, 7) == given(PID, 8)
     assert overdue().add(ORDERS) is ErrorCode.PRODUCER_FENCED
-
-
-@pytest.mark.parametrize("state", STORED)
-def test_an_idle_id_expires(state: TransactionState) -> None:
-    driven = Driven(stored(state))
-    is_idle = state in {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
-    assert not driven.core.is_expired(CONFIG, T0 + 999)
-    assert driven.core.is_expired(CONFIG, T0 + 1_000) is is_idle
-    assert not pending(state).core.is_expired(CONFIG, T0 + 1_000)
-    if is_idle:
-        driven.core.forget()
-        driven.carry_out()
-        assert driven.log == [TransactionTombstone(ID)]
-        assert driven.core.is_gone
-        assert driven.add(ORDERS) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert driven.end(COMMIT) == failed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        assert driven.init(PID, 7) == given(FRESH, 0)
 
 
 def test_while_the_tombstone_is_written_the_id_is_busy() -> None:

@@ -21,18 +21,3 @@ def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:
 
     with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
         runner.run(run())
-
-
-def test_of_two_times_the_later_one_counts() -> None:
-    async def run() -> None:
-        turns, throttle = IterationScheduler(asyncio.get_running_loop(), VirtualClock()), Throttle()
-        ended: list[str] = []
-        throttle.start(turns, 100, lambda: ended.append("first"))
-        throttle.start(turns, 200, lambda: ended.append("second"))
-        await asyncio.sleep(0.15)
-        assert throttle.is_active
-        await asyncio.sleep(0.1)
-        assert ended == ["second"]
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
-        runner.run(run())

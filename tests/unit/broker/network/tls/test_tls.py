@@ -143,20 +143,6 @@ async def test_a_large_request_and_a_large_answer_pass(peer: Peer, edge: Edge) -
     assert edge.server.memory.used_bytes == 0
 
 
-async def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered(
-    peer: Peer,
-) -> None:
-    peer.transport.send(peer.client.take(b""))
-    for _ in range(6):
-        await asyncio.sleep(0)
-    last = peer.answer()
-    peer.transport.send(last + peer.client.send(framed(b"early")))
-    for _ in range(6):
-        await asyncio.sleep(0)
-    peer.answer()
-    assert bodies(peer.client.plain) == [b"early"]
-
-
 async def test_who_does_not_read_stops_being_served(peer: Peer, edge: Edge) -> None:
     await peer.do_handshake()
     peer.transport.takes_all = False

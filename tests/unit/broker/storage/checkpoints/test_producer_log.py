@@ -94,19 +94,6 @@ def test_a_snapshot_left_unsynced_by_a_kill_is_durable_before_its_batches_are_de
     assert sequences(last.producers, 2) == [0]
 
 
-def test_an_unflushed_snapshot_is_durable_before_its_batches_are_deleted() -> None:
-    log, files = memory_log()
-    produce(log, 2, 0, 1)
-    log.flush()
-    produce(log, 1, 0, 50)
-    log.delete_records_before(45, wall_ms=WALL_MS)
-    files.sync_directory("/data/t-0")
-    files.lose_power(lambda _count: 0)
-    again = open_log(files, clean=False, recovery_point=1)
-    assert again.segments[0].base_offset > 1
-    assert sequences(again.producers, 2) == [0]
-
-
 def test_no_batch_is_deleted_if_its_snapshot_cannot_be_made_durable() -> None:
     log, files = memory_log()
     produce(log, 1, 0, 50)
@@ -131,22 +118,6 @@ def test_damaged_snapshots_are_replaced_before_their_batches_are_deleted(
     again = open_log(killed, clean=False, recovery_point=51, log_start_offset=45)
     assert again.segments[0].base_offset > 1
     assert sequences(again.producers, 2) == [0]
-
-
-def test_damaged_snapshots_are_replaced_before_a_clean_stop() -> None:
-    log, files = memory_log()
-    produce(log, 2, 0, 1)
-    produce(log, 1, 0, 50)
-    log.roll(wall_ms=WALL_MS)
-    log.flush()
-    for path in snapshots(files):
-        files.flip(path, 20, 1)
-    open_log(files, clean=False, recovery_point=1).close()
-    again = open_log(files)
-    again.delete_records_before(51, wall_ms=WALL_MS)
-    last = open_log(files, clean=False, recovery_point=51, log_start_offset=51)
-    assert [segment.base_offset for segment in last.segments] == [51]
-    assert sequences(last.producers, 2) == [0]
 
 
 def test_damage_in_the_log_hides_producers_only_in_its_segment(

@@ -12,19 +12,6 @@ from kohort.broker.storage.compaction.key_offsets import (
 from tests.support.measures.memory import traced_memory
 
 
-def test_it_knows_the_latest_offset_of_every_key() -> None:
-    random = Random(1)
-    offsets = KeyOffsets(1 << 20, offset_span=100_000)
-    expected: dict[bytes, int] = {}
-    for offset in range(10_000):
-        key = hash_of(b"%d" % random.randrange(5_000))
-        offsets.note(key, offset)
-        expected[key] = offset
-    assert len(offsets) == len(expected)
-    assert {key: offsets.latest(key) for key in expected} == expected
-    assert offsets.latest(hash_of(b"another")) == -1
-
-
 def test_more_keys_than_fit_into_a_shard_are_known_as_well() -> None:
     """The first batch of a run is always taken, however many keys it has."""
     offsets = KeyOffsets(0, offset_span=1)

@@ -165,28 +165,6 @@ def test_an_abort_marker_goes_as_late_as_a_tombstone(log: Log) -> None:
     assert log.offsets() == [2]
 
 
-def test_a_commit_marker_stays_as_long_as_anything_of_its_transaction(log: Log) -> None:
-    log.send(b"a", by=1)
-    log.send(b"b", by=1)
-    marker = log.end(1, COMMIT)
-    log.send(b"x", by=1)
-    log.end(1, COMMIT)
-    for key in (b"c", b"a"):
-        log.send(key)
-        for _ in range(2):
-            log.compact()
-            assert states(log, marker) == "as written"
-        log.wall_ms += 2 * DAY_MS
-    log.send(b"b")
-    log.compact()
-    assert states(log, marker) == "as written"
-    log.compact()
-    assert states(log, marker) == f"goes in {DAY_MS}"
-    log.wall_ms += DAY_MS
-    log.compact()
-    assert states(log, marker) == "gone"
-
-
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
 def test_the_last_trace_of_a_producer_stays_as_an_empty_marker(
     log: Log, result: ControlType
@@ -213,20 +191,6 @@ def test_the_last_trace_of_a_producer_stays_as_an_empty_marker(
     assert producer is not None
     assert (producer.producer_epoch, list(producer.batches)) == (1, [])
     assert again.producers.open_transactions() == []
-
-
-def test_the_last_batch_of_a_producer_stays_empty_though_it_was_aborted(log: Log) -> None:
-    value = log.send(b"k", by=1)
-    marker = log.end(1, ABORT)
-    for _ in range(3):
-        log.compact()
-        log.wall_ms += 2 * DAY_MS
-        header = log.header(value)
-        assert header is not None
-        assert (header.record_count, header.base_sequence) == (0, 0)
-        # When it is read again the batch opens a transaction, and something must end it.
-        assert states(log, marker) == "as written"
-    assert log.offsets() == []
 
 
 def test_what_was_met_before_a_group_is_known_when_it_is_made_once_more(log: Log) -> None:

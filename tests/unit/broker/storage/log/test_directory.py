@@ -17,22 +17,6 @@ def names_in(files: SimulatedFileSystem) -> set[str]:
     return {entry.name for entry in files.entries("/t-0")}
 
 
-def test_segments_and_snapshots_are_found_in_order_and_other_files_left_alone() -> None:
-    files = directory_with(
-        "00000000000000000345.log",
-        "00000000000000000000.log",
-        "00000000000000000000.index",
-        "00000000000000000900.snapshot",
-        "00000000000000000345.snapshot",
-        "leader-epoch-checkpoint",
-        "00000000000000000345.txnindex",
-    )
-    content = scan_directory(files, "/t-0")
-    assert [segment.base_offset for segment in content.segments] == [0, 345]
-    assert content.snapshots == [345, 900]
-    assert len(names_in(files)) == 7
-
-
 def test_what_a_crash_left_is_tidied_up() -> None:
     files = directory_with(
         "00000000000000000345.log",

@@ -70,18 +70,3 @@ def test_a_deleted_log_is_out_of_the_way_and_refuses_use(tmp_path: Path) -> None
     assert open_log(files, tmp_path / "my-topic-0").log_end_offset == 0
     files.remove_tree(str(target))
     assert not target.exists()
-
-
-def test_many_logs_are_used_with_a_few_descriptors(tmp_path: Path) -> None:
-    files = OsFileSystem(open_files_max=20)
-    logs = [open_log(files, tmp_path / f"t-{number}") for number in range(50)]
-    for _ in range(3):
-        for log in logs:
-            append(log, batch_of(b"v"))
-            assert files.open_count <= 20
-    assert all(len(read_all(log)) == 3 for log in logs)
-    assert files.open_count <= 20
-    for log in logs:
-        log.close()
-    again = [open_log(files, tmp_path / f"t-{number}") for number in range(50)]
-    assert all(log.log_end_offset == 3 for log in again)

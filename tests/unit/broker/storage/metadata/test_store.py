@@ -43,27 +43,6 @@ def reopened(directory: Path) -> MetadataStore:
     return MetadataStore(directory, new_cluster_id="another")
 
 
-def test_everything_is_there_again_after_closing(tmp_path: Path, store: MetadataStore) -> None:
-    orders, sales = topic("orders"), topic("sales", configs={})
-    store.create_topics([sales, orders])
-    store.set_partition_count(orders.topic_id, 5)
-    store.set_topic_configs(sales.topic_id, {"cleanup.policy": "compact", "flush.ms": "1"})
-    store.set_broker_configs("", {"log.retention.ms": "1"})
-    store.set_broker_configs("1", {"log.retention.ms": "2"})
-    store.close()
-
-    again = reopened(tmp_path)
-    assert again.cluster_id == "first"
-    assert again.topics() == [
-        topic("orders", partition_count=5),
-        topic("sales", configs={"cleanup.policy": "compact", "flush.ms": "1"}),
-    ]
-    assert again.broker_configs("") == {"log.retention.ms": "1"}
-    assert again.broker_configs("1") == {"log.retention.ms": "2"}
-    assert again.broker_configs("2") == {}
-    again.close()
-
-
 def test_a_deleted_topics_name_is_free_while_its_remains_are_remembered(
     tmp_path: Path, store: MetadataStore
 ) -> None:
