@@ -1,20 +1,18 @@
 """Turns of one group: order, batching, and what is held back until it is durable."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.groups.config import GroupConfig
-from kohort.groups.encoding import encode_as_batch
-from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
+from tests.unit.broker.coordinator.faults import ShortLog
 from tests.unit.broker.coordinator.harness import running
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -22,21 +20,6 @@ UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 UNWRITABLE = 1 << 70
 """No offset that a request can name."""
-
-
-class ShortLog(MemoryOffsetsLog):
-    """Takes no batch that is longer."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__()
-        self._bytes_max = bytes_max
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        if len(encode_as_batch(records, wall_ms)[0]) > self._bytes_max:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        return super().append(partition, records, wall_ms=wall_ms)
 
 
 class TestAppends:

@@ -1,7 +1,7 @@
 """Heartbeats of consumer groups that arrive together share an append, and its outcome."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,34 +12,19 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount
-from kohort.groups.encoding import encode_as_batch
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
-from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.consumer_group import Topics
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
-from tests.unit.broker.coordinator.faults import raising
+from tests.unit.broker.coordinator.faults import ShortLog, raising
 from tests.unit.broker.coordinator.harness import running
 
 MEMBERS = 120
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-class ShortLog(MemoryOffsetsLog):
-    """Refuses batches that are longer."""
-
-    bytes_max = 1 << 20
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        if len(encode_as_batch(records, wall_ms)[0]) > self.bytes_max:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        return super().append(partition, records, wall_ms=wall_ms)
 
 
 class Members:

@@ -1,40 +1,13 @@
 import pytest
 
 from kohort.broker.core.partition.producers import ProducerSnapshot, ProducerState
-from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import BatchHeader, read_header
+from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from tests.support.records.batches import sequenced
+from tests.unit.broker.core.partition.lenient_log import Log
 
 PRODUCER = 1_000
 LAST = (1 << 31) - 1
-
-
-class Log:
-    """A partition that appends whatever the rules let through."""
-
-    def __init__(self, state: ProducerState | None = None) -> None:
-        self.state = ProducerState() if state is None else state
-        self.end_offset = 0
-        self.now_ms = 0
-
-    def send(self, header: BatchHeader) -> int:
-        """The base offset that the producer is told."""
-        duplicate = self.state.check(header)
-        if duplicate is not None:
-            return duplicate.base_offset
-        base_offset = self.end_offset
-        self.state.note_appended(header, base_offset=base_offset, timestamp=self.now_ms)
-        self.end_offset += header.record_count
-        return base_offset
-
-    def refuse(self, header: BatchHeader) -> ErrorCode:
-        """The code that the producer is told."""
-        before = self.state.snapshot()
-        with pytest.raises(KafkaError) as refusal:
-            self.state.check(header)
-        assert self.state.snapshot() == before
-        return refusal.value.code
 
 
 @pytest.fixture

@@ -3,61 +3,17 @@
 import pytest
 
 from kohort.broker.core.partition.producers import ProducerState, UnendedTransactionError
-from kohort.broker.core.partition.transactions import AbortedTransaction, TransactionSpans
+from kohort.broker.core.partition.transactions import TransactionSpans
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tests.support.records.batches import sequenced
+from tests.unit.broker.core.partition.lenient_log import Log
 
 DAY = 86_400_000
 
 
 def transactional(producer_id: int, epoch: int, first: int, count: int = 1) -> BatchHeader:
     return sequenced(producer_id, epoch, first, count)._replace(attributes=TRANSACTIONAL_BIT)
-
-
-class Log:
-    """A partition that appends whatever the rules let through."""
-
-    def __init__(self) -> None:
-        self.state = ProducerState()
-        self.end_offset = 0
-        self.now_ms = 0
-
-    def send(self, header: BatchHeader, *, version: int = 0) -> int:
-        """The base offset that the producer is told."""
-        duplicate = self.state.check(header, is_first_of_epoch_zero=version == 2)
-        if duplicate is not None:
-            return duplicate.base_offset
-        base_offset = self.end_offset
-        self.state.note_appended(header, base_offset=base_offset, timestamp=self.now_ms)
-        self.end_offset += header.record_count
-        return base_offset
-
-    def refuse(self, header: BatchHeader, *, version: int = 0) -> ErrorCode:
-        before = self.state.snapshot()
-        with pytest.raises(KafkaError) as refusal:
-            self.state.check(header, is_first_of_epoch_zero=version == 2)
-        assert self.state.snapshot() == before
-        return refusal.value.code
-
-    def mark(
-        self, producer_id: int, epoch: int, *, commit: bool = True, coordinator: int = 0
-    ) -> AbortedTransaction | None:
-        offset = self.end_offset
-        self.end_offset += 1
-        return self.state.note_marker(
-            producer_id,
-            epoch,
-            is_commit=commit,
-            coordinator_epoch=coordinator,
-            offset=offset,
-            timestamp=self.now_ms,
-        )
-
-    def stable(self, high_watermark: int | None = None, start: int = 0) -> int:
-        reached = self.end_offset if high_watermark is None else high_watermark
-        self.state.spans.settle(reached)
-        return self.state.spans.last_stable_offset(reached, start)
 
 
 @pytest.fixture
