@@ -1,43 +1,32 @@
 """What lasts as long as the broker goes on after an error, and says so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
 
 from kohort.broker.runtime.background_tasks import BackgroundTasks
-from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.virtual_time import virtual
 
 
-def on_virtual_time(test: Callable[[BackgroundTasks, VirtualClock], Awaitable[None]]) -> None:
-    clock = VirtualClock(monotonic_ms=0)
-
-    async def run() -> None:
-        await test(BackgroundTasks(clock), clock)
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
-        runner.run(run())
-
-
-def test_a_task_that_fails_is_started_again_after_a_growing_time(
-    caplog: pytest.LogCaptureFixture,
+@virtual
+async def test_a_task_that_fails_is_started_again_after_a_growing_time(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun_s: list[int] = []
+    tasks = BackgroundTasks(clock)
 
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        async def work() -> None:
-            begun_s.append(clock.monotonic_ms() // 1000)
-            raise RuntimeError("unforeseen")
+    async def work() -> None:
+        begun_s.append(clock.monotonic_ms() // 1000)
+        raise RuntimeError("unforeseen")
 
-        task = tasks.start("work", work)
-        await asyncio.sleep(1200)
-        assert tasks.failure_counts == {"work": len(begun_s)}
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    on_virtual_time(test)
+    task = tasks.start("work", work)
+    await asyncio.sleep(1200)
+    assert tasks.failure_counts == {"work": len(begun_s)}
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
     waits = [after - before for before, after in pairwise(begun_s)]
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     told = [record for record in caplog.records if record.levelname == "CRITICAL"]
@@ -46,80 +35,80 @@ def test_a_task_that_fails_is_started_again_after_a_growing_time(
     assert all(record.exc_info for record in told)
 
 
-def test_a_task_that_is_cancelled_from_within_has_failed_and_is_started_again() -> None:
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        async def work() -> None:
-            waiting = asyncio.get_running_loop().create_future()
-            waiting.cancel()
-            await waiting
+@virtual
+async def test_a_task_that_is_cancelled_from_within_has_failed_and_is_started_again(
+    clock: VirtualClock,
+) -> None:
+    tasks = BackgroundTasks(clock)
 
-        task = tasks.start("work", work)
-        await asyncio.sleep(2)
-        assert tasks.failure_counts == {"work": 2}
-        assert not task.done()
-        task.cancel()
-        await asyncio.wait([task])
+    async def work() -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        await waiting
 
-    on_virtual_time(test)
+    task = tasks.start("work", work)
+    await asyncio.sleep(2)
+    assert tasks.failure_counts == {"work": 2}
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
 
 
-def test_a_cancelled_task_ends_even_if_its_clean_up_fails() -> None:
+@virtual
+async def test_a_cancelled_task_ends_even_if_its_clean_up_fails(clock: VirtualClock) -> None:
     begun = 0
+    tasks = BackgroundTasks(clock)
 
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        async def work() -> None:
-            nonlocal begun
-            begun += 1
-            if begun == 1:
-                try:
-                    await asyncio.sleep(3600)
-                finally:
-                    raise OSError("the clean-up failed")
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                raise OSError("the clean-up failed")
 
-        task = tasks.start("work", work)
-        await asyncio.sleep(1)
+    task = tasks.start("work", work)
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert begun == 1
+    assert isinstance(task.exception(), OSError)
+
+
+@virtual
+async def test_a_task_fails_until_it_has_worked_for_as_long_as_before(clock: VirtualClock) -> None:
+    began_ms = clock.monotonic_ms()
+    tasks = BackgroundTasks(clock)
+
+    async def work() -> None:
+        await asyncio.sleep(100 if clock.monotonic_ms() == began_ms else 1 << 20)
+        raise RuntimeError("unforeseen")
+
+    async def other() -> None:
+        await asyncio.sleep(1 << 20)
+
+    started = [tasks.start("work", work), tasks.start("other", other)]
+    await asyncio.sleep(99)
+    assert tasks.failing() == []
+    await asyncio.sleep(2)
+    assert tasks.failing() == ["work"]
+    await asyncio.sleep(99)
+    assert tasks.failing() == ["work"]
+    await asyncio.sleep(5)
+    assert tasks.failing() == []
+    assert tasks.failure_counts == {"work": 1, "other": 0}
+    for task in started:
         task.cancel()
-        await asyncio.wait([task])
-        assert begun == 1
-        assert isinstance(task.exception(), OSError)
-
-    on_virtual_time(test)
+    await asyncio.wait(started)
 
 
-def test_a_task_fails_until_it_has_worked_for_as_long_as_before() -> None:
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        async def work() -> None:
-            await asyncio.sleep(100 if clock.monotonic_ms() == 0 else 1 << 20)
-            raise RuntimeError("unforeseen")
+@virtual
+async def test_a_task_that_returns_has_ended(clock: VirtualClock) -> None:
+    tasks = BackgroundTasks(clock)
 
-        async def other() -> None:
-            await asyncio.sleep(1 << 20)
+    async def work() -> None:
+        await asyncio.sleep(1)
 
-        started = [tasks.start("work", work), tasks.start("other", other)]
-        await asyncio.sleep(99)
-        assert tasks.failing() == []
-        await asyncio.sleep(2)
-        assert tasks.failing() == ["work"]
-        await asyncio.sleep(99)
-        assert tasks.failing() == ["work"]
-        await asyncio.sleep(5)
-        assert tasks.failing() == []
-        assert tasks.failure_counts == {"work": 1, "other": 0}
-        for task in started:
-            task.cancel()
-        await asyncio.wait(started)
-
-    on_virtual_time(test)
-
-
-def test_a_task_that_returns_has_ended() -> None:
-    async def test(tasks: BackgroundTasks, clock: VirtualClock) -> None:
-        del clock
-
-        async def work() -> None:
-            await asyncio.sleep(1)
-
-        await tasks.start("work", work)
-        assert tasks.failure_counts == {"work": 0}
-
-    on_virtual_time(test)
+    await tasks.start("work", work)
+    assert tasks.failure_counts == {"work": 0}

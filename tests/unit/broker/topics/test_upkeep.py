@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -20,37 +20,28 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import append, running_topics
 from tests.support.records.storage_tools import memory_store
+from tests.support.virtual_time import virtual
 
 
-def on_virtual_time(
-    scenario: Callable[[TopicManager, VirtualClock], Awaitable[None]], *overrides: str
-) -> SimulatedFileSystem:
-    """Run a scenario whose sleeps take no time; returns the files it left."""
-    clock, files = VirtualClock(), SimulatedFileSystem()
-
-    async def run() -> None:
-        store = memory_store()
-        async with running_topics(
-            Path("/data"),
-            *overrides,
-            clock=clock,
-            files=files,
-            store=store,
-            executor=InlineExecutor(),
-        ) as topics:
-            await scenario(topics, clock)
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
-        runner.run(run())
-    return files
+def kept_up(clock: VirtualClock, *overrides: str) -> AbstractAsyncContextManager[TopicManager]:
+    return running_topics(
+        Path("/data"),
+        *overrides,
+        clock=clock,
+        files=SimulatedFileSystem(),
+        store=memory_store(),
+        executor=InlineExecutor(),
+    )
 
 
-def test_segments_beyond_retention_are_deleted_and_their_files_follow() -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        del clock
+@virtual
+async def test_segments_beyond_retention_are_deleted_and_their_files_follow(
+    clock: VirtualClock,
+) -> None:
+    async with kept_up(clock) as topics:
         topic = await topics.changes.create_topic(
             "orders",
             partition_count=1,
@@ -74,12 +65,10 @@ def test_segments_beyond_retention_are_deleted_and_their_files_follow() -> None:
         left = topics._files.entries("/data/orders-0")
         assert not any(entry.name.endswith(".deleted") for entry in left)
 
-    on_virtual_time(scenario)
 
-
-def test_a_record_is_on_the_disk_after_flush_ms() -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        del clock
+@virtual
+async def test_a_record_is_on_the_disk_after_flush_ms(clock: VirtualClock) -> None:
+    async with kept_up(clock) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=1)
         partition = topic.partitions[0]
         append(partition)
@@ -92,11 +81,12 @@ def test_a_record_is_on_the_disk_after_flush_ms() -> None:
         await partition.wait_flushed()
         assert partition.log.flushed_offset == 1
 
-    on_virtual_time(scenario)
 
-
-def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+@virtual
+async def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time(
+    clock: VirtualClock,
+) -> None:
+    async with kept_up(clock) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=1)
         partition = topic.partitions[0]
         batch = encode_batch(
@@ -112,12 +102,10 @@ def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
         await asyncio.sleep(600)
         assert len(partition.log.producers) == 0
 
-    on_virtual_time(scenario)
 
-
-def test_recovery_points_are_noted_from_time_to_time() -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        del clock
+@virtual
+async def test_recovery_points_are_noted_from_time_to_time(clock: VirtualClock) -> None:
+    async with kept_up(clock, "log.flush.offset.checkpoint.interval.ms=10000") as topics:
         topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[1])
         topic.partitions[1].start_flush()
@@ -126,14 +114,15 @@ def test_recovery_points_are_noted_from_time_to_time() -> None:
         noted = read_offsets(topics._files, "/data", RECOVERY_POINT_FILE)
         assert noted == {("orders", 0): 0, ("orders", 1): 1}
 
-    on_virtual_time(scenario, "log.flush.offset.checkpoint.interval.ms=10000")
 
-
-def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
-    caplog: pytest.LogCaptureFixture,
+@virtual
+async def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        del clock
+    def _broken(**_: int) -> int:
+        raise OSError(errno.EIO, "as if the disk were gone")
+
+    async with kept_up(clock) as topics:
         files = topics._files
         assert isinstance(files, SimulatedFileSystem)
         configs = {"internal.segment.bytes": "200", "retention.bytes": "500"}
@@ -148,11 +137,6 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
         await asyncio.sleep(40)
         assert good.log.log_start_offset > 0
         assert topics._background_tasks.failing() == []
-
-    def _broken(**_: int) -> int:
-        raise OSError(errno.EIO, "as if the disk were gone")
-
-    on_virtual_time(scenario)
     assert "upkeep of Partition(a-0)" in caplog.text
 
 
@@ -161,8 +145,9 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
     ["compaction", "retention", "flush.ms", "checkpoints", "removal of deleted segments",
      "expiry of producers"],
 )  # fmt: skip
-def test_work_that_fails_ends_no_other_and_goes_on_itself(
-    broken: str, monkeypatch: pytest.MonkeyPatch
+@virtual
+async def test_work_that_fails_ends_no_other_and_goes_on_itself(
+    clock: VirtualClock, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = {
         "compaction": (Compactor, "compact_one"),
@@ -177,7 +162,7 @@ def test_work_that_fails_ends_no_other_and_goes_on_itself(
     def fail(*_: object) -> None:
         raise RuntimeError("unforeseen")
 
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+    async with kept_up(clock) as topics:
         topic = await topics.changes.create_topic(
             "orders", partition_count=1, configs={"flush.ms": "1000"}
         )
@@ -208,8 +193,6 @@ def test_work_that_fails_ends_no_other_and_goes_on_itself(
         assert compacted.partitions[0].log.size_bytes < size_bytes
         assert topic.partitions[0].log.flushed_offset == 5
 
-    on_virtual_time(scenario)
-
 
 WORK = {"compaction", "retention", "flush.ms", "checkpoints", "removal of deleted segments",
         "expiry of producers"}  # fmt: skip
@@ -223,10 +206,11 @@ SHARED = {
 """Which work fails together with a method."""
 
 
-def test_a_log_whose_files_cannot_be_removed_does_not_keep_those_of_others(
-    caplog: pytest.LogCaptureFixture,
+@virtual
+async def test_a_log_whose_files_cannot_be_removed_does_not_keep_those_of_others(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+    async with kept_up(clock) as topics:
         removed: list[str] = []
 
         def note(log: PartitionLog, *, wall_ms: int) -> None:
@@ -243,16 +227,15 @@ def test_a_log_whose_files_cannot_be_removed_does_not_keep_those_of_others(
             await asyncio.sleep(31)
             assert removed == ["b-0"]
         assert topics._background_tasks.failing() == []
-
-    on_virtual_time(scenario)
     assert "removal of deleted segments of PartitionLog(/data/a-0" in caplog.text
 
 
 @pytest.mark.parametrize(("work_ms", "turns_wanted"), [(0, 1), (SLICE_MS, 10)])
-def test_others_have_the_loop_between_partitions_that_take_long(
-    work_ms: int, turns_wanted: int
+@virtual
+async def test_others_have_the_loop_between_partitions_that_take_long(
+    clock: VirtualClock, work_ms: int, turns_wanted: int
 ) -> None:
-    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+    async with kept_up(clock) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=10)
         for partition in topic.partitions:
             append(partition)
@@ -268,5 +251,3 @@ def test_others_have_the_loop_between_partitions_that_take_long(
             await asyncio.sleep(0)
         assert len(seen) == 10
         assert len(set(seen)) == turns_wanted
-
-    on_virtual_time(scenario)
