@@ -2,7 +2,6 @@
 
 import pytest
 
-from kohort.broker.config.listeners import own_setting
 from kohort.broker.config.load import ConfigError, LoadedConfig, load
 
 TLS = "SSL://localhost:9093"
@@ -40,12 +39,6 @@ def test_a_setting_of_a_mechanism_wins_over_that_of_its_listener() -> None:
     assert config.of_listener("SASL_PLAINTEXT").connections_max_reauth_ms == 3000
     assert config.of_listener("SASL_PLAINTEXT", "PLAIN").connections_max_reauth_ms == 500
     assert config.of_listener("SASL_PLAINTEXT", "SCRAM-SHA-256").connections_max_reauth_ms == 3000
-
-
-def test_names_of_listeners_and_mechanisms_are_in_lower_case() -> None:
-    found = own_setting("listener.name.outside.scram-sha-512.sasl.jaas.config")
-    assert found is not None
-    assert (found.listener, found.mechanism) == ("OUTSIDE", "SCRAM-SHA-512")
 
 
 def test_environment_variables_name_settings_of_listeners() -> None:
@@ -97,6 +90,8 @@ def test_a_listener_without_what_its_protocol_needs_stops_the_start() -> None:
     assert "keytool" in refusal(f"listeners={TLS}", key, "ssl.keystore.type=JKS")
     assert "must be set together" in refusal(f"listeners={TLS}", "ssl.keystore.key=k")
     both = "ssl.keystore.key=k", "ssl.keystore.certificate.chain=c"
+    assert "cannot both" in refusal(f"listeners={TLS}", key, *both)
+    both = "ssl.truststore.location=b", "ssl.truststore.certificates=c"
     assert "cannot both" in refusal(f"listeners={TLS}", key, *both)
 
 
@@ -202,16 +197,6 @@ def test_a_password_of_pkcs12_is_none_of_pem(store: str) -> None:
     assert f"listener SSL: ssl.{store}.password is for PKCS12" in told
     assert "horse" not in told
     loaded(*given, f"ssl.{store}.password=horse", f"ssl.{store}.type=PKCS12")
-
-
-def test_authorities_are_in_a_file_or_in_the_setting() -> None:
-    told = refusal(
-        f"listeners={TLS}",
-        "ssl.keystore.location=a",
-        "ssl.truststore.location=b",
-        "ssl.truststore.certificates=c",
-    )
-    assert "ssl.truststore.location and ssl.truststore.certificates cannot both be set" in told
 
 
 def test_a_secret_is_in_no_text_of_what_was_loaded() -> None:

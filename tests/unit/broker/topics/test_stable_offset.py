@@ -5,31 +5,10 @@ from pathlib import Path
 import pytest
 
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.control import ControlType
 from tests.support.brokers.running_topics import running_topics
-from tests.unit.broker.topics.transactional_partition import MIB, mark, one_partition, send
+from tests.unit.broker.topics.transactional_partition import mark, one_partition, send
 
 FLUSH_EACH = "log.flush.interval.messages=1"
-
-
-async def test_a_marker_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
-    """A commit at offset 0 of producer 4242, epoch 0, by Kafka 4.4."""
-    async with running_topics(tmp_path) as topics:
-        partition = await one_partition(topics)
-        appended = partition.append_marker(
-            4242,
-            0,
-            ControlType.COMMIT,
-            coordinator_epoch=0,
-            transaction_version=1,
-            wall_ms=0x1A20289C4C5,
-        )
-        assert (appended.base_offset, appended.next_offset) == (0, 1)
-        assert bytes(partition.reads.read(0, MIB, min_one=True)) == bytes.fromhex(
-            "0000000000000000 00000042 00000000 02 69f4270b 0030 00000000 000001a20289c4c5"
-            "000001a20289c4c5 0000000000001092 0000 ffffffff 00000001"
-            "20 00 00 00 08 00000001 0c 000000000000 00"
-        )
 
 
 async def test_the_stable_offset_waits_for_the_fsync_of_the_marker(tmp_path: Path) -> None:

@@ -106,18 +106,6 @@ class TestCompletion:
         assert s.classic.waiting_for() == (tuple(members), s.ms + 60 * SECOND)
 
 
-class TestSameProtocols:
-    def test_what_a_member_says_in_a_rebalance_counts_for_the_next_generation(self) -> None:
-        s = Scenario()
-        first, second = s.preparing(2)
-        ticket = s.join(first)
-        s.join(second, protocols=(("range", b"new"),), session_timeout_ms=77_000)
-        member = s.classic.roster.get(second)
-        assert member is not None
-        assert member.session_timeout_ms == 77_000
-        assert ticket.answer.members[1].metadata == b"new"
-
-
 class TestProtocolSelection:
     @pytest.mark.parametrize(
         ("lists", "chosen"),

@@ -175,25 +175,6 @@ def test_a_static_member_that_returns_keeps_its_partitions() -> None:
     assert (returned.stopped_ms, returned.fate) == (0, MemberFate.KEPT)
 
 
-def test_classic_members_of_a_consumer_group_are_told_apart() -> None:
-    world, (first,) = group_of("a")
-    membership = world.group.membership
-    assert isinstance(membership, ConsumerMembership)
-    (protocol,) = owning()
-    join = JoinRequest("old", None, "client", "host", 45_000, 60_000, "consumer", (protocol,))
-    at_once(membership.join(join, "ticket", world.now))
-    world.run()
-    beat(world, first)
-
-    assert world.fold.open is not None
-    record = world.record_of(world.fold.open)
-    assert record.group_type == "consumer"
-    assert {member.member_id: member.type for member in record.members} == {
-        "a": "consumer",
-        "old": "classic",
-    }
-
-
 def test_the_software_of_members_is_in_the_record_and_changes_no_stored_value() -> None:
     world, (first,) = group_of("a")
     first.is_unsure, first.client_software = True, "librdkafka 2.16.1"

@@ -2,45 +2,11 @@ import pytest
 
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.records.batch import (
-    BatchHeader,
-    CompressionType,
-    TimestampType,
     crc_matches,
     read_header,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records
-
-
-def test_a_batch_says_of_itself_what_it_was_built_with() -> None:
-    batch = encode_batch(
-        [Record(b"a", timestamp=30), Record(b"b", timestamp=50), Record(b"c", timestamp=40)],
-        base_offset=1_000,
-        codec=CompressionType.LZ4,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        producer_id=77,
-        producer_epoch=3,
-        base_sequence=12,
-        leader_epoch=4,
-        is_transactional=True,
-    )
-    header = read_header(batch)
-    assert header == BatchHeader(
-        base_offset=1_000,
-        length=len(batch) - 12,
-        partition_leader_epoch=4,
-        magic=2,
-        crc=header.crc,
-        attributes=3 | 8 | 16,
-        last_offset_delta=2,
-        base_timestamp=30,
-        max_timestamp=50,
-        producer_id=77,
-        producer_epoch=3,
-        base_sequence=12,
-        record_count=3,
-    )
-    assert crc_matches(batch, header)
 
 
 def test_unless_told_otherwise_a_batch_is_one_of_an_ordinary_producer() -> None:

@@ -43,6 +43,14 @@ def reopened(directory: Path) -> MetadataStore:
     return MetadataStore(directory, new_cluster_id="another")
 
 
+def topics_in(directory: Path) -> list[TopicRecord]:
+    store = reopened(directory)
+    try:
+        return store.topics()
+    finally:
+        store.close()
+
+
 def test_a_deleted_topics_name_is_free_while_its_remains_are_remembered(
     tmp_path: Path, store: MetadataStore
 ) -> None:
@@ -69,9 +77,7 @@ def test_two_topics_of_one_name_are_refused_and_none_of_the_call_is_kept(
         store.create_topics([topic("orders", 1), topic("sales", 2), topic("orders", 3)])
     assert store.topics() == []
     store.close()
-    again = reopened(tmp_path)
-    assert again.topics() == []
-    again.close()
+    assert topics_in(tmp_path) == []
 
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path, store: MetadataStore) -> None:
@@ -106,9 +112,7 @@ def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: Metadat
     newer.close()
     # As if damage to its log of changes had made the first file forget the last one.
     (tmp_path / FILE_NAME).write_bytes(old)
-    again = reopened(tmp_path)
-    assert [one.name for one in again.topics()] == ["orders", "sales"]
-    again.close()
+    assert [one.name for one in topics_in(tmp_path)] == ["orders", "sales"]
 
 
 def test_damage_to_both_files_is_an_error_that_names_them_where_nothing_can_be_rebuilt(
@@ -146,9 +150,7 @@ def test_a_damaged_header_of_one_file_is_not_taken_for_another_programs(
     database = sqlite3.connect(tmp_path / FILE_NAME)
     database.execute(f"PRAGMA {pragma} = 99")
     database.close()
-    again = reopened(tmp_path)
-    assert again.topics() == [topic("orders")]
-    again.close()
+    assert topics_in(tmp_path) == [topic("orders")]
 
 
 def test_what_an_operator_can_mend_is_not_taken_for_damage(
@@ -163,9 +165,7 @@ def test_what_an_operator_can_mend_is_not_taken_for_damage(
         reopened(tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
     (tmp_path / f"{FILE_NAME}-wal").rmdir()
-    again = reopened(tmp_path)
-    assert again.topics() == [topic("orders")]
-    again.close()
+    assert topics_in(tmp_path) == [topic("orders")]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,7 @@ def test_a_mirror_that_cannot_be_written_does_not_fail_the_change(
     assert "mirror of the metadata is not used" in caplog.text
     assert not (tmp_path / MIRROR_FILE_NAME).exists()
     store.close()
-    again = reopened(tmp_path)
-    assert again.topics() == [topic("orders")]
-    again.close()
+    assert topics_in(tmp_path) == [topic("orders")]
 
 
 def test_a_database_that_cannot_be_written_fails_the_change_and_keeps_the_state(
