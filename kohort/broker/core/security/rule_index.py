@@ -20,7 +20,7 @@ from kohort.broker.core.security.acls import (
     ResourceType,
     Rule,
 )
-from kohort.broker.core.security.prefixes import LONG, Prefixes
+from kohort.broker.core.security.prefixes import Prefixes
 
 _IMPLIED_BY: Final = {
     Operation.DESCRIBE: frozenset(
@@ -44,8 +44,6 @@ _ALLOWING: Final = {
 """The bits of rules that allow an operation, by operation."""
 _BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
 """Shared integer objects: a hundred thousand separate ones would cause cache misses."""
-
-_END: Final = 64
 
 # A look-up of a member in its Enum takes as long as the look-up of a rule.
 _LITERAL: Final = PatternType.LITERAL
@@ -106,9 +104,9 @@ class _Owned:
                 del self.literal[name]
         return not before or not after
 
-    def matching(self, name: str, literal: str | None) -> Iterator[_Entry]:
-        """The entries that apply to a name; for `literal`, see `_OfType.literal_of`."""
-        for resource in (WILDCARD,) if literal is None else (literal, WILDCARD):
+    def matching(self, name: str) -> Iterator[_Entry]:
+        """The entries that apply to a name."""
+        for resource in (name, WILDCARD):
             bits = self.literal.get(resource)
             if bits is not None:
                 yield _LITERAL, resource, bits
@@ -126,19 +124,8 @@ class _Owned:
             yield _PREFIXED, prefix, bits
 
 
-class _Alike:
-    """Long literal names with equal length, beginning and end."""
-
-    __slots__ = ("count", "name")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.name = ""
-        """One of the names; "" if it was removed, even if others remain."""
-
-
 class _OfType:
-    __slots__ = ("_long", "literal", "owned", "prefixes")
+    __slots__ = ("literal", "owned", "prefixes")
 
     def __init__(self) -> None:
         self.owned: dict[_Whose, _Owned] = {}
@@ -146,8 +133,6 @@ class _OfType:
         """Literal names, counted once for each principal and host."""
         self.prefixes = Prefixes()
         """Prefixes, counted in the same way."""
-        self._long: dict[tuple[int, str, str], _Alike] = {}
-        """Rules of `literal` with long names."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
         whose = rule.principal, rule.host
@@ -159,50 +144,17 @@ class _OfType:
             if rule.pattern is _PREFIXED:
                 self.prefixes[name] += difference
             else:
-                self._count_literal(name, difference)
+                self.literal[name] += difference
+                if not self.literal[name]:
+                    del self.literal[name]
         if not owned:
             del self.owned[whose]
-
-    def _count_literal(self, name: str, difference: int) -> None:
-        before = self.literal[name]
-        self.literal[name] += difference
-        if not before and len(name) > LONG:
-            alike = self._long.setdefault(_ends(name), _Alike())
-            alike.count += 1
-            alike.name = alike.name or name
-        elif not self.literal[name]:
-            del self.literal[name]
-            if len(name) > LONG:
-                alike = self._long[_ends(name)]
-                alike.count -= 1
-                if alike.name == name:
-                    alike.name = ""
-                if not alike.count:
-                    del self._long[_ends(name)]
-
-    def literal_of(self, name: str) -> str | None:
-        """Return the text by which a name is looked up among literal ones; None if it is not among
-        them.
-
-        Hashing a name of 32 kB would dominate the lookup. So a long name is compared with the
-        stored one that has the same ends, whose hash is cached.
-        """
-        if len(name) <= LONG:
-            return name
-        alike = self._long.get(_ends(name))
-        if alike is None:
-            return None
-        return alike.name if alike.name == name else name
 
     def matching(self, principal: str, host: str) -> Iterator[tuple[_Whose, _Owned]]:
         for whose in _applying(principal, host):
             owned = self.owned.get(whose)
             if owned is not None:
                 yield whose, owned
-
-
-def _ends(name: str) -> tuple[int, str, str]:
-    return len(name), name[:_END], name[-_END:]
 
 
 def _changed(before: int, bit: int, *, is_there: bool) -> int:
@@ -264,15 +216,12 @@ class RuleIndex:
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         # If nothing is denied, the first rule that allows decides.
         enough = denying if denied & denying else allowing
-        literal_name = of_type.literal_of(name)
         bits = 0
         # Inlined from `matching`: this is most of the cost of an uncached decision.
         for owned in applying:
             literal = owned.literal
             if literal:
-                bits |= literal.get(WILDCARD, 0)
-                if literal_name is not None:
-                    bits |= literal.get(literal_name, 0)
+                bits |= literal.get(WILDCARD, 0) | literal.get(name, 0)
             if bits & enough:
                 break
             if owned.prefixed is not None:
@@ -289,10 +238,9 @@ class RuleIndex:
         """The deciding rules, if any applies: the reason for the result of `allows`."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
-        literal = of_type.literal_of(name)
         deciding: DecidingRules | None = None
         for whose, owned in of_type.matching(principal, host):
-            for pattern, named, bits in owned.matching(name, literal):
+            for pattern, named, bits in owned.matching(name):
                 if bits & denying:
                     return DecidingRules(_DENY, whose, pattern, named, bits & denying)
                 if deciding is None and bits & allowing:
@@ -305,7 +253,7 @@ class RuleIndex:
         of_type = self._types[kind]
         return (
             WILDCARD in of_type.literal
-            or of_type.literal_of(name) in of_type.literal
+            or name in of_type.literal
             or bool(of_type.prefixes.united(name, enough=-1))
         )
 

@@ -6,7 +6,7 @@ from operator import or_
 
 import pytest
 
-from kohort.broker.core.security.prefixes import FEW, LENGTHS, Prefixes
+from kohort.broker.core.security.prefixes import Prefixes
 
 
 def made_of(*prefixes: str) -> Prefixes:
@@ -17,7 +17,7 @@ def made_of(*prefixes: str) -> Prefixes:
 
 
 def test_what_is_removed_is_found_no_more_until_it_is_there_again() -> None:
-    names = ["a" * length for length in range(1, 2 * LENGTHS)]
+    names = ["a" * length for length in range(1, 64)]
     prefixes = made_of(*names)
     assert sorted(prefixes.matching(names[-1])) == names
     for name in names[::2]:
@@ -27,16 +27,8 @@ def test_what_is_removed_is_found_no_more_until_it_is_there_again() -> None:
     assert sorted(prefixes.matching(names[-1])) == [names[0], *names[1::2]]
 
 
-def test_prefixes_that_mislead_each_step_cost_no_answer() -> None:
-    names = ["x" * length for length in range(1, 100)]
-    traps = ["x" * length + "a" for length in range(100)]
-    prefixes = made_of(*names, *traps)
-    assert sorted(prefixes.matching("x" * 99 + "y")) == names
-    assert sorted(prefixes.matching("xxab")) == ["x", "xx", "xxa"]
-
-
 @pytest.mark.parametrize("letters", ["ab", "abcdefghijk"])
-@pytest.mark.parametrize("longest", [FEW - 2, 60])
+@pytest.mark.parametrize("longest", [10, 60])
 def test_they_are_those_of_the_plain_list(letters: str, longest: int) -> None:
     chance = random.Random(longest)
 
