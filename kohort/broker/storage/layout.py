@@ -11,7 +11,7 @@
         partition.metadata              the topic's id (partition_metadata.py)
         leader-epoch-checkpoint         (leader_epochs.py)
         <20 digits>.log                 batches from that offset on (segment.py)
-        <20 digits>.index .timeindex    sparse, can be rebuilt (offset_index.py, time_index.py)
+        <20 digits>.index .timeindex    sparse, can be rebuilt (indexes.py)
         <20 digits>.txnindex            aborted transactions, if any (transaction_index.py)
         <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
         segments.crc                    checksums of these two (segment_checksums.py)

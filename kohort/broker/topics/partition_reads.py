@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 from kohort.broker.runtime.slices import Monotonic, Slice, run
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 

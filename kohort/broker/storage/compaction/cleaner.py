@@ -38,7 +38,7 @@ from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, walk_batches
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
-from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from kohort.broker.storage.segment.indexes import RELATIVE_OFFSET_MAX
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.errors import DecodeError

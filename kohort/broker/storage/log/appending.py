@@ -9,10 +9,8 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import Buffer
 from kohort.broker.storage.log.recovery import find_end
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from kohort.broker.storage.segment.indexes import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
-from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.records.batch import (
     CONTROL_BIT,
@@ -170,6 +168,6 @@ def _are_indexes_full(active: LogSegment, config: LogConfig) -> bool:
     """Whether an index has no room for the next entry."""
     limit = config.segment_index_bytes
     return (
-        len(active.index) >= limit // INDEX_ENTRY_BYTES
-        or len(active.time_index) >= limit // TIME_INDEX_ENTRY_BYTES - 1
+        len(active.index) >= limit // OffsetIndex.entry.size
+        or len(active.time_index) >= limit // TimeIndex.entry.size - 1
     )

@@ -25,7 +25,7 @@ from kohort.broker.storage.layout import (
     file_name,
     split_file_name,
 )
-from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from kohort.broker.storage.segment.indexes import RELATIVE_OFFSET_MAX, OffsetIndex
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.swap import complete_swaps
 

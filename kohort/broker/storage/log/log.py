@@ -44,9 +44,9 @@ from kohort.broker.storage.log.reading import (
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.log.transactions import AbortedTransactions
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
+from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.read import BatchData, is_cached
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.protocol.records.batch import BatchHeader
 
 OS_FILES = OsFileSystem()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from kohort.broker.storage.config import LogConfig
+from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.storage.segment.times import (
     find_max_timestamp,
     find_timestamp,

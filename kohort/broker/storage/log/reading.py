@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
+from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.read import BatchData, EpochAt, cached_range, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.segment.time_index import TimestampOffset
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange

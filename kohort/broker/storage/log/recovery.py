@@ -17,14 +17,13 @@ from typing import NamedTuple
 from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, find_batch
-from kohort.broker.storage.segment.offset_index import IndexEntry
+from kohort.broker.storage.segment.indexes import IndexEntry, TimestampOffset
 from kohort.broker.storage.segment.search import (
     REBUILD_INTERVAL_BYTES,
     header_of_entry,
     next_indexed_batch,
 )
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.storage.segment.times import batch_of_entry
 from kohort.protocol.records.batch import NO_TIMESTAMP
 

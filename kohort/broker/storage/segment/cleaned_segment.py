@@ -10,8 +10,7 @@ from kohort.broker.storage.layout import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from kohort.broker.storage.segment.offset_index import OffsetIndex
+from kohort.broker.storage.segment.indexes import OffsetIndex, TimeIndex, TimestampOffset
 from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
 from kohort.broker.storage.segment.swap import (
     cleaned_path,
@@ -19,8 +18,6 @@ from kohort.broker.storage.segment.swap import (
     discard_cleaned,
     finish_swap,
 )
-from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
-from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
 from kohort.broker.storage.segment.transaction_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
 from kohort.broker.storage.segment.transaction_index import encode_entries
 from kohort.protocol.records.batch import NO_TIMESTAMP, read_header
@@ -129,8 +126,8 @@ class CleanedSegment:
         finish_swap(self._files, self._directory, self.base_offset)
         sizes = {
             LOG_SUFFIX: self.size_bytes,
-            INDEX_SUFFIX: len(self._index) * INDEX_ENTRY_BYTES,
-            TIME_INDEX_SUFFIX: len(self._time_index) * TIME_INDEX_ENTRY_BYTES,
+            INDEX_SUFFIX: len(self._index) * OffsetIndex.entry.size,
+            TIME_INDEX_SUFFIX: len(self._time_index) * TimeIndex.entry.size,
         }
         if self._aborted:
             sizes[TRANSACTION_INDEX_SUFFIX] = len(self._aborted) * ABORTED_ENTRY_BYTES

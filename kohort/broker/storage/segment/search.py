@@ -10,7 +10,7 @@ import logging
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.layout import INDEX_SUFFIX
 from kohort.broker.storage.segment.batch_walk import BatchAt, header_at
-from kohort.broker.storage.segment.offset_index import IndexEntry
+from kohort.broker.storage.segment.indexes import IndexEntry
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.protocol.records.batch import BatchHeader
 

@@ -29,8 +29,7 @@ from kohort.broker.storage.segment.batch_walk import (
     header_at,
     walk_batches,
 )
-from kohort.broker.storage.segment.offset_index import OffsetIndex
-from kohort.broker.storage.segment.time_index import TimeIndex
+from kohort.broker.storage.segment.indexes import OffsetIndex, TimeIndex
 from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 

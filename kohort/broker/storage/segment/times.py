@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.layout import TIME_INDEX_SUFFIX
 from kohort.broker.storage.segment.batch_walk import BatchAt
+from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.search import REBUILD_INTERVAL_BYTES, locate
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import NO_TIMESTAMP, TimestampType, crc_matches
 from kohort.protocol.records.record import inflate, iter_spans

@@ -4,7 +4,7 @@ import pytest
 
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from kohort.broker.storage.segment.indexes import RELATIVE_OFFSET_MAX
 from kohort.protocol.records.batch import read_header
 from tests.support.records.batches import with_header
 from tests.support.records.storage_tools import (

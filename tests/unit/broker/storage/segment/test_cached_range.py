@@ -81,7 +81,7 @@ def test_what_is_not_in_memory_is_not_waited_for(log: PartitionLog) -> None:
     segment.save_indexes()
     segment.hint(0, 0)
     assert cached_range(segment, 0, 1 << 20) is not None
-    for file in (segment.log, segment.index._entries._file):
+    for file in (segment.log, segment.index._file):
         assert file is not None
         file.sync()
         file.drop_cached()

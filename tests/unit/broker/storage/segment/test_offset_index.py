@@ -1,4 +1,4 @@
-from kohort.broker.storage.segment.offset_index import IndexEntry, OffsetIndex
+from kohort.broker.storage.segment.indexes import IndexEntry, OffsetIndex
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 

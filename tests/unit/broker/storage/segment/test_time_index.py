@@ -1,4 +1,4 @@
-from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
+from kohort.broker.storage.segment.indexes import TimeIndex, TimestampOffset
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 

@@ -1,29 +1,26 @@
-from struct import Struct
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.segment.entry_file import EntryFile
+from kohort.broker.storage.segment.indexes import IndexEntry, OffsetIndex
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
-PAIR = Struct(">II")
+PAIR = OffsetIndex.entry
 
 
-def new_file() -> tuple[EntryFile, SimulatedFileSystem]:
+def new_file() -> tuple[OffsetIndex, SimulatedFileSystem]:
     files = SimulatedFileSystem()
-    return EntryFile(files, "/e", PAIR, None), files
+    return OffsetIndex(files, "/e", 0, None), files
 
 
-def reopened(files: SimulatedFileSystem) -> EntryFile:
-    return EntryFile(files, "/e", PAIR, len(read_file(files, "/e")))
+def reopened(files: SimulatedFileSystem) -> OffsetIndex:
+    return OffsetIndex(files, "/e", 0, len(read_file(files, "/e")))
 
 
 def test_the_file_is_made_when_it_is_saved_be_it_empty() -> None:
     entries, files = new_file()
     assert entries.find_last(0, 100) == -1
-    assert entries.last() is None
     assert not files.exists("/e")
     entries.save()
     assert read_file(files, "/e") == b""
@@ -51,7 +48,6 @@ def test_a_search_finds_the_last_entry_up_to_a_limit_saved_or_not(
     entries.save()
     if values:
         assert reopened(files).find_last(0, limit) == expected
-        assert reopened(files).last() == entries.last()
 
 
 @settings(deadline=None, max_examples=30)
@@ -144,7 +140,7 @@ def test_replacing_all_drops_what_waits_and_keeps_the_rest_of_the_old_file_from_
         entries.append(number, number)
     entries.save()
     entries.append(5, 5)
-    entries.replace_all([(7, 7)])
+    entries.replace_all([IndexEntry(7, 7)])
     assert len(entries) == 1
     assert read_file(files, "/e") == PAIR.pack(7, 7)
 
