@@ -17,6 +17,7 @@ from kohort.broker.config.topic import TopicConfig
 from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.storage.checkpoints.producer_snapshot import decode_snapshot
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
@@ -87,9 +88,7 @@ class Left:
         return PartitionLog.open(
             self.directory,
             TopicConfig(),
-            wall_ms=WALL_MS,
-            clean_shutdown=clean,
-            is_known=False,
+            OpeningTerms(wall_ms=WALL_MS, clean_shutdown=clean, is_known=False),
         )
 
     def files(self, suffix: str) -> dict[str, bytes]:

@@ -38,6 +38,7 @@ from kohort.broker.storage.layout import (
     split_file_name,
 )
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.partition import FIRST_LEADER_EPOCH
 
@@ -96,11 +97,9 @@ class PartitionDirectories:
             # Checkpoints of another topic of the same name do not apply to this one. If the id is
             # damaged it is the same topic: checkpoints are cleaned before a name is reused.
             believed = owner is not _DirectoryOwner.ANOTHER
-            log = PartitionLog.open(
-                directory,
-                config,
-                wall_ms=wall_ms,
-                clean_shutdown=self._clean_shutdown,
+            terms = OpeningTerms(
+                wall_ms,
+                self._clean_shutdown,
                 recovery_point=self._recovery_points.get(key, 0) if believed else 0,
                 log_start_offset=self._start_offsets.get(key, 0) if believed else 0,
                 noted_bytes=self._sizes.get(key) if believed else None,
@@ -108,8 +107,8 @@ class PartitionDirectories:
                 is_known=key in self._recovery_points,
                 before_roll=partial(self._note_before_roll, key),
                 on_verified=on_verified,
-                files=self.files,
             )
+            log = PartitionLog.open(directory, config, terms, files=self.files)
             self._note_opened(key, log, was_noted=believed)
             if owner is _DirectoryOwner.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)

@@ -7,6 +7,7 @@ from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.appending import Written
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
@@ -58,11 +59,13 @@ def open_log(
     return PartitionLog.open(
         directory,
         config or settings(),
-        wall_ms=WALL_MS,
-        clean_shutdown=clean,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        leader_epoch_max=0,
+        OpeningTerms(
+            wall_ms=WALL_MS,
+            clean_shutdown=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            leader_epoch_max=0,
+        ),
         files=files,
     )
 

@@ -16,7 +16,7 @@ method may raise StorageError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -30,7 +30,7 @@ from kohort.broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
 from kohort.broker.storage.log.appending import LogAppender, Written
 from kohort.broker.storage.log.detached import Detached
-from kohort.broker.storage.log.opening import OpeningTerms, open_log
+from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
 from kohort.broker.storage.log.queries import expired_segments, first_at_or_after, latest_record
 from kohort.broker.storage.log.reading import (
     detached_latest,
@@ -51,7 +51,6 @@ from kohort.protocol.records.batch import BatchHeader
 
 OS_FILES = OsFileSystem()
 """The files of this machine; one limit on open descriptors for all logs."""
-LEADER_EPOCH_MAX = (1 << 31) - 1
 
 
 class PartitionLog:
@@ -69,47 +68,16 @@ class PartitionLog:
         cls,
         directory: Path,
         config: LogConfig,
+        terms: OpeningTerms,
         *,
-        wall_ms: int,
-        clean_shutdown: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        noted_bytes: int | None = None,
-        leader_epoch_max: int = LEADER_EPOCH_MAX,
-        is_known: bool = True,
-        before_roll: Callable[[], None] | None = None,
-        on_verified: Callable[[int], None] | None = None,
         files: FileSystem = OS_FILES,
     ) -> Self:
-        """Open the log in a directory, which is created if necessary.
-
-        Args:
-            clean_shutdown: whether every log of the data directory was closed; nothing is scanned
-                then.
-            recovery_point: otherwise, only data at or above this offset is scanned.
-            log_start_offset: as far as it was stored; the first segment may start later.
-            noted_bytes: size of its .log files when it was closed, if known; less means a loss.
-            leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
-            is_known: whether it was opened here before; otherwise there may be gaps, where Kafka
-                compacted it.
-            before_roll: called before a segment is started after another one; it may raise OSError.
-            on_verified: called with numbers of bytes that recovery has verified.
-        """
-        terms = OpeningTerms(
-            clean_shutdown,
-            recovery_point,
-            log_start_offset,
-            leader_epoch_max,
-            wall_ms,
-            noted_bytes,
-            is_known=is_known,
-            may_have_gaps=not is_known or "compact" in config.cleanup_policy,
-            before_roll=before_roll,
-            on_verified=on_verified,
-        )
+        """Open the log in a directory, which is created if necessary."""
         path = str(directory)
+        is_compacted = "compact" in config.cleanup_policy
         try:
-            state = LogState(files, path, terms, open_log(files, path, terms))
+            opened = OpenedLog(files, path, terms, is_compacted=is_compacted)
+            state = LogState(files, path, terms, opened)
             state.finish_recovery()
         except OSError as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error

@@ -14,6 +14,7 @@ from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
@@ -37,9 +38,11 @@ def opened(
     return PartitionLog.open(
         directory,
         config or TopicConfig(),
-        wall_ms=WALL_MS,
-        clean_shutdown=recovery_point is None,
-        recovery_point=recovery_point or 0,
+        OpeningTerms(
+            wall_ms=WALL_MS,
+            clean_shutdown=recovery_point is None,
+            recovery_point=recovery_point or 0,
+        ),
     )
 
 

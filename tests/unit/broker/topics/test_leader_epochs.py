@@ -12,6 +12,7 @@ from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME, read_lead
 from kohort.broker.storage.checkpoints.offset_checkpoint import NEWEST_EPOCH_FILE
 from kohort.broker.storage.layout import partition_directory
 from kohort.broker.storage.log.log import OS_FILES, PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_topic_partitions import TopicRequest
@@ -31,7 +32,9 @@ async def leave_log_of_a_cluster(root: Path, *, epochs: Sequence[int] = EPOCHS) 
     async with running_topics(root) as topics:
         await topics.changes.create_topic("orders", partition_count=2)
     directory = root / partition_directory("orders", 1)
-    log = PartitionLog.open(directory, TopicConfig(), wall_ms=WALL_MS, clean_shutdown=True)
+    log = PartitionLog.open(
+        directory, TopicConfig(), OpeningTerms(wall_ms=WALL_MS, clean_shutdown=True)
+    )
     for number, epoch in enumerate(epochs):
         batch = batch_of(b"one", b"two", timestamp=WALL_MS + 2 * number)
         log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)

@@ -7,6 +7,7 @@ import pytest
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.protocol.records.batch import split_batches
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
@@ -53,11 +54,13 @@ class Stopped:
         return PartitionLog.open(
             DIRECTORY,
             settings(cleanup_policy=(policy,)),
-            wall_ms=WALL_MS,
-            clean_shutdown=clean,
-            recovery_point=self.end,
-            noted_bytes=self.size_bytes if is_size_noted else None,
-            leader_epoch_max=0,
+            OpeningTerms(
+                wall_ms=WALL_MS,
+                clean_shutdown=clean,
+                recovery_point=self.end,
+                noted_bytes=self.size_bytes if is_size_noted else None,
+                leader_epoch_max=0,
+            ),
             files=self.files,
         )
 
@@ -67,7 +70,7 @@ def original() -> Stopped:
     files = SimulatedFileSystem()
     files.make_directory("/data")
     log = PartitionLog.open(
-        DIRECTORY, settings(), wall_ms=WALL_MS, clean_shutdown=True, files=files
+        DIRECTORY, settings(), OpeningTerms(wall_ms=WALL_MS, clean_shutdown=True), files=files
     )
     fill(log, 70)
     bases, end = [one.base_offset for one in log.segments], log.log_end_offset
@@ -178,9 +181,7 @@ def test_what_lies_behind_a_gap_in_a_log_of_kafka_is_kept(
     log = PartitionLog.open(
         DIRECTORY,
         settings(cleanup_policy=("delete",)),  # Where its own could not be read.
-        wall_ms=WALL_MS,
-        clean_shutdown=False,
-        is_known=False,
+        OpeningTerms(wall_ms=WALL_MS, clean_shutdown=False, is_known=False),
         files=stopped.files,
     )
     assert [one.base_offset for one in log.segments] == [stopped.bases[0], stopped.bases[2]]

@@ -7,6 +7,7 @@ from kohort.broker.storage.checkpoints.leader_epochs import read_leader_epochs
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.protocol.records.batch import read_header
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
@@ -90,7 +91,7 @@ def test_leader_epochs_that_are_not_readable_are_taken_from_the_batches(damage: 
     else:
         files.file(path).truncate(0)
     log = PartitionLog.open(
-        DIRECTORY, settings(), wall_ms=WALL_MS, clean_shutdown=True, files=files
+        DIRECTORY, settings(), OpeningTerms(wall_ms=WALL_MS, clean_shutdown=True), files=files
     )
     assert log.end_offset_for_epoch(0) == (0, 2)
     assert log.end_offset_for_epoch(5) == (3, 4)
@@ -124,7 +125,7 @@ def test_a_leader_epoch_goes_with_the_batches_that_were_cut_off() -> None:
         log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)
     files.file("/data/t-0/00000000000000000000.log").truncate(2 * len(batch) + 50)
     log = PartitionLog.open(
-        DIRECTORY, settings(), wall_ms=WALL_MS, clean_shutdown=False, files=files
+        DIRECTORY, settings(), OpeningTerms(wall_ms=WALL_MS, clean_shutdown=False), files=files
     )
     assert log.log_end_offset == 2
     assert log.end_offset_for_epoch(3) is None
