@@ -235,7 +235,7 @@ class TransactionalLife:
             expected = [
                 one for one in model.aborted if one.last_offset >= low and one.first_offset < high
             ]
-            found = log.aborted.between(low, high)
+            found = log.aborted.reading(low, high).read()
             self.counts["aborted"] += len(found)
             assert found == expected
 

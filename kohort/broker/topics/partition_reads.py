@@ -166,8 +166,7 @@ class PartitionReads:
         """Like `aborted_in_read`; None if the search is long: `read_committed_in_thread`."""
         if not byte_count:
             return []
-        search = self._search(offset, byte_count)
-        return search.at_once() if search.is_short() else None
+        return self._search(offset, byte_count).at_once_if_short()
 
     def _search(self, offset: int, byte_count: int) -> AbortedSearch:
         return self._log.aborted.in_read(

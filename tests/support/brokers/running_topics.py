@@ -88,7 +88,7 @@ def append(partition: Partition, value: bytes = b"value", key: bytes | None = No
 
 def aborted_in(partition: Partition, offset: int, end_offset: int) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions in a range, by their markers."""
-    found = partition.log.aborted.between(offset, end_offset)
+    found = partition.log.aborted.reading(offset, end_offset).read()
     return [(one.producer_id, one.first_offset) for one in found]
 
 

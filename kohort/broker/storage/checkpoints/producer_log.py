@@ -30,7 +30,7 @@ from kohort.broker.storage.layout import (
 )
 from kohort.broker.storage.segment.batch_walk import BatchAt, crc_of_range
 from kohort.broker.storage.segment.search import header_of_entry, locate, next_indexed_batch
-from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
 from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import BatchHeader
@@ -138,7 +138,7 @@ class ProducerLog:
     def load(self) -> ProducerState:
         """Load the producer state, from the latest valid snapshot on."""
         state, offset = self._restored(self._end_offset)
-        for segment, end in self._with_ends():
+        for segment, end in with_ends(self._segments, self._end_offset):
             if end > offset:
                 self._replay(segment, end, offset, state)
         return state
@@ -147,13 +147,17 @@ class ProducerLog:
         """Load the producer state, and correct indexes and snapshots beyond the recovery point."""
         # Includes the last segment even if it is empty now: its index may have entries for
         # truncated batches.
-        renewed = [segment for segment, end in self._with_ends() if end > recovery_point]
+        renewed = [
+            segment
+            for segment, end in with_ends(self._segments, self._end_offset)
+            if end > recovery_point
+        ]
         renewed = renewed or [self._segments[-1]]
         state, offset = self._restored(renewed[0].base_offset)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
         if len(state) and offset == renewed[0].base_offset:
             self._recall_batches(offset, state)
-        for segment, end in self._with_ends():
+        for segment, end in with_ends(self._segments, self._end_offset):
             if end <= offset and segment not in renewed:
                 continue
             if not is_complete and segment.base_offset in self._snapshots:
@@ -176,7 +180,14 @@ class ProducerLog:
         """Add to a snapshot's state, which has only the last batch of each producer, the batches
         before it: a client may retry all batches that were in flight when the segment was rolled.
         """
-        segment = next((segment for segment, end in self._with_ends() if end == offset), None)
+        segment = next(
+            (
+                segment
+                for segment, end in with_ends(self._segments, self._end_offset)
+                if end == offset
+            ),
+            None,
+        )
         if segment is None:
             return
         position, expected = 0, segment.base_offset
@@ -233,17 +244,13 @@ class ProducerLog:
         """Return the correct index content of a segment; changes no file."""
         state, offset = self._restored(segment.base_offset, removes_damaged=False)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
-        for before, end in self._with_ends():
+        for before, end in with_ends(self._segments, self._end_offset):
             if before is segment:
                 replayed = self._replay(segment, end, offset, state)
                 return self._correct_index(replayed, knows_all=is_complete)
             if end > offset:
                 self._replay(before, end, offset, state)
         raise AssertionError(f"{segment!r} is not in {self._directory}")
-
-    def _with_ends(self) -> Iterator[tuple[LogSegment, int]]:
-        ends = [segment.base_offset for segment in self._segments[1:]] + [self._end_offset]
-        return zip(self._segments, ends, strict=True)
 
     def _restored(
         self, up_to_offset: int, *, removes_damaged: bool = True

@@ -39,7 +39,7 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, walk_batches
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.indexes import RELATIVE_OFFSET_MAX
-from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.errors import DecodeError
 
@@ -216,7 +216,7 @@ class Compaction:
     def _note_keys(self) -> Iterator[None]:
         """Fill the map from the dirty part, by whole batches, until it is full."""
         plan = self._plan
-        for segment, end in _with_ends(plan.segments, plan.end_offset):
+        for segment, end in with_ends(plan.segments, plan.end_offset):
             if end <= plan.first_dirty_offset:
                 continue
             try:
@@ -351,18 +351,13 @@ class _Gone(NamedTuple):
     epoch: int
 
 
-def _with_ends(segments: Sequence[LogSegment], end_offset: int) -> Iterator[tuple[LogSegment, int]]:
-    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-    return zip(segments, ends, strict=True)
-
-
 def _grouped(
     segments: Sequence[LogSegment], segment_bytes: int, end_offset: int
 ) -> list[list[LogSegment]]:
     """Group adjacent segments that fit into one, so that small ones do not accumulate."""
     groups: list[list[LogSegment]] = []
     size_bytes = 0
-    for segment, end in _with_ends(segments, end_offset):
+    for segment, end in with_ends(segments, end_offset):
         fits = (
             groups
             and size_bytes + segment.size_bytes <= segment_bytes

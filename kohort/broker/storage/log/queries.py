@@ -1,11 +1,10 @@
 """Queries on a log's segments: timestamps, and which segments retention may delete."""
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.segment.indexes import TimestampOffset
-from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
 from kohort.broker.storage.segment.times import (
     find_max_timestamp,
     find_timestamp,
@@ -78,42 +77,20 @@ def expired_segments(
         config: None if only the log start is to be considered.
         up_to_offset: segments with batches at or above it are kept.
     """
-    is_surplus = _surplus_rule(segments, config)
+    surplus_bytes = -1
+    if config is not None and "delete" in config.cleanup_policy and config.retention_bytes >= 0:
+        surplus_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
-    for segment, next_offset in _with_next_offsets(segments, log_end_offset):
-        if next_offset > up_to_offset:
+    for segment, next_offset in with_ends(segments, log_end_offset):
+        is_unused = segment is segments[-1] and not segment.size_bytes
+        if next_offset > up_to_offset or is_unused:
             break
-        surplus = is_surplus(segment)
-        if next_offset > log_start_offset and not surplus and not _is_old(segment, config, wall_ms):
+        surplus_bytes -= segment.size_bytes
+        is_expired = next_offset <= log_start_offset or surplus_bytes >= 0
+        if not is_expired and not _is_old(segment, config, wall_ms):
             break
         count += 1
     return count
-
-
-def _with_next_offsets(
-    segments: Sequence[LogSegment], log_end_offset: int
-) -> list[tuple[LogSegment, int]]:
-    """Pair each segment with the start of the next one; an empty last one is left out."""
-    pairs = [(segment, following.base_offset) for segment, following in pairwise(segments)]
-    if segments[-1].size_bytes:
-        pairs.append((segments[-1], log_end_offset))
-    return pairs
-
-
-def _surplus_rule(
-    segments: Sequence[LogSegment], config: LogConfig | None
-) -> Callable[[LogSegment], bool]:
-    """Return a function that says, segment by segment, whether retention.bytes is exceeded."""
-    if config is None or "delete" not in config.cleanup_policy or config.retention_bytes < 0:
-        return lambda _segment: False
-    surplus = sum(segment.size_bytes for segment in segments) - config.retention_bytes
-
-    def is_surplus(segment: LogSegment) -> bool:
-        nonlocal surplus
-        surplus -= segment.size_bytes
-        return surplus >= 0
-
-    return is_surplus
 
 
 def _is_old(segment: LogSegment, config: LogConfig | None, wall_ms: int) -> bool:

@@ -11,7 +11,7 @@ from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.read import BatchData, EpochAt, cached_range, read_batches
-from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -117,8 +117,7 @@ def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampO
     start_offset = state.start_offset
     asked = []
     late_count = 0
-    ends = [following.base_offset for following in state.segments[1:]]
-    for segment, end_offset in zip(state.segments, [*ends, state.end_offset], strict=True):
+    for segment, end_offset in with_ends(state.segments, state.end_offset):
         latest = segment.max_timestamp
         if end_offset <= start_offset or (latest is not None and latest < timestamp):
             continue

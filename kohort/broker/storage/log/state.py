@@ -26,7 +26,7 @@ from kohort.broker.storage.layout import (
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
-from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
 
 
 class LogFlusher:
@@ -225,16 +225,16 @@ class LogState:
         if point is None:
             return
         self._drop_checksums(point)
-        self._load_what_was_verified(point)
+        if self._beyond(point)[0].base_offset >= point:
+            self.load()
         # A process that was killed may have left them in the page cache only.
         self._sync_snapshots([offset for offset in self.snapshots if offset >= point])
 
     def _beyond(self, point: int) -> list[LogSegment]:
         """Return the segments with batches beyond a recovery point, and the active one."""
-        ends = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         return [
             segment
-            for segment, end in zip(self.segments, ends, strict=True)
+            for segment, end in with_ends(self.segments, self.end_offset)
             if end > point or segment is self.active
         ]
 
@@ -250,10 +250,6 @@ class LogState:
         if self.checksums.is_replaced:
             self.flusher.sync_file(f"{self.directory}/{CHECKSUMS_FILE}")
             self.files.sync_directory(self.directory)
-
-    def _load_what_was_verified(self, point: int) -> None:
-        if self._beyond(point)[0].base_offset >= point:
-            self.load()
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Start a new leader epoch at the end of the log. Raises OSError."""

@@ -27,8 +27,8 @@ from kohort.groups.steps import Steps, at_once
 
 READ_MAX: Final = 4_096
 """Maximum number of transactions that end within one read."""
-AT_ONCE_MAX: Final = 1_024
-"""How many entries are examined at once: about a millisecond, including the response."""
+STEPS_AT_ONCE_MAX: Final = 3
+"""Steps of a search that are run at once: a millisecond or two, including the response."""
 _UNREADABLE: Final = "aborted transactions cannot be read"
 _REBUILT_SUFFIX: Final = f".rebuilt{TEMPORARY_SUFFIX}"
 
@@ -40,17 +40,6 @@ class AbortedTransactions:
 
     def __init__(self, state: LogState) -> None:
         self._state = state
-
-    def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return all aborted transactions with records from `offset` on and below `end_offset`,
-        ordered by marker.
-        """
-        state = self._state
-        state.check_usable()
-        with state.errors_as(_UNREADABLE):
-            state.load()
-        segments = _segments_from(state, offset) if state.has_aborted else ()
-        return AbortedSearch(state, segments, offset, end_offset).at_once()
 
     def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> "AbortedSearch":
         """Find the aborted transactions with records in a read from `offset` on, up to
@@ -132,19 +121,16 @@ class AbortedSearch:
         self._offset = offset
         self._end_offset = end_offset
 
-    def is_short(self) -> bool:
-        """Whether `at_once` is quick enough for the event loop. Raises StorageError."""
-        count = 0
-        for segment in self._segments:
-            with self._state.errors_as(_UNREADABLE):
-                index = _checked_index(self._state, segment)
-                if index is None:
-                    continue
-                extent = index.extent(self._offset, self._end_offset)
-            count += extent.entry_count
-            if extent.is_all or count > AT_ONCE_MAX:
-                break
-        return count <= AT_ONCE_MAX
+    def at_once_if_short(self) -> list[AbortedTransaction] | None:
+        """Return the result; None if it takes too long for the event loop. Raises StorageError."""
+        steps = self.steps()
+        try:
+            for _ in range(STEPS_AT_ONCE_MAX):
+                next(steps)
+        except StopIteration as stop:
+            result: list[AbortedTransaction] = stop.value
+            return result
+        return None
 
     def at_once(self) -> list[AbortedTransaction]:
         """Return the result, ordered by marker. Raises StorageError."""
@@ -246,7 +232,9 @@ class IndexRepair:
 
 
 class AbortedReading:
-    """`AbortedTransactions.between`, for another thread. Made in the log's thread."""
+    """Reads all aborted transactions with records from `offset` on and below `end_offset`, in any
+    thread. Created in the log's thread.
+    """
 
     def __init__(self, state: LogState, offset: int, end_offset: int) -> None:
         """Raises OSError."""
@@ -264,7 +252,7 @@ class AbortedReading:
                 self._segments.append((segment, None))
 
     def read(self) -> list[AbortedTransaction]:
-        """Return the result. Raises OSError."""
+        """Return them, ordered by marker. Raises OSError."""
         aborted: list[AbortedTransaction] = []
         for segment, rebuilding in self._segments:
             index = segment.aborted

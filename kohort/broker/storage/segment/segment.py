@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 
 from kohort.broker.storage.errors import CorruptBatchError
@@ -451,3 +451,9 @@ class LogSegment:
         self._appended_from = min(self._appended_from, size_bytes)
         self._hints.clear()
         del self._hinted[:]
+
+
+def with_ends(segments: Sequence[LogSegment], end_offset: int) -> Iterator[tuple[LogSegment, int]]:
+    """Pair adjacent segments with the offsets where they end, the last one with `end_offset`."""
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    return zip(segments, ends, strict=True)

@@ -53,14 +53,6 @@ class Overlapping(NamedTuple):
     range."""
 
 
-class Extent(NamedTuple):
-    """How many entries have to be examined for an `Overlapping`."""
-
-    entry_count: int
-    is_all: bool
-    """The value of that name in `Overlapping`; sometimes False where that is True."""
-
-
 def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
@@ -284,16 +276,6 @@ class TransactionIndex:
                 return Overlapping(aborted, is_all=True)
         return Overlapping(aborted, is_all=False)
 
-    def extent(self, offset: int, end_offset: int) -> Extent:
-        """Return how many entries such a search has to examine, by binary search."""
-        with self._lock:
-            saved, pending_count = self._saved, len(self._pending)
-        first = self._first_from(offset, saved)
-        behind = self._first_with(_STABLE, end_offset, first, saved)
-        if behind < saved:
-            return Extent(behind + 1 - first, is_all=True)
-        return Extent(saved - first + pending_count, is_all=False)
-
     def marker_behind(self, offset: int, count: int) -> int | None:
         """Return the marker of the entry that is `count` entries after the first whose marker is at
         or after an offset; None if there are fewer.
@@ -322,19 +304,14 @@ class TransactionIndex:
 
     def _first_from(self, offset: int, saved: int) -> int:
         """Return the index of the first entry in the file whose marker is at or after an offset."""
-        return self._first_with(_LAST, offset, 0, saved)
-
-    def _first_with(self, field: int, offset: int, low: int, high: int) -> int:
-        """Return the index of the first entry between `low` and `high` whose `field`, one that
-        never decreases, is at or after an offset; `high` if there is none.
-        """
+        low, high = 0, saved
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self._plain(middle, 1)[0][field] < offset:
+            if self._plain(middle, 1)[0][_LAST] < offset:
                 low = middle + 1
             else:
                 high = middle
-        return low + bisect_left(self._plain(low, high - low), offset, key=itemgetter(field))
+        return low + bisect_left(self._plain(low, high - low), offset, key=itemgetter(_LAST))
 
     def _read(self, number: int, count: int) -> list[AbortedTransaction]:
         return list(map(_transaction, self._plain(number, count)))

@@ -84,7 +84,6 @@ async def others_turns(reading: FetchPass, disturb: Callable[[], None] | None = 
 async def test_very_many_that_are_open_where_a_read_ends_are_found_and_told_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "AT_ONCE_MAX", 200)
     monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 50)
     monkeypatch.setattr(fetch, "FEW", 50)
     count = 600
@@ -111,7 +110,6 @@ async def test_very_many_that_are_open_where_a_read_ends_are_found_and_told_in_s
 async def test_what_one_long_transaction_keeps_from_being_decided_is_looked_at_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "AT_ONCE_MAX", 200)
     monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 50)
     count = 600
     async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
@@ -135,7 +133,6 @@ async def test_what_one_long_transaction_keeps_from_being_decided_is_looked_at_i
 async def test_a_segment_that_goes_away_while_aborted_ones_are_looked_for_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "AT_ONCE_MAX", 200)
     monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 50)
     async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
         partition = await one_partition(topics)

@@ -53,7 +53,7 @@ def end(log: PartitionLog, producer_id: int, result: ControlType) -> int:
 
 def aborted(log: PartitionLog) -> list[AbortedTransaction]:
     repair_indexes(log)
-    return log.aborted.between(0, log.log_end_offset)
+    return log.aborted.reading(0, log.log_end_offset).read()
 
 
 @pytest.fixture

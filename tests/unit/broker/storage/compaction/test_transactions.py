@@ -115,7 +115,7 @@ class Log:
         ]
 
     def aborted(self) -> list[AbortedTransaction]:
-        return self.log.aborted.between(0, self.log.log_end_offset)
+        return self.log.aborted.reading(0, self.log.log_end_offset).read()
 
     def indexes(self) -> list[str]:
         names = [entry.name for entry in self.files.entries("/data/t-0")]

@@ -93,7 +93,7 @@ def kept(steps: Steps[Overlapping], found: list[Overlapping]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("count", [1, 128, 129, 300, 5000])
-def test_a_search_can_be_made_in_steps_and_says_before_how_far_it_looks(
+def test_a_search_can_be_made_in_steps(
     files: SimulatedFileSystem, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All are still open where the range ends."""
@@ -102,10 +102,6 @@ def test_a_search_can_be_made_in_steps_and_says_before_how_far_it_looks(
     index.replace_all(entries)
     read = counted_reads(monkeypatch)
     for end in (1, count // 2 + 1, count):
-        extent = index.extent(0, end)
-        assert sum(read) <= 2 * 128 + 40, "of those it looks at itself"
-        assert extent == (end, True)
-        read.clear()
         found: list[Overlapping] = []
         steps = 0
         for _ in kept(index.search(0, end), found):
