@@ -22,7 +22,6 @@ from kohort.broker.storage.metadata.database import (
     DamagedError,
     MetadataDatabase,
     MetadataError,
-    Read,
     TopicRecord,
     UnreadableError,
     salvage,
@@ -49,13 +48,9 @@ logger = logging.getLogger(__name__)
 class _Copy(NamedTuple):
     path: Path
     database: MetadataDatabase | None = None
-    read: Read | None = None
+    content: Content | None = None
     problem: DamagedError | UnreadableError | None = None
     """Why there is no content; None also if there is no such file."""
-
-    @property
-    def content(self) -> Content | None:
-        return None if self.read is None else self.read.content
 
     @property
     def changes(self) -> int:
@@ -66,8 +61,8 @@ def open_copies(
     path: Path, mirror_path: Path, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
     """Return the good databases and their content. Raises MetadataError or StorageError."""
-    first = _examined(path, None)
-    second = _examined(mirror_path, first.read)
+    first = _examined(path)
+    second = _examined(mirror_path)
     for problem in (first.problem, second.problem):
         if problem is not None:
             logger.error("%s", problem)
@@ -83,16 +78,16 @@ def open_copies(
     return best.database, _replaced(other, best.database), best.content
 
 
-def _examined(path: Path, other: Read | None) -> _Copy:
-    """Open a database and read its content, or determine the damage. `other` is the content of the
-    other copy, if known. Raises MetadataError or StorageError.
+def _examined(path: Path) -> _Copy:
+    """Open a database and read its content, or determine the damage. Raises MetadataError or
+    StorageError.
     """
     if not path.exists():
         return _Copy(path)
     database = None
     try:
         database = MetadataDatabase(path)
-        return _Copy(path, database, database.read_like(other))
+        return _Copy(path, database, database.read())
     except (DamagedError, UnreadableError) as problem:
         if database is not None:
             database.close()

@@ -16,10 +16,8 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import cache
-from itertools import starmap, zip_longest
-from operator import eq
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -123,15 +121,6 @@ class Content(NamedTuple):
         return int(self.properties.get(CHANGES, "0"))
 
 
-PropertyRow = tuple[str, str, int]
-"""Name, value and checksum."""
-
-
-class Read(NamedTuple):
-    content: Content
-    rows: Sequence[PropertyRow]
-
-
 _PRIVATE: Final = 0o600
 _SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 _HEADER_BYTES: Final = 100
@@ -197,17 +186,8 @@ class MetadataDatabase:
 
     def read(self) -> Content:
         """Read the whole content. Raises DamagedError or StorageError."""
-        return self.read_like(None).content
-
-    def read_like(self, other: Read | None) -> Read:
-        """Read the whole content. Faster if it has the properties already read from another
-        database: they are compared instead of being verified again. Raises as `read`.
-        """
         topics = sorted(map(_topic_of, self._checked_rows(_TOPICS)), key=lambda topic: topic.name)
-        if other is not None and self._has_properties(other.rows):
-            return Read(Content(topics, other.content.properties), other.rows)
-        rows = self._checked_properties()
-        return Read(Content(topics, {name: value for name, value, _ in rows}), rows)
+        return Content(topics, self._checked_properties())
 
     def change(self, statements: Sequence[Statement]) -> None:
         """Execute one transaction. Raises StorageError, having changed nothing."""
@@ -249,41 +229,22 @@ class MetadataDatabase:
             raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
         return sound
 
-    def _checked_properties(self) -> list[PropertyRow]:
+    def _checked_properties(self) -> dict[str, str]:
+        connection = self._connection
         try:
-            with self._as_text():
-                rows: list[PropertyRow] = self._connection.execute(_PROPERTIES).fetchall()
+            # Strictly: invalid UTF-8 is an error.
+            connection.text_factory = str
+            rows = connection.execute(_PROPERTIES).fetchall()
         except _ERRORS as error:
             raise explained(self.path, "cannot be read", error) from error
+        finally:
+            connection.text_factory = _Text
         # Thousands of users and rules are read at every start.
         for name, value, checksum in rows:
-            if (
-                type(name) is not str
-                or type(value) is not str
-                or checksum_of((name, value)) != checksum
-            ):
+            is_text = type(name) is str and type(value) is str
+            if not is_text or checksum_of((name, value)) != checksum:
                 raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
-        return rows
-
-    def _has_properties(self, rows: Sequence[PropertyRow]) -> bool:
-        """Whether it has exactly these; other damage is detected when everything is read. Text that
-        has become bytes is a different value.
-        """
-        try:
-            with self._as_text():
-                found = self._connection.execute(_PROPERTIES)
-                return all(starmap(eq, zip_longest(found, rows)))
-        except _ERRORS:
-            return False
-
-    @contextmanager
-    def _as_text(self) -> Iterator[None]:
-        """Decode text columns strictly: invalid UTF-8 is an error."""
-        self._connection.text_factory = str
-        try:
-            yield
-        finally:
-            self._connection.text_factory = _Text
+        return {name: value for name, value, _ in rows}
 
     def _prepare(self) -> None:
         # Checked first: the header of a damaged file does not identify its program or release.
