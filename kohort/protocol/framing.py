@@ -91,25 +91,27 @@ def response_buffers(
             ApiVersions, whose header stays at v0 because the client may not know the broker's
             versions yet.
     """
-    out = bytearray(_RESPONSE.pack(0, correlation_id))
-    if header_has_tags:
-        out.append(0)
-    parts = codec.encode_into(message, out)
-    size = sum(map(len, parts)) - 4
-    out[0:4] = size.to_bytes(4, "big")
-    return parts
+    out = _response_header(correlation_id, header_has_tags=header_has_tags)
+    return _framed(codec.encode_into(message, out), out)
 
 
 def response_buffers_in_steps(
     correlation_id: int, codec: Codec[T], message: T, *, header_has_tags: bool
 ) -> Generator[None, None, list[Buffer]]:
     """Like `response_buffers`, as a generator with a step for each element of an array."""
-    out = bytearray(_RESPONSE.pack(0, correlation_id))
-    if header_has_tags:
-        out.append(0)
-    parts = yield from codec.encode_in_steps(message, out)
-    size = sum(map(len, parts)) - 4
-    out[0:4] = size.to_bytes(4, "big")
+    out = _response_header(correlation_id, header_has_tags=header_has_tags)
+    return _framed((yield from codec.encode_in_steps(message, out)), out)
+
+
+def _response_header(correlation_id: int, *, header_has_tags: bool) -> bytearray:
+    return bytearray(
+        (_RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE).pack(0, correlation_id)
+    )
+
+
+def _framed(parts: list[Buffer], out: bytearray) -> list[Buffer]:
+    """Write the size of a frame into its first part, `out`."""
+    out[:4] = (sum(map(len, parts)) - 4).to_bytes(4, "big")
     return parts
 
 
@@ -145,9 +147,7 @@ def encode_request(
     out += name
     if schema.is_flexible(version):
         out.append(0)
-    parts = codec(type(request), version).encode_into(request, out)
-    size = sum(map(len, parts)) - 4
-    out[:4] = size.to_bytes(4, "big")
+    parts = _framed(codec(type(request), version).encode_into(request, out), out)
     return parts, ExpectedAnswer(correlation_id, RESPONSES[schema.key], version)
 
 

@@ -93,7 +93,6 @@ def _field(field: Field, version: int) -> str:
         "absent": version not in field.versions,
         "tagged": field.is_tagged(version),
         "ignorable": options.ignorable,
-        "rigid": not options.flexible,
     }
     words += [flag for flag, holds in flags.items() if holds]
     words.append(f"tag {options.tag}")

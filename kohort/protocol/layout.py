@@ -86,13 +86,12 @@ def _struct(message: type, version: int, *, flexible: bool) -> MessageStruct:
 
 
 def _value(field: Field, version: int, *, flexible: bool) -> Any:
-    compact = flexible and field.options.flexible
     nullable = version in field.nullable
     if field.is_array:
         element = _element(field.kind, version, flexible=flexible)
-        return Array(element, compact=compact, nullable=nullable)
+        return Array(element, compact=flexible, nullable=nullable)
     if isinstance(field.kind, WireType):
-        return _primitive(field.kind, compact=compact, nullable=nullable)
+        return _primitive(field.kind, compact=flexible, nullable=nullable)
     nested = _struct(field.kind, version, flexible=flexible)
     return NullableStruct(nested, in_tag=field.is_tagged(version)) if nullable else nested
 

@@ -24,7 +24,6 @@ from kohort.protocol.schema import (
     FOREVER,
     MISSING,
     NO_VERSION,
-    Field,
     FieldOptions,
     MessageSchema,
     VersionRange,
@@ -48,7 +47,6 @@ def field(
     tag: int | None = None,
     tag_since: int | None = None,
     ignorable: bool = False,
-    flexible: bool = True,
 ) -> Any:
     """Declare options of a field beyond its annotation.
 
@@ -60,7 +58,6 @@ def field(
         tag: the field's number in the tag buffer; ``tag_since`` if it was an ordinary field before.
         ignorable: a version without the field drops the value; otherwise encoding a value that is
             not the default into such a version is an EncodeError.
-        flexible: False keeps the classic length prefix in flexible versions (header client id).
     """
     return FieldOptions(
         default=default,
@@ -69,7 +66,6 @@ def field(
         tag=tag,
         tagged=VersionRange(since if tag_since is None else tag_since, FOREVER),
         ignorable=ignorable,
-        flexible=flexible,
     )
 
 
@@ -123,36 +119,31 @@ def struct(cls: type[T]) -> type[T]:
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
     """Declare the request of api ``key``; ``flexible`` is "9+" or "none"."""
-
-    def decorate(cls: type[T]) -> type[T]:
-        declared = _declare(
-            cls, key, VersionRange.parse(versions), VersionRange.parse(flexible), is_request=True
-        )
-        REQUESTS[key] = declared
-        return declared
-
-    return decorate
+    return _declaring(versions, flexible, key, REQUESTS)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    def decorate(cls: type[T]) -> type[T]:
-        declared = _declare(
-            cls, key, VersionRange.parse(versions), VersionRange.parse(flexible), is_request=False
-        )
-        RESPONSES[key] = declared
-        return declared
-
-    return decorate
+    return _declaring(versions, flexible, key, RESPONSES)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def record(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare a data structure with versions of its own: a header, or a record's key or value."""
+    """Declare a data structure with versions of its own: a record's key or value."""
+    return _declaring(versions, flexible, None, {})
+
+
+def _declaring(
+    versions: str, flexible: str, key: int | None, declared: dict[Any, type]
+) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that adds the class to `declared`."""
+    low_high, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
 
     def decorate(cls: type[T]) -> type[T]:
-        low_high, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
-        return _declare(cls, None, low_high, compact, is_request=False)
+        made = declared[key] = _declare(
+            cls, key, low_high, compact, is_request=declared is REQUESTS
+        )
+        return made
 
     return decorate
 
@@ -209,19 +200,3 @@ def _install_init(cls: type) -> None:
     source = f"def __init__({signature}):\n" + ("\n".join(body) or "    pass")
     exec(source, names)  # noqa: S102 - written from our own declarations
     cls.__init__ = names["__init__"]  # type: ignore[misc]
-
-
-# Field is part of the public API of a declaration.
-__all__ = [
-    "REQUESTS",
-    "RESPONSES",
-    "Field",
-    "MessageSchema",
-    "Struct",
-    "field",
-    "record",
-    "request",
-    "response",
-    "schema_of",
-    "struct",
-]

@@ -57,7 +57,6 @@ class FieldOptions(NamedTuple):
     tag: int | None
     tagged: VersionRange
     ignorable: bool
-    flexible: bool
 
 
 class Field(NamedTuple):

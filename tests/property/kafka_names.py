@@ -27,8 +27,6 @@ TRANSACTIONS = "kafka-transaction-coordinator"
 METADATA = "kafka-metadata"
 
 DATA_RECORDS: Final[dict[Message, str]] = {
-    m.RequestHeader: CLIENTS,
-    m.ResponseHeader: CLIENTS,
     m.ConsumerProtocolSubscription: CLIENTS,
     m.ConsumerProtocolAssignment: CLIENTS,
     m.OffsetCommitValue: COORDINATOR,

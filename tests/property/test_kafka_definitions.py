@@ -219,7 +219,7 @@ def _declared_field(field: Field, version: int, flexible: bool) -> dict[str, Any
         "type": _declared_type(field),
         "array": field.is_array,
         "present": present,
-        "compact": present and flexible and field.options.flexible,
+        "compact": present and flexible,
         "nullable": present and version in field.nullable,
         "tag": field.options.tag if present and field.is_tagged(version) else None,
         "ignorable": field.options.ignorable,

@@ -26,7 +26,6 @@ from kohort.protocol.messages.end_txn import *  # noqa: F403
 from kohort.protocol.messages.fetch import *  # type: ignore[assignment]  # noqa: F403
 from kohort.protocol.messages.find_coordinator import *  # noqa: F403
 from kohort.protocol.messages.groups import *  # noqa: F403
-from kohort.protocol.messages.header import *  # noqa: F403
 from kohort.protocol.messages.heartbeat import *  # noqa: F403
 from kohort.protocol.messages.incremental_alter_configs import *  # type: ignore[assignment]  # noqa: F403
 from kohort.protocol.messages.init_producer_id import *  # noqa: F403

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kohort.client.net.address import Address
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.framing import API_VERSIONS_KEY, read_request_prefix, skip_header_tags
 from kohort.protocol.message import REQUESTS, schema_of
 from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.messages.offset_for_leader_epoch import EpochEndOffset
@@ -122,7 +122,9 @@ class Node:
         kind = REQUESTS[key]
         schema = schema_of(kind)
         is_flexible = schema.is_flexible(version)
-        header, position = codec(m.RequestHeader, 2 if is_flexible else 1).decode(frame, 0)
+        header, position = read_request_prefix(frame)
+        if is_flexible:
+            position = skip_header_tags(frame, position)
         request: Any = codec(kind, version).decode(frame, position)[0]
         has_tags = is_flexible and key != API_VERSIONS_KEY
 
