@@ -41,8 +41,6 @@ class DescribeAclsResponse:
     """The rules, by resource.
 
     Error codes:
-    - SECURITY_DISABLED: there is no authorizer.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
     - INVALID_REQUEST: a number without a meaning.
     """
 
@@ -79,8 +77,6 @@ class CreateAclsResponse:
     """One outcome per rule, in the order of the request.
 
     Error codes:
-    - SECURITY_DISABLED: there is no authorizer.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     - INVALID_REQUEST: the rule is invalid.
     """
 
@@ -132,12 +128,7 @@ class DeleteAclsFilterResult:
 
 @response(key=31, versions="1-3", flexible="2+")
 class DeleteAclsResponse:
-    """One outcome per filter, in the order of the request.
-
-    Error codes:
-    - SECURITY_DISABLED: there is no authorizer.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
-    """
+    """One outcome per filter, in the order of the request."""
 
     throttle_time_ms: Int32 = field(default=0)
     filter_results: list[DeleteAclsFilterResult]

@@ -23,15 +23,9 @@ class AddOffsetsToTxnResponse:
     """Whether the offsets are part of the transaction now.
 
     Error codes:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - INVALID_REQUEST: the transactional id is empty.
     - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
-    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
-    - TRANSACTION_ABORTABLE (v4): the producer should abort its transaction and go on.
-    - GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not read
-      the group, or not write as this producer.
     """
 
     throttle_time_ms: Int32 = field(default=0)

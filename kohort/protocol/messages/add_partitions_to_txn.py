@@ -62,17 +62,11 @@ class AddPartitionsToTxnResponse:
     """One outcome per partition; up to v3 all are added or none.
 
     Error codes, per partition:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - INVALID_REQUEST: the transactional id is empty.
     - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
-    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - OPERATION_NOT_ATTEMPTED: another partition of the request was refused.
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - TRANSACTION_ABORTABLE (v5): verified, and not in the transaction.
-    - TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not
-      write there, or not as this producer; internal topics are not for clients to write.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -45,7 +45,6 @@ class AlterClientQuotasResponse:
     """One outcome per entry, in the order of the request.
 
     Error codes:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter configs of the cluster.
     - INVALID_REQUEST: the entity or a limit is invalid.
     """
 

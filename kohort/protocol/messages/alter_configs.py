@@ -43,15 +43,10 @@ class AlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all.
 
     Error codes, per resource:
-    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
     - INVALID_CONFIG: an unknown config, or a value that it does not take.
     - INVALID_REQUEST: a resource or a config twice, an unknown type, or a config that cannot
       change while running.
-    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
-    - POLICY_VIOLATION: refused by the broker's policy.
     - NOT_CONTROLLER, REQUEST_TIMED_OUT: the controller could not be asked in time.
-    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: the
-      principal may not change the configs.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -37,7 +37,6 @@ class DescribeClusterResponse:
     - UNSUPPORTED_ENDPOINT_TYPE (v1): neither brokers nor controllers.
     - MISMATCHED_ENDPOINT_TYPE (v1): controllers asked for on a broker's listener, or the reverse.
     - INVALID_REQUEST: fenced brokers asked of a controller.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
     """
 
     throttle_time_ms: Int32 = field(default=0)
@@ -121,7 +120,6 @@ class DescribeQuorumResponse:
 
     Error codes, top level:
     - INVALID_REQUEST: no topic is named.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
 
     Error codes, per partition:
     - UNKNOWN_TOPIC_OR_PARTITION: it is not the partition of the metadata.
@@ -165,7 +163,6 @@ class UpdateFeaturesResponse:
     Error codes:
     - INVALID_UPDATE_VERSION: the feature cannot have that level.
     - INVALID_REQUEST: a feature is named twice, or there is no such kind of change.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     """
 
     throttle_time_ms: Int32 = field(default=0)

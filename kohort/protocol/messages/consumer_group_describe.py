@@ -64,11 +64,6 @@ class ConsumerGroupDescribeResponse:
 
     Error codes, per group:
     - GROUP_ID_NOT_FOUND: no such group of the new protocol.
-    - INVALID_GROUP_ID: the group id cannot be used.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED: the principal may not describe the
-      group, or one of its topics.
     """
 
     throttle_time_ms: Int32

@@ -51,16 +51,12 @@ class ConsumerGroupHeartbeatResponse:
     """The member's epoch, and its assignment if it has changed.
 
     Error codes:
-    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
     - FENCED_MEMBER_EPOCH: give up all partitions and join again.
-    - FENCED_INSTANCE_ID: another process has taken over the instance id.
     - UNRELEASED_INSTANCE_ID: another process has the instance id.
     - GROUP_MAX_SIZE_REACHED: the group is full.
     - GROUP_ID_NOT_FOUND: no such group, or it has another protocol.
     - UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST.
     - UNSUPPORTED_VERSION: consumer groups are switched off.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE: find the coordinator again.
-    - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -43,16 +43,11 @@ class CreatePartitionsResponse:
     """One outcome per topic.
 
     Error codes, per topic:
-    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
     - INVALID_PARTITIONS: not more than the current number.
     - INVALID_REPLICA_ASSIGNMENT: unknown or repeated brokers, or not one entry per new partition.
     - INVALID_REQUEST: a topic twice.
-    - INVALID_TOPIC_EXCEPTION: an illegal name.
     - REASSIGNMENT_IN_PROGRESS: replicas of the topic are being moved.
-    - THROTTLING_QUOTA_EXCEEDED (v3): too many changes; try later.
     - REQUEST_TIMED_OUT: not done within timeout_ms.
-    - NOT_CONTROLLER: ask the active controller.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not alter it.
     """
 
     throttle_time_ms: Int32 = field(default=0)

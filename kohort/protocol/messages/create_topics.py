@@ -72,17 +72,12 @@ class CreateTopicsResponse:
 
     Error codes, per topic:
     - TOPIC_ALREADY_EXISTS: the name, or one that collides in metrics ("." and "_"), is taken.
-    - INVALID_TOPIC_EXCEPTION: an illegal name.
     - INVALID_PARTITIONS: neither positive nor -1.
     - INVALID_REPLICATION_FACTOR: more replicas than brokers, or not positive.
     - INVALID_REPLICA_ASSIGNMENT: unknown or repeated brokers, or gaps in the partition numbers.
     - INVALID_CONFIG: an unknown config, or a value that it does not take.
     - INVALID_REQUEST: a name twice, or partition count and assignments together.
-    - POLICY_VIOLATION: refused by the broker's policy.
-    - THROTTLING_QUOTA_EXCEEDED (v6): too many changes; try later.
     - REQUEST_TIMED_OUT: not created within timeout_ms; it may appear later.
-    - NOT_CONTROLLER: ask the active controller.
-    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED: the principal may not create it.
     """
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

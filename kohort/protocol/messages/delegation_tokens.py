@@ -31,10 +31,8 @@ class CreateDelegationTokenResponse:
     """The token.
 
     Error codes:
-    - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the client is not authenticated.
     - DELEGATION_TOKEN_AUTHORIZATION_FAILED: the principal may not create tokens for that owner.
     - INVALID_PRINCIPAL_TYPE: a renewer is not a user.
-    - DELEGATION_TOKEN_AUTH_DISABLED: delegation tokens are disabled.
     """
 
     error_code: Int16
@@ -59,12 +57,7 @@ class RenewDelegationTokenRequest:
 
 @response(key=39, versions="1-2", flexible="2+")
 class RenewDelegationTokenResponse:
-    """The time at which the token ends.
-
-    Error codes:
-    - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the client is not authenticated.
-    - DELEGATION_TOKEN_AUTH_DISABLED: delegation tokens are disabled.
-    """
+    """The time at which the token ends."""
 
     error_code: Int16
     expiry_timestamp_ms: Int64
@@ -80,12 +73,7 @@ class ExpireDelegationTokenRequest:
 
 @response(key=40, versions="1-2", flexible="2+")
 class ExpireDelegationTokenResponse:
-    """The time at which the token ends.
-
-    Error codes:
-    - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the client is not authenticated.
-    - DELEGATION_TOKEN_AUTH_DISABLED: delegation tokens are disabled.
-    """
+    """The time at which the token ends."""
 
     error_code: Int16
     expiry_timestamp_ms: Int64
@@ -128,12 +116,7 @@ class DescribedDelegationToken:
 
 @response(key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenResponse:
-    """The tokens.
-
-    Error codes:
-    - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the client is not authenticated.
-    - DELEGATION_TOKEN_AUTH_DISABLED: delegation tokens are disabled.
-    """
+    """The tokens."""
 
     error_code: Int16
     tokens: list[DescribedDelegationToken]

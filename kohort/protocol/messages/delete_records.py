@@ -43,13 +43,9 @@ class DeleteRecordsResponse:
 
     Error codes, per partition:
     - OFFSET_OUT_OF_RANGE: negative, or above the high watermark.
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
     - POLICY_VIOLATION: the topic is compacted only.
     - INVALID_TOPIC_EXCEPTION: an internal topic.
     - REQUEST_TIMED_OUT: a replica has not deleted them within timeout_ms.
-    - KAFKA_STORAGE_ERROR: the disk refused.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not delete in the topic.
     """
 
     throttle_time_ms: Int32 = field(default=0)

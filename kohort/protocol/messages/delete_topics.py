@@ -41,14 +41,10 @@ class DeleteTopicsResponse:
     """One outcome per topic.
 
     Error codes, per topic:
-    - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v6): there is none.
     - TOPIC_DELETION_DISABLED (v3): delete.topic.enable is off; INVALID_REQUEST before.
     - INVALID_REQUEST: a topic twice, or both name and id.
-    - THROTTLING_QUOTA_EXCEEDED (v5): too many changes; try later.
     - REQUEST_TIMED_OUT: not deleted within timeout_ms; it will be.
     - UNSUPPORTED_VERSION: deletion by id in a cluster without ids.
-    - NOT_CONTROLLER: ask the active controller.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not delete it.
     """
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

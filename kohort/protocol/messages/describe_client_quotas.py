@@ -44,7 +44,6 @@ class DescribeClientQuotasResponse:
     """The limits that the filter finds.
 
     Error codes:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe configs of the cluster.
     - INVALID_REQUEST: the filter is invalid.
     - UNSUPPORTED_VERSION: an unknown type of entity.
     """

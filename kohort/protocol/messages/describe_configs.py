@@ -68,12 +68,8 @@ class DescribeConfigsResponse:
     """One result per resource.
 
     Error codes, per resource:
-    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
-    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
     - INVALID_REQUEST: an unknown resource type, or another broker's id.
     - INVALID_CONFIG: an impossible resource name.
-    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: the
-      principal may not see the configs.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -44,14 +44,7 @@ class TopicResponse:
 
 @response(key=61, versions="0", flexible="0+")
 class DescribeProducersResponse:
-    """One entry per partition.
-
-    Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
-    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
-    """
+    """One entry per partition."""
 
     throttle_time_ms: Int32 = field(default=0)
     topics: list[TopicResponse]

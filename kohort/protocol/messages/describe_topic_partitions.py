@@ -57,11 +57,6 @@ class DescribeTopicPartitionsResponseTopic:
 class DescribeTopicPartitionsResponse:
     """One page.
 
-    Error codes, per topic:
-    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
-    - INVALID_TOPIC_EXCEPTION: an illegal name.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
-
     Error codes, per partition:
     - LEADER_NOT_AVAILABLE: no broker leads it.
     - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.

@@ -38,9 +38,6 @@ class DescribeTransactionsResponse:
     Error codes, per id:
     - TRANSACTIONAL_ID_NOT_FOUND: it is not known.
     - INVALID_REQUEST: it is empty.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not describe it.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -24,15 +24,11 @@ class EndTxnResponse:
     """Whether the outcome is decided, which is then final.
 
     Error codes:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - INVALID_REQUEST: the transactional id is empty.
     - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
     - INVALID_TXN_STATE: there is no transaction to end, or it ended the other way.
     - CONCURRENT_TRANSACTIONS: it is being ended; ask again.
-    - TRANSACTION_ABORTABLE (v4): the producer should abort its transaction and go on.
-    - TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not write as this producer.
     """
 
     throttle_time_ms: Int32 = field(default=0)

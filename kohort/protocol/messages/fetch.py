@@ -159,18 +159,13 @@ class FetchResponse:
 
     Error codes, per partition:
     - OFFSET_OUT_OF_RANGE: below the log start or above the high watermark.
-    - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v13): there is none, or no longer.
     - INCONSISTENT_TOPIC_ID (v13): the topic was deleted and created again.
     - NOT_LEADER_OR_FOLLOWER: no replica of the partition is here.
-    - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (v9): the client's metadata is older or newer than
-      the broker's.
     - REPLICA_NOT_AVAILABLE: the replica cannot serve consumers yet.
     - OFFSET_MOVED_TO_TIERED_STORAGE (v14): a follower requests an offset that only remote storage
     has.
     - CORRUPT_MESSAGE: the log itself is damaged at this place.
     - UNSUPPORTED_COMPRESSION_TYPE: zstd batches asked for below v10.
-    - KAFKA_STORAGE_ERROR: the disk refused the read.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
     """
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

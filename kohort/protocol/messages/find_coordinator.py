@@ -37,9 +37,6 @@ class FindCoordinatorResponse:
     - COORDINATOR_NOT_AVAILABLE: the internal topic cannot serve the key yet; ask again.
     - INVALID_REQUEST: an unknown key type, or one that this version lacks.
     - INVALID_GROUP_ID: an empty or malformed key.
-    - GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not
-      describe the key's owner.
-    - TRANSACTION_ABORTABLE (v5): the producer should abort its transaction and go on.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

@@ -51,10 +51,6 @@ class DescribeGroupsResponse:
 
     Error codes, per group:
     - GROUP_ID_NOT_FOUND (v6): no such classic group; before v6 it is state Dead without an error.
-    - INVALID_GROUP_ID: the group id cannot be used.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not describe the group.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
@@ -111,13 +107,8 @@ class DeleteGroupsResponse:
 
     Error codes, per group:
     - NON_EMPTY_GROUP: it has members.
-    - GROUP_ID_NOT_FOUND: there is no such group.
-    - INVALID_GROUP_ID: the group id cannot be used.
     - GROUP_DELETION_FAILED (v3): something else that belongs to the group could not be deleted;
       the message says what.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not delete the group.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -21,11 +21,6 @@ class HeartbeatResponse:
     Error codes:
     - REBALANCE_IN_PROGRESS: join again; the session was renewed.
     - ILLEGAL_GENERATION: the group has moved on without this member.
-    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
-    - FENCED_INSTANCE_ID (v3): another process has taken over the instance id.
-    - INVALID_GROUP_ID: an empty group id.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE: find the coordinator again.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

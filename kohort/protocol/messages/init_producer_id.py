@@ -28,17 +28,11 @@ class InitProducerIdResponse:
     """The id and epoch to write into batches.
 
     Error codes:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - INVALID_TRANSACTION_TIMEOUT: above the broker's transaction.max.timeout.ms.
     - INVALID_REQUEST: an empty transactional id, or a producer id without an epoch.
     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v4): a newer instance of the same producer is at
       work.
     - INVALID_PRODUCER_ID_MAPPING: the id does not belong to this transactional id.
-    - TRANSACTION_ABORTABLE (v5): the producer should abort its transaction and go on.
-    - TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED: the principal may not
-      write as this producer.
     """
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

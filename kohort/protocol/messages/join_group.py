@@ -55,15 +55,10 @@ class JoinGroupResponse:
     Error codes:
     - MEMBER_ID_REQUIRED (v4): join again with the member id in the response.
     - UNKNOWN_MEMBER_ID: not a member; start over with an empty id.
-    - FENCED_INSTANCE_ID (v5): another process has taken over the instance id.
     - INCONSISTENT_GROUP_PROTOCOL: other protocol type, or no assignor in common with all members.
     - INVALID_SESSION_TIMEOUT: outside the broker's group.min and group.max.session.timeout.ms.
-    - INVALID_GROUP_ID: an empty group id.
     - GROUP_MAX_SIZE_REACHED: the group is full (group.max.size).
     - REBALANCE_IN_PROGRESS: superseded by a second join of the same member.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=2, ignorable=True)

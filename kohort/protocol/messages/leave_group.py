@@ -39,14 +39,7 @@ class LeaveGroupResponse:
     """Up to v2 the outcome is the top-level error, from v3 each member has its own.
 
     Error codes, per member (up to v2: top level):
-    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
     - FENCED_INSTANCE_ID (v3): the instance id belongs to another member id.
-
-    Error codes, top level:
-    - INVALID_GROUP_ID: an empty group id.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

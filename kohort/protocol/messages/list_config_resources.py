@@ -22,7 +22,6 @@ class ListConfigResourcesResponse:
 
     Error codes:
     - UNSUPPORTED_VERSION: a kind that cannot be listed.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster's configs.
     """
 
     throttle_time_ms: Int32 = field(default=0)

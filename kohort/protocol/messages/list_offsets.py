@@ -58,18 +58,12 @@ class ListOffsetsResponse:
     """One answer per partition.
 
     Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
-    - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (v4): the client's metadata is older or newer than
-      the broker's.
     - OFFSET_NOT_AVAILABLE (v5): a new leader does not know its high watermark yet.
     - LEADER_NOT_AVAILABLE: the same, for clients below v5.
     - UNSUPPORTED_FOR_MESSAGE_FORMAT: the log has no timestamps.
     - UNSUPPORTED_VERSION: a special timestamp that this request version does not have.
     - INVALID_REQUEST: the same partition twice in one request.
     - REQUEST_TIMED_OUT (v10): remote storage did not answer within timeout_ms.
-    - KAFKA_STORAGE_ERROR: the disk refused the read.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=2, ignorable=True)

@@ -53,10 +53,7 @@ class DescribeLogDirsResult:
 
 @response(key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
-    """One result per directory.
-
-    Error codes, top level (v3) or, before, an empty list:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
+    """One result per directory; none for a principal without the right, an error since v3.
 
     Error codes, per directory:
     - KAFKA_STORAGE_ERROR: the directory is offline.
@@ -104,9 +101,7 @@ class AlterReplicaLogDirsResponse:
     Error codes, per partition:
     - LOG_DIR_NOT_FOUND: the broker has no such directory.
     - UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: it has no such partition.
-    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
     - KAFKA_STORAGE_ERROR: a directory is offline.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     """
 
     throttle_time_ms: Int32 = field(default=0)

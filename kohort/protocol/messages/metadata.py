@@ -70,11 +70,8 @@ class MetadataResponse:
     Error codes, per topic:
     - UNKNOWN_TOPIC_OR_PARTITION: no such name, and it is not created.
     - LEADER_NOT_AVAILABLE: just being created; ask again.
-    - INVALID_TOPIC_EXCEPTION: an illegal name.
-    - UNKNOWN_TOPIC_ID (v12): no topic has this id.
     - INVALID_REQUEST: neither name nor id, or a null name before v12.
     - INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION: it could not be created.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
 
     Error codes, per partition:
     - LEADER_NOT_AVAILABLE: no broker leads it.

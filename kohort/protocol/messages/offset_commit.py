@@ -57,23 +57,15 @@ class OffsetCommitResponse:
     """One outcome per partition; an error of the group is put on all of them.
 
     Error codes:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - ILLEGAL_GENERATION: the group has moved on, or (before v9) does not exist.
-    - GROUP_ID_NOT_FOUND (v9): the group does not exist.
     - UNKNOWN_MEMBER_ID: not a member, or an outsider commits to a group with members.
-    - FENCED_INSTANCE_ID (v7): another process has taken over the instance id.
     - REBALANCE_IN_PROGRESS: between the joins and the leader's assignment.
     - STALE_MEMBER_EPOCH (v9), FENCED_MEMBER_EPOCH: the epoch of a KIP-848 member is not the
       current one.
     - UNSUPPORTED_VERSION (before v9): the member is one of KIP-848.
-    - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v10): there is none.
     - OFFSET_METADATA_TOO_LARGE: the metadata exceeds offset.metadata.max.bytes; other partitions
       still commit.
     - INVALID_COMMIT_OFFSET_SIZE: the records did not fit into a batch of the offsets topic.
-    - INVALID_GROUP_ID: the group id cannot be used.
-    - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED: the principal may not read the group
-      or the topic.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)

@@ -38,17 +38,10 @@ class OffsetDeleteResponse:
     """One outcome per partition, none if the top level has an error.
 
     Error codes, top level:
-    - GROUP_ID_NOT_FOUND: there is no such group.
     - NON_EMPTY_GROUP: it has members and is not a consumer group.
-    - INVALID_GROUP_ID: an empty group id.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not delete from the group.
 
     Error codes, per partition:
     - GROUP_SUBSCRIBED_TO_TOPIC: members read the topic.
-    - UNKNOWN_TOPIC_OR_PARTITION: the topic or partition does not exist.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
     """
 
     error_code: Int16

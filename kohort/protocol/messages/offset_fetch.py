@@ -102,20 +102,14 @@ class OffsetFetchResponse:
     """Up to v7 one group in the outer fields, from v8 the list of groups.
 
     Error codes, per group (v1: on every partition):
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - GROUP_ID_NOT_FOUND: the group is of a type whose offsets are not read this way.
     - UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (v9): the member of a KIP-848 group is not, or no
       longer, the one it says.
-    - INVALID_GROUP_ID: the group id cannot be used.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not describe the group.
 
     Error codes, per partition:
     - UNSTABLE_OFFSET_COMMIT (v7): a transaction with a commit here is open and require_stable is
       set.
     - UNKNOWN_TOPIC_OR_PARTITION: unreadable for other reasons; an unknown name is -1 and NONE.
-    - UNKNOWN_TOPIC_ID (v10): no topic has this id.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)

@@ -48,15 +48,7 @@ class OffsetForLeaderTopicResult:
 
 @response(key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """One answer per partition.
-
-    Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
-    - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the client's metadata is older or newer than ours.
-    - KAFKA_STORAGE_ERROR: the disk refused the read.
-    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
-    """
+    """One answer per partition."""
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[OffsetForLeaderTopicResult]

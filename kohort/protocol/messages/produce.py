@@ -93,9 +93,6 @@ class ProduceResponse:
 
     Error codes, per partition:
     - CORRUPT_MESSAGE: the CRC does not match the batch.
-    - UNKNOWN_TOPIC_OR_PARTITION: no such topic name or partition here.
-    - UNKNOWN_TOPIC_ID (v13): no topic has this id.
-    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
     - MESSAGE_TOO_LARGE: the batch exceeds the topic's max.message.bytes.
     - RECORD_LIST_TOO_LARGE: the batch does not fit into one segment.
     - INVALID_TOPIC_EXCEPTION: an internal topic, or an illegal name.
@@ -111,9 +108,6 @@ class ProduceResponse:
     - UNKNOWN_PRODUCER_ID: the producer's state is no longer known.
     - INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS,
       TRANSACTION_ABORTABLE (v11): the partition is not part of the producer's open transaction.
-    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED,
-      TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not write here, or not as this
-      producer.
     - KAFKA_STORAGE_ERROR: the disk refused the append; nothing was acknowledged.
     """
 

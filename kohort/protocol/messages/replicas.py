@@ -46,11 +46,7 @@ class ReassignableTopicResponse:
 class AlterPartitionReassignmentsResponse:
     """One outcome per partition.
 
-    Error codes, top level:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
-
     Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - INVALID_REPLICA_ASSIGNMENT: no broker, an unknown one, or one twice.
     - INVALID_REPLICATION_FACTOR: the number of replicas would change and may not.
     - NO_REASSIGNMENT_IN_PROGRESS: nothing to stop.
@@ -92,11 +88,7 @@ class OngoingTopicReassignment:
 
 @response(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """The requested partitions that are being moved.
-
-    Error codes:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
-    """
+    """The requested partitions that are being moved."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16
@@ -138,12 +130,10 @@ class ElectLeadersResponse:
     leader.
 
     Error codes, top level (v1):
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     - INVALID_REQUEST: there is no such type of election.
 
     Error codes, per partition:
     - ELECTION_NOT_NEEDED: it has the leader that would be elected.
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - PREFERRED_LEADER_NOT_AVAILABLE: the preferred replica is not in sync.
     - ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica is alive.
     """

@@ -36,10 +36,7 @@ class DescribeUserScramCredentialsResult:
 class DescribeUserScramCredentialsResponse:
     """Credentials by user.
 
-    Error codes, at the top and per user:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not see users.
-
-    Per user:
+    Error codes, per user:
     - RESOURCE_NOT_FOUND: it has no credentials.
     - DUPLICATE_RESOURCE: it is named twice.
     """
@@ -85,7 +82,6 @@ class AlterUserScramCredentialsResponse:
     """One result per user.
 
     Error codes, per user:
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not change users.
     - DUPLICATE_RESOURCE: one credential is named twice.
     - UNACCEPTABLE_CREDENTIAL: an empty name, a salt or a number of iterations out of bounds.
     - UNSUPPORTED_SASL_MECHANISM: no such mechanism.

@@ -38,14 +38,8 @@ class SyncGroupResponse:
     Error codes:
     - REBALANCE_IN_PROGRESS: another rebalance has begun; join again.
     - ILLEGAL_GENERATION: the group has moved on.
-    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
-    - FENCED_INSTANCE_ID (v3): another process has taken over the instance id.
     - INCONSISTENT_GROUP_PROTOCOL (v5): protocol type or name missing or not the group's.
-    - INVALID_GROUP_ID: an empty group id.
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
     - UNKNOWN_SERVER_ERROR: the assignment could not be stored.
-    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

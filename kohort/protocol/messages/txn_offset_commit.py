@@ -58,20 +58,13 @@ class TxnOffsetCommitResponse:
     """One outcome per partition; an error of the group or the transaction is put on all of them.
 
     Error codes, per partition:
-    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-      coordinator again, or wait.
-    - INVALID_GROUP_ID: the group id is empty.
-    - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v6): there is none.
     - INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: not the producer id or epoch of the
       transactional id.
     - INVALID_TXN_STATE (before v4), TRANSACTION_ABORTABLE (v4): the offsets were not added to the
       transaction, or there is none.
-    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (v3): not a current member.
     - GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH (v6): the same in a KIP-848 group.
     - OFFSET_METADATA_TOO_LARGE: other partitions are stored.
-    - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED,
-      TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not commit them.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -55,12 +55,9 @@ class WriteTxnMarkersResponse:
     """One outcome per producer and partition.
 
     Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - INVALID_REQUEST: an epoch or a transaction version below 0.
     - INVALID_PRODUCER_EPOCH: the partition knows a later epoch of the producer.
     - TRANSACTION_COORDINATOR_FENCED: it knows a later epoch of the coordinator.
-    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
-    - KAFKA_STORAGE_ERROR: the disk refused the append.
     """
 
     markers: list[WritableTxnMarkerResult]
