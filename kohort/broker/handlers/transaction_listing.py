@@ -1,8 +1,8 @@
 """ListTransactions (key 66): the transactional ids of this broker (KIP-664).
 
 v0-2. v1 a filter by duration (KIP-994), v2 a filter by a pattern for ids (KIP-1152), which is
-matched without backtracking; :mod:`kohort.broker.core.transaction.listing` describes the supported
-patterns.
+matched by RE2, which never backtracks: the time is proportional to the length of the text times
+that of the pattern, for any pattern. Kafka uses RE2/J, its Java port.
 
 DescribeTransactions (key 65): state and partitions of transactional ids (KIP-664).
 
@@ -15,9 +15,11 @@ v0. For operators who look for the transaction that blocks a partition's readers
 are included.
 """
 
+from typing import TYPE_CHECKING, Final
+
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter, Pattern, PatternError
 from kohort.broker.core.transaction.records import by_topic
+from kohort.broker.core.transaction.states import TransactionState as State
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
 from kohort.broker.dispatch.parts import lists
@@ -26,6 +28,7 @@ from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.names import name_problem
 from kohort.broker.transactions.host import TransactionHost
+from kohort.groups.consumer.regexes import compile_re2
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -47,6 +50,13 @@ from kohort.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+
+if TYPE_CHECKING:
+    import re2
+
+PATTERN_BYTES_MAX: Final = 1 << 18
+"""Memory limit for one compiled pattern, because repetitions are expanded. It limits the
+steps for each character to some ten thousand."""
 
 
 def _check_partitions(ctx: RequestContext, request: DescribeProducersRequest) -> None:
@@ -125,12 +135,8 @@ async def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """List transactions in arbitrary order, in steps."""
-    wanted = ListFilter(
-        states=frozenset(request.state_filters),
-        producer_ids=frozenset(request.producer_id_filters),
-        duration_ms=request.duration_filter,
-        pattern=_pattern(request.transactional_id_pattern),
-    )
+    states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
+    pattern, duration_ms = _pattern(request.transactional_id_pattern), request.duration_filter
     host = ctx.broker.transactions.host
     wall_ms = ctx.broker.clock.wall_ms()
     listed: list[TransactionState] = []
@@ -138,22 +144,27 @@ async def list_transactions(
     for name in host.ids.names():
         await time_slice.pause()
         transaction = host.transactional_id(name)
-        if (
-            transaction is None
-            or transaction.record is None
-            or not wanted.accepts(transaction.record, wall_ms)
-        ):
+        record = None if transaction is None else transaction.record
+        if record is None or (states and record.state.value not in states):
+            continue
+        if producer_ids and record.producer_id not in producer_ids:
+            continue
+        # Since the last transaction began, whether or not it has ended.
+        if duration_ms >= 0 and wall_ms - record.start_ms <= duration_ms:
+            continue
+        if pattern is not None and pattern.fullmatch(name) is None:
             continue
         if not ctx.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
             continue
         listed.append(
             TransactionState(
                 transactional_id=name,
-                producer_id=transaction.record.producer_id,
-                transaction_state=transaction.record.state.value,
+                producer_id=record.producer_id,
+                transaction_state=record.state.value,
             )
         )
-    unknown = dict.fromkeys(name for name in request.state_filters if name not in STATE_NAMES)
+    known = {state.value for state in State}
+    unknown = dict.fromkeys(name for name in request.state_filters if name not in known)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=list(unknown),
@@ -161,13 +172,13 @@ async def list_transactions(
     )
 
 
-def _pattern(text: str | None) -> Pattern | None:
+def _pattern(text: str | None) -> "re2._Regexp[str] | None":
     """Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
     if not text:
         return None
     try:
-        return Pattern(text)
-    except PatternError as error:
+        return compile_re2(text, PATTERN_BYTES_MAX)
+    except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 

@@ -6,7 +6,6 @@ the markers are certain to be durable before any later request is executed, or i
 be written.
 """
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kohort.broker.core.transaction.effects import EndCause, Mark, Reply, Superseded
@@ -29,41 +28,6 @@ _SETTLED: Final = SUPERSEDED | {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTI
 """The partition has its marker or a later one, or was deleted."""
 
 
-class MissingMarkers:
-    """The partitions of one transaction whose markers are missing. Created at the decision, to save
-    memory: most ids have no ending transaction.
-    """
-
-    __slots__ = ("_awaited", "_missing")
-
-    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
-        self._missing = dict.fromkeys(partitions)
-        self._awaited = 0
-        """Number of requested markers whose outcome is open."""
-
-    @property
-    def is_awaiting(self) -> bool:
-        """Whether the result of a requested marker is pending."""
-        return self._awaited > 0
-
-    @property
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions without a marker, in the order in which they were added."""
-        return tuple(self._missing)
-
-    def ask(self) -> tuple[TopicPartition, ...]:
-        """Request all missing markers, and await an outcome for each."""
-        assert not self._awaited
-        self._awaited = len(self._missing)
-        return tuple(self._missing)
-
-    def note(self, partition: TopicPartition, error: ErrorCode) -> None:
-        """Record the outcome of a requested marker."""
-        self._awaited -= 1
-        if error in _SETTLED:
-            self._missing.pop(partition, None)
-
-
 class Fencing(NamedTuple):
     """An InitProducerId for which the transaction is ended first."""
 
@@ -74,7 +38,7 @@ class Fencing(NamedTuple):
 class TransactionEnd:
     """The end of one transaction. Exists only while a transaction ends, to save memory."""
 
-    __slots__ = ("_fencing", "_markers", "_ticket", "cause")
+    __slots__ = ("_awaited", "_fencing", "_missing", "_ticket", "cause")
 
     def __init__(
         self, cause: EndCause, ticket: Ticket | None = None, *, fencing: Fencing | None = None
@@ -83,8 +47,11 @@ class TransactionEnd:
         self.cause = cause
         self._ticket = ticket
         self._fencing = fencing
-        self._markers: MissingMarkers | None = None
-        """The missing markers; None before the decision is durable."""
+        self._missing: dict[TopicPartition, None] | None = None
+        """Partitions without a marker, in the order in which they were added; None before the
+        decision is durable."""
+        self._awaited = 0
+        """Number of requested markers whose outcome is open."""
 
     # Answers to the waiting request; None if no request waits.
 
@@ -118,28 +85,31 @@ class TransactionEnd:
 
     def decide(self, record: TransactionRecord) -> None:
         """Record that the decision is durable; all partitions need markers now."""
-        self._markers = MissingMarkers(record.partitions)
+        self._missing, self._awaited = dict.fromkeys(record.partitions), 0
 
     @property
     def is_awaiting(self) -> bool:
         """Whether the result of a requested marker is pending."""
-        return self._markers is not None and self._markers.is_awaiting
+        return self._awaited > 0
 
     @property
     def unmarked(self) -> tuple[TopicPartition, ...] | None:
         """The partitions without a marker; None before the decision."""
-        return None if self._markers is None else self._markers.partitions
+        return None if self._missing is None else tuple(self._missing)
 
     def mark(self, record: TransactionRecord, *, is_answered: bool) -> Mark | None:
         """Request the markers that are missing; None if there are none."""
-        assert self._markers is not None
-        asked = self._markers.ask()
-        return Mark(record, asked, is_answered) if asked else None
+        assert self._missing is not None
+        assert not self._awaited
+        self._awaited = len(self._missing)
+        return Mark(record, tuple(self._missing), is_answered) if self._missing else None
 
     def on_marked(
         self, record: TransactionRecord, partition: TopicPartition, error: ErrorCode
     ) -> Superseded | None:
         """Record the outcome of a marker. Returns an event for observers, if there is one."""
-        assert self._markers is not None
-        self._markers.note(partition, error)
+        assert self._missing is not None
+        self._awaited -= 1
+        if error in _SETTLED:
+            self._missing.pop(partition, None)
         return Superseded(record, partition, error) if error in SUPERSEDED else None

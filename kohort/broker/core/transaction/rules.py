@@ -3,9 +3,8 @@
 The checks are in Kafka's order, which clients can see: if two fail, the first error is returned.
 """
 
-from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.requests import (
@@ -50,40 +49,10 @@ class Action(Enum):
     """Additions: write a record with them."""
 
 
-_Answers: TypeAlias = Mapping[TransactionState, Mapping[ControlType, Action | ErrorCode]]
-
-
-def _row(commit: Action | ErrorCode, abort: Action | ErrorCode) -> dict[Any, Any]:
-    return {ControlType.COMMIT: commit, ControlType.ABORT: abort}
-
-
-_WRONG: Final = ErrorCode.INVALID_TXN_STATE
-_FENCED: Final = ErrorCode.PRODUCER_FENCED
-
-_END: Final[_Answers] = {
-    _S.EMPTY: _row(_WRONG, _WRONG),
-    _S.ONGOING: _row(Action.PREPARE, Action.PREPARE),
-    _S.COMPLETE_COMMIT: _row(Action.REPEAT, _WRONG),
-    _S.COMPLETE_ABORT: _row(_WRONG, Action.REPEAT),
+_COMPLETE: Final = {
+    ControlType.COMMIT: _S.COMPLETE_COMMIT,
+    ControlType.ABORT: _S.COMPLETE_ABORT,
 }
-"""EndTxn up to version 4, from the current producer."""
-
-_END_WITH_BUMP: Final[_Answers] = {
-    _S.EMPTY: _row(_WRONG, Action.PREPARE),
-    _S.ONGOING: _row(Action.PREPARE, Action.PREPARE),
-    _S.COMPLETE_COMMIT: _row(_WRONG, Action.PREPARE),
-    _S.COMPLETE_ABORT: _row(_WRONG, Action.PREPARE),
-}
-"""EndTxn v5 with the current epoch. An abort raises the epoch even without a transaction, because
-the producer may not know whether its additions were accepted."""
-
-_END_AGAIN: Final[_Answers] = {
-    _S.EMPTY: _row(_FENCED, _FENCED),
-    _S.ONGOING: _row(_FENCED, _FENCED),
-    _S.COMPLETE_COMMIT: _row(Action.REPEAT, _WRONG),
-    _S.COMPLETE_ABORT: _row(_WRONG, Action.REPEAT),
-}
-"""EndTxn v5 with the previous epoch."""
 
 
 def check_init(
@@ -194,29 +163,27 @@ def decide_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Action | ErrorCode:
     """Decide how to handle an EndTxn of any version."""
-    if request.client_version is ClientVersion.V2:
-        return _decide_end_with_bump(record, request, is_pending=is_pending)
-    error = check_producer(record, request.producer_id, request.producer_epoch)
-    if error or record is None:
-        return error
-    if is_pending or record.state.is_prepared:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    return _END[record.state][request.result]
-
-
-def _decide_end_with_bump(
-    record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
-) -> Action | ErrorCode:
-    if is_pending or (record is not None and record.state.is_prepared):
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    is_retry = record is not None and _is_retry_of_end(record, request)
+    raises_epoch = request.client_version is ClientVersion.V2
+    is_retry = raises_epoch and record is not None and _is_retry_of_end(record, request)
+    error = ErrorCode.NONE
     if not is_retry:
         error = check_producer(record, request.producer_id, request.producer_epoch)
-        if error:
-            return error
-    assert record is not None
-    table = _END_AGAIN if is_retry else _END_WITH_BUMP
-    return table[record.state][request.result]
+    is_ending = is_pending or (record is not None and record.state.is_prepared)
+    if is_ending and (raises_epoch or not error):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if error or record is None:
+        return error
+    if is_retry and record.state not in _COMPLETE.values():
+        return ErrorCode.PRODUCER_FENCED
+    if record.state is _S.ONGOING:
+        return Action.PREPARE
+    if raises_epoch and not is_retry:
+        # An abort raises the epoch even without a transaction, because the producer may not know
+        # whether its additions were accepted.
+        is_abort = request.result is ControlType.ABORT
+        return Action.PREPARE if is_abort else ErrorCode.INVALID_TXN_STATE
+    is_repeated = record.state is _COMPLETE[request.result]
+    return Action.REPEAT if is_repeated else ErrorCode.INVALID_TXN_STATE
 
 
 def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.broker.core.transaction.effects import EndCause, Reply
+from kohort.broker.core.transaction.effects import EndCause, Mark, Reply, Superseded
 from kohort.broker.core.transaction.ending import Fencing, TransactionEnd
 from kohort.broker.core.transaction.requests import (
     EndResult,
@@ -16,6 +16,31 @@ from kohort.protocol.errors import ErrorCode
 from tests.support.transactions.driven_id import ORDERS, OTHER, S, stored
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_settled"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, True),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, False),
+    ],
+)
+def test_a_marker_is_missing_until_its_partition_has_one_or_is_gone(
+    error: ErrorCode, is_settled: bool
+) -> None:
+    record = stored(S.PREPARE_COMMIT, partitions=(A, B))
+    end = TransactionEnd(EndCause.START)
+    end.decide(record)
+    awaiting = [end.is_awaiting]
+    assert end.mark(record, is_answered=False) == Mark(record, (A, B))
+    for partition, outcome in ((A, error), (B, ErrorCode.NONE)):
+        awaiting.append(end.is_awaiting)
+        end.on_marked(record, partition, outcome)
+    assert [*awaiting, end.is_awaiting] == [False, True, True, False]
+    assert end.unmarked == (() if is_settled else (A,))
 
 
 TICKET = object()
