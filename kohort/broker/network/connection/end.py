@@ -34,9 +34,7 @@ Way                    Effect, and responses that are sent
 =====================  =========================================================================
 """
 
-from collections.abc import Mapping
-from enum import Enum
-from types import MappingProxyType
+from enum import IntEnum
 from typing import Final
 
 from kohort.broker.network.connection.limits import FRAME_PROGRESS_BYTES, NetworkLimits
@@ -44,59 +42,33 @@ from kohort.broker.network.service import FramePart
 from kohort.broker.network.timeouts import LINGER_MS, CloseReason
 
 
-class ConnectionState(Enum):
-    """The state of a connection; OPEN from its creation.
+class ConnectionState(IntEnum):
+    """The state of a connection; OPEN from its creation. States follow each other in this order,
+    and may be left out; REFUSED follows OPEN only.
 
     Independent of it, while the connection is open: whether the client is authenticated, whether
     the socket is being read, whether a request is parked.
     """
 
-    OPEN = "open"
-    """Requests are read and executed.
+    OPEN = 0
+    """Requests are read and executed."""
+    STOPPING = 1
+    """The broker stops: the current request is answered, and no other is executed."""
+    CLOSING = 2
+    """A side has violated a rule or a limit, or the broker has stopped. Received data is ignored,
+    and no response is added; written responses may still be sent, within the time limit of the
+    periodic checks."""
+    REFUSED = 3
+    """The host did not admit the connection and does not count it; received data is ignored. It is
+    dropped immediately or later."""
+    LOST = 4
+    """The transport is gone."""
 
-    Next: REFUSED if the connection is not admitted, before anything else; STOPPING when the broker
-    stops; CLOSING when either side violates a rule or a limit; LOST when the client disconnects.
-    """
-    STOPPING = "stopping"
-    """The broker stops: the current request is answered, and no other is executed.
-
-    Next: CLOSING when the request is answered or there is none; LOST when the client disconnects.
-    """
-    CLOSING = "closing"
-    """Received data is ignored, and no response is added; written responses may still be sent.
-
-    Next: LOST, within the time limit of the periodic checks.
-    """
-    REFUSED = "refused"
-    """The host did not admit the connection and does not count it; received data is ignored.
-
-    Next: LOST, immediately or when the host drops it.
-    """
-    LOST = "lost"
-    """The transport is gone. Final."""
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, number: int) -> None:
         # A plain attribute, because it is read for every request.
-        self.is_closing = text in {"closing", "refused", "lost"}
+        self.is_closing = number >= 2
         """Whether received data is ignored."""
 
-
-LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = MappingProxyType(
-    {
-        ConnectionState.OPEN: frozenset(
-            {
-                ConnectionState.REFUSED,
-                ConnectionState.STOPPING,
-                ConnectionState.CLOSING,
-                ConnectionState.LOST,
-            }
-        ),
-        ConnectionState.STOPPING: frozenset({ConnectionState.CLOSING, ConnectionState.LOST}),
-        ConnectionState.CLOSING: frozenset({ConnectionState.LOST}),
-        ConnectionState.REFUSED: frozenset({ConnectionState.LOST}),
-        ConnectionState.LOST: frozenset(),
-    }
-)
 
 _OPEN: Final = ConnectionState.OPEN
 _STOPPING: Final = ConnectionState.STOPPING
@@ -135,6 +107,7 @@ class ConnectionEnd:
 
     def refuse(self) -> None:
         """Record that the connection is not admitted."""
+        assert self.state is _OPEN
         self._become(_REFUSED)
 
     def stop(self) -> bool:
@@ -198,7 +171,7 @@ class ConnectionEnd:
         return 0 <= limits.connections_max_idle_ms <= now_ms - self._quiet_since_ms
 
     def _become(self, state: ConnectionState) -> None:
-        assert state in LEGAL_NEXT[self.state], (self.state, state)
+        assert state > self.state, (self.state, state)
         self.state = state
 
 

@@ -15,10 +15,9 @@ full, whether a handshake step is queued, whether plaintext is being passed on.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
+from collections.abc import Callable, Iterable
+from enum import IntEnum
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Protocol, cast
 
 from kohort.broker.network.connection.connection import Connection
@@ -29,55 +28,31 @@ from kohort.broker.network.tls.pump import RECORD_BYTES, WRITE_SLICE_BYTES, TlsE
 from kohort.protocol.codec import Buffer
 
 
-class TlsState(Enum):
-    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted."""
-
-    HANDSHAKING = "handshaking"
-    """Received data is kept for the next step of the handshake, up to a limit.
-
-    Next: OPEN when the handshake is complete; CLOSING when the connection closes or is refused;
-    ENDED when the handshake fails or the connection is aborted; LOST when the client disconnects.
+class TlsState(IntEnum):
+    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted. States follow
+    each other in this order, and may be left out.
     """
-    OPEN = "open"
-    """Received data is decrypted, written data is encrypted.
 
-    Next: CLOSING when either side sends close_notify; ENDED when the client violates TLS or the
-    connection is aborted; LOST when the client disconnects.
-    """
-    CLOSING = "closing"
-    """Received data is ignored, and nothing more can be written; written data is encrypted as the
-    transport accepts it.
+    HANDSHAKING = 0
+    """Received data is kept for the next step of the handshake, up to a limit."""
+    OPEN = 1
+    """Received data is decrypted, written data is encrypted."""
+    CLOSING = 2
+    """The connection closes or is refused, or a side has sent close_notify. Received data is
+    ignored, and nothing more can be written; written data is encrypted as the transport accepts
+    it."""
+    ENDED = 3
+    """All of it is encrypted, or the client violated TLS, or the connection was aborted. Data is
+    neither decrypted nor encrypted; the transport is closing."""
+    LOST = 4
+    """The transport is gone."""
 
-    Next: ENDED when all of it is encrypted, or after a failure or an abort; LOST when the client
-    disconnects.
-    """
-    ENDED = "ended"
-    """Data is neither decrypted nor encrypted; the transport is closing.
-
-    Next: LOST, when the transport has sent its buffer.
-    """
-    LOST = "lost"
-    """The transport is gone. Final."""
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, number: int) -> None:
         # Plain attributes, because they are read for every read and write.
-        self.is_closing = text in {"closing", "ended", "lost"}
+        self.is_closing = number >= 2
         """Whether received data is ignored, and nothing can be written."""
-        self.is_ended = text in {"ended", "lost"}
+        self.is_ended = number >= 3
         """Whether nothing is encrypted."""
-
-
-LEGAL_NEXT: Final[Mapping[TlsState, frozenset[TlsState]]] = MappingProxyType(
-    {
-        TlsState.HANDSHAKING: frozenset(
-            {TlsState.OPEN, TlsState.CLOSING, TlsState.ENDED, TlsState.LOST}
-        ),
-        TlsState.OPEN: frozenset({TlsState.CLOSING, TlsState.ENDED, TlsState.LOST}),
-        TlsState.CLOSING: frozenset({TlsState.ENDED, TlsState.LOST}),
-        TlsState.ENDED: frozenset({TlsState.LOST}),
-        TlsState.LOST: frozenset(),
-    }
-)
 
 
 _HANDSHAKING: Final = TlsState.HANDSHAKING
@@ -310,7 +285,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     # Internals.
 
     def _become(self, state: TlsState) -> None:
-        assert state in LEGAL_NEXT[self._state], (self._state, state)
+        assert state > self._state, (self._state, state)
         self._state = state
 
     def _add(self, parts: list[Buffer], byte_count: int) -> None:
