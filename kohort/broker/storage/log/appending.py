@@ -31,114 +31,115 @@ class Written(NamedTuple):
     """Whether a new segment was started for it."""
 
 
-class LogAppender:
-    """Appends to one log. All methods belong to one thread and may raise StorageError."""
+class LogAppender(LogState):
+    """The part of a log that appends. Its methods may raise StorageError."""
 
-    def __init__(self, state: LogState) -> None:
-        self._state = state
-        self._is_ready = False
-        """Whether everything that an append needs is loaded."""
+    _is_ready = False
+    """Whether everything that an append needs is loaded."""
 
     def append(
-        self, batch: Buffer, header: BatchHeader, config: LogConfig, leader_epoch: int, wall_ms: int
+        self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int
     ) -> Written:
-        state = self._state
-        before = state.segments[-1]
-        if not state.is_usable or not self._is_ready:
+        """Write one validated batch to the page cache; `flush` makes it durable.
+
+        On StorageError the batch is not in the log; `failed` says whether another one may be tried.
+
+        Args:
+            batch: exactly one batch; the kernel copies it.
+            header: the header of that batch.
+        """
+        before = self.segments[-1]
+        if not self.is_usable or not self._is_ready:
             self._prepare(wall_ms)
         assert len(batch) == header.length + LENGTH_OVERHEAD_BYTES
-        active = state.segments[-1]
-        base_offset = state.end_offset
-        if active.size_bytes and must_roll(active, config, header, base_offset, wall_ms):
+        active = self.segments[-1]
+        base_offset = self.log_end_offset
+        if active.size_bytes and must_roll(active, self.config, header, base_offset, wall_ms):
             active = self._start_segment(wall_ms)
-        if leader_epoch != state.epochs.latest:
-            with state.errors_as("the leader epoch cannot be stored"):
-                state.assign_epoch(leader_epoch)
+        if leader_epoch != self.epochs.latest:
+            with self.errors_as("the leader epoch cannot be stored"):
+                self.assign_epoch(leader_epoch)
         prefix = placement_prefix(base_offset, header.length, leader_epoch)
         parts = (prefix, memoryview(batch)[PLACEMENT_BYTES:])
         try:
-            active.append(parts, header, base_offset, config.index_interval_bytes)
+            active.append(parts, header, base_offset, self.config.index_interval_bytes)
         except OSError as error:
             self._undo(active, error)
         last_offset = base_offset + header.last_offset_delta
-        state.end_offset = last_offset + 1
+        self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
             if header.attributes & CONTROL_BIT:
                 self._note_control(active, batch, header, base_offset, wall_ms)
             else:
-                state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
+                self.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
         return Written(base_offset, last_offset, active is not before)
 
     def _note_control(
         self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int
     ) -> None:
         """Process a marker; add an aborted transaction to its segment's index."""
-        state = self._state
         aborted = note_control(
-            state.producers, batch, header, base_offset=base_offset, timestamp=wall_ms
+            self.producers, batch, header, base_offset=base_offset, timestamp=wall_ms
         )
         if aborted is None:
             return
         index = active.aborted
         if index is None:
-            index = active.add_transaction_index(state.files)
-            state.flusher.note_name(state.directory)
-            state.has_aborted = True
+            index = active.add_transaction_index(self.files)
+            self.flusher.note_name(self.path)
+            self.has_aborted = True
         try:
             index.append(aborted)
         except OSError as error:
             # It must be on disk before the recovery point passes it; until then it is only a hint.
             logger.warning("%s cannot be written; the entry stays in memory: %s", index.path, error)
 
-    def roll(self, wall_ms: int) -> None:
+    def roll(self, *, wall_ms: int) -> None:
         """Start a new segment at the end of the log, unless the active one is empty."""
-        if not self._state.is_usable or not self._is_ready:
+        if not self.is_usable or not self._is_ready:
             self._prepare(wall_ms)
-        if self._state.active.size_bytes:
+        if self.active.size_bytes:
             self._start_segment(wall_ms)
 
     def _start_segment(self, wall_ms: int) -> LogSegment:
-        state = self._state
-        active = state.active
-        before_roll = state.terms.before_roll
-        with state.errors_as("a new segment cannot be started"):
+        active = self.active
+        before_roll = self.terms.before_roll
+        with self.errors_as("a new segment cannot be started"):
             if before_roll is not None:
                 before_roll()
             active.complete_indexes()
-            state.write_snapshot()
-            started = LogSegment.create(state.files, state.directory, state.end_offset, wall_ms)
+            self.write_snapshot()
+            started = LogSegment.create(self.files, self.path, self.log_end_offset, wall_ms)
         active.is_sealed = True
-        state.segments = (*state.segments, started)
-        state.flusher.note_name(state.directory)
-        state.try_note_checksums()
+        self.segments = (*self.segments, started)
+        self.flusher.note_name(self.path)
+        self.try_note_checksums()
         return started
 
     def _prepare(self, wall_ms: int) -> None:
         """Load what appends need, and make sure that they follow the last whole batch."""
-        state = self._state
-        state.check_usable()
-        active = state.active
-        with state.errors_as("the log cannot be prepared for appending"):
-            state.load()
-            found = state.end_offset if state.is_tail_known else find_end(active)
-            is_damaged = found != state.end_offset or load_max_timestamp(active) is None
+        self.check_usable()
+        active = self.active
+        with self.errors_as("the log cannot be prepared for appending"):
+            self.load()
+            found = self.log_end_offset if self.is_tail_known else find_end(active)
+            is_damaged = found != self.log_end_offset or load_max_timestamp(active) is None
         if is_damaged:
             # Damaged data stays, so that it can be repaired; nothing may be appended after it,
             # because readers walk from batch to batch and cannot pass the damage.
-            state.end_offset = max(state.end_offset, found or 0)
+            self.log_end_offset = max(self.log_end_offset, found or 0)
             logger.warning("%r has a damaged end; a new segment is used", active)
             self._start_segment(wall_ms)
-        state.is_tail_known = True
+        self.is_tail_known = True
         self._is_ready = True
 
     def _undo(self, active: LogSegment, error: OSError) -> NoReturn:
         """Undo a failed append, which may have written a part of the batch."""
-        state = self._state
         try:
             active.undo_append()
         except OSError as second:
-            state.fail(f"{state.directory}: {error}; what was written cannot be undone: {second}")
-        raise StorageError(f"{state.directory}: nothing was appended: {error}") from error
+            self.fail(f"{self.path}: {error}; what was written cannot be undone: {second}")
+        raise StorageError(f"{self.path}: nothing was appended: {error}") from error
 
 
 def must_roll(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from kohort.broker.storage.errors import OffsetOutOfRangeError
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.segment.indexes import TimestampOffset
-from kohort.broker.storage.segment.read import BatchData, EpochAt, cached_range, read_batches
+from kohort.broker.storage.segment.read import (
+    BatchData,
+    EpochAt,
+    cached_range,
+    is_cached,
+    read_batches,
+)
 from kohort.broker.storage.segment.segment import LogSegment, with_ends
 
 if TYPE_CHECKING:
@@ -18,13 +25,6 @@ if TYPE_CHECKING:
 
 SEGMENTS_READ_MAX = 4
 """A read continues in the next segment only if compaction has left nothing in this one."""
-
-
-def segment_number(segments: Sequence[LogSegment], offset: int) -> int:
-    """Return the index of the segment to which an offset belongs."""
-    if offset >= segments[-1].base_offset:
-        return len(segments) - 1
-    return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
 
 
 def read_on(
@@ -38,7 +38,7 @@ def read_on(
     epoch_at: EpochAt,
     as_range: bool,
 ) -> BatchData | None:
-    """Read as `PartitionLog.read` does, from the first of these segments that has data.
+    """Read as `LogReader.read` does, from the first of these segments that has data.
 
     None if none of them has anything from `offset` on below `limit`. Raises OSError.
 
@@ -64,86 +64,148 @@ def read_on(
     return None
 
 
-def find_range(
-    state: LogState, offset: int, max_bytes: int, *, up_to_offset: int
-) -> FileRange | None:
-    """Find the result of `PartitionLog.read_cached` as a file range if immediate, else None."""
-    segments = state.segments
-    number = segment_number(segments, offset)
-    is_last = number + 1 == len(segments)
-    if up_to_offset < (state.end_offset if is_last else segments[number + 1].base_offset):
-        return None
-    try:
-        return cached_range(segments[number], offset, max_bytes)
-    except OSError:
-        # Not in memory; or damaged, which the actual read will report.
-        return None
+class LogReader(LogState):
+    """The part of a log that reads. `detached_*` return queries for another thread, which read
+    copies of the segments that matter; otherwise all methods belong to the log's thread.
 
+    They may raise StorageError, and CorruptBatchError if damage hides the result.
+    """
 
-def detached_read(
-    state: LogState,
-    offset: int,
-    max_bytes: int,
-    *,
-    up_to_offset: int,
-    min_one: bool,
-    as_range: bool,
-) -> Detached[BatchData | None]:
-    """Return `PartitionLog.read` for another thread; None if it needs many segments."""
-    limit = min(up_to_offset, state.end_offset)
-    epoch_at = state.epochs.epoch_at
-    first = segment_number(state.segments, offset)
-    asked = state.segments[first : first + SEGMENTS_READ_MAX]
-    behind = state.segments[first + SEGMENTS_READ_MAX : first + SEGMENTS_READ_MAX + 1]
-    end_offset = behind[0].base_offset if behind else state.end_offset
-    return Detached(
-        state.directory,
-        asked,
-        lambda twins: read_on(
-            twins,
-            offset,
-            max_bytes,
-            end_offset=end_offset,
-            limit=limit,
+    def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool) -> bytes:
+        """Return whole batches, starting with the one that contains `offset`, all from one segment.
+
+        b"" at the end, and if the first one is longer than `max_bytes` and not `min_one`. Raises
+        OffsetOutOfRangeError.
+
+        Args:
+            up_to_offset: batches that reach or follow it are left out.
+        """
+        data = self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=False)
+        assert isinstance(data, bytes)
+        return data
+
+    def read_cached(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> BatchData | None:
+        """Read as `read` does, if that is quick: nothing to verify, and no disk access; else None.
+
+        Args:
+            as_range: return large data as a range of a file, to be sent from there.
+        """
+        self._check_readable(offset)
+        if as_range:
+            found = self._find_range(offset, max_bytes, up_to_offset)
+            if found is not None:
+                return found
+        if not self.active.is_recent(offset):
+            with self.errors_as("cannot be read"):
+                segment = self.segments[self.segment_number(offset)]
+                if not is_cached(segment, offset, max_bytes):
+                    return None
+        return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
+
+    def _find_range(self, offset: int, max_bytes: int, up_to_offset: int) -> FileRange | None:
+        """Return the result of `read_cached` as a file range if immediate, else None."""
+        number = self.segment_number(offset)
+        if up_to_offset < self.end_of_segment(number):
+            return None
+        try:
+            return cached_range(self.segments[number], offset, max_bytes)
+        except OSError:
+            # Not in memory; or damaged, which the actual read will report.
+            return None
+
+    def _read(
+        self, offset: int, max_bytes: int, up_to_offset: int, *, min_one: bool, as_range: bool
+    ) -> BatchData:
+        self._check_readable(offset)
+        segments = self.segments[self.segment_number(offset) :]
+        with self.errors_as("cannot be read"):
+            data = read_on(
+                segments,
+                offset,
+                max_bytes,
+                end_offset=self.log_end_offset,
+                limit=min(up_to_offset, self.log_end_offset),
+                min_one=min_one,
+                epoch_at=self.epochs.epoch_at,
+                as_range=as_range,
+            )
+        return b"" if data is None else data
+
+    def detached_read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> Detached[BatchData | None]:
+        """Return `read` for another thread; None if it needs many segments: call `read` then."""
+        self._check_readable(offset)
+        number = self.segment_number(offset)
+        asked = self.segments[number : number + SEGMENTS_READ_MAX]
+        read = partial(
+            read_on,
+            offset=offset,
+            max_bytes=max_bytes,
+            end_offset=self.end_of_segment(number + len(asked) - 1),
+            limit=min(up_to_offset, self.log_end_offset),
             min_one=min_one,
-            epoch_at=epoch_at,
+            epoch_at=self.epochs.epoch_at,
             as_range=as_range,
-        ),
-    )
+        )
+        return Detached(self.path, asked, read)
 
+    def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int) -> TimestampOffset | None:
+        """Return the first record whose timestamp is at least `timestamp`; None if there is none
+        below `up_to_offset`.
+        """
+        self.check_usable()
+        with self.errors_as("timestamps cannot be read"):
+            entry = first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        return entry if entry is not None and entry.offset < up_to_offset else None
 
-def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampOffset | None]:
-    """Return `PartitionLog.offset_for_timestamp` for another thread, regardless of visibility."""
-    start_offset = state.start_offset
-    asked = []
-    late_count = 0
-    for segment, end_offset in with_ends(state.segments, state.end_offset):
-        latest = segment.max_timestamp
-        if end_offset <= start_offset or (latest is not None and latest < timestamp):
-            continue
-        asked.append(segment)
-        late_count += latest is not None
-        # In the first segment the record may be before the log start, but not in two.
-        if late_count == 2:
-            break
-    return Detached(
-        state.directory, asked, lambda twins: first_at_or_after(twins, timestamp, start_offset)
-    )
+    def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
+        """Return `offset_for_timestamp` for another thread, up to the end of the log."""
+        self.check_usable()
+        start_offset = self.log_start_offset
+        asked = []
+        late_count = 0
+        for segment, end_offset in with_ends(self.segments, self.log_end_offset):
+            latest = segment.max_timestamp
+            if end_offset <= start_offset or (latest is not None and latest < timestamp):
+                continue
+            asked.append(segment)
+            late_count += latest is not None
+            # In the first segment the record may be before the log start, but not in two.
+            if late_count == 2:
+                break
+        return Detached(
+            self.path, asked, lambda twins: first_at_or_after(twins, timestamp, start_offset)
+        )
 
+    def max_timestamp(self) -> TimestampOffset | None:
+        """Return the first record with the latest timestamp; None if no record has one."""
+        self.check_usable()
+        with self.errors_as("timestamps cannot be read"):
+            return latest_record(self.segments)
 
-def detached_latest(state: LogState) -> Detached[TimestampOffset | None]:
-    """Return `PartitionLog.max_timestamp` for another thread."""
-    known = [segment for segment in state.segments if segment.max_timestamp is not None]
-    best = max(known, key=lambda segment: segment.max_timestamp or 0, default=None)
-    asked = [
-        segment for segment in state.segments if segment is best or segment.max_timestamp is None
-    ]
-    return Detached(state.directory, asked, latest_record)
+    def detached_max_timestamp(self) -> Detached[TimestampOffset | None]:
+        self.check_usable()
+        known = [segment for segment in self.segments if segment.max_timestamp is not None]
+        best = max(known, key=lambda segment: segment.max_timestamp or 0, default=None)
+        asked = [
+            segment for segment in self.segments if segment is best or segment.max_timestamp is None
+        ]
+        return Detached(self.path, asked, latest_record)
 
+    def detached_timestamp_at(self, offset: int) -> Detached[int | None]:
+        """Return a query for another thread: the timestamp of the first record at or after
+        `offset`; NO_TIMESTAMP if it has none, None if there is no such record.
+        """
+        self.check_usable()
+        wanted = max(offset, self.log_start_offset)
+        first = self.segment_number(wanted)
+        asked = self.segments[first : first + SEGMENTS_READ_MAX]
+        return Detached(self.path, asked, lambda twins: first_timestamp_from(twins, wanted))
 
-def detached_timestamp_at(state: LogState, offset: int) -> Detached[int | None]:
-    """Return `PartitionLog.timestamp_at` for another thread, in the segments that matter."""
-    wanted = max(offset, state.start_offset)
-    first = segment_number(state.segments, wanted)
-    asked = state.segments[first : first + SEGMENTS_READ_MAX]
-    return Detached(state.directory, asked, lambda twins: first_timestamp_from(twins, wanted))
+    def _check_readable(self, offset: int) -> None:
+        self.check_usable()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")

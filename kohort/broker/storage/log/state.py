@@ -6,6 +6,7 @@ few are used.
 
 import logging
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -15,6 +16,7 @@ from kohort.broker.storage.checkpoints.producer_log import CorrectIndex, Produce
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
 from kohort.broker.storage.checkpoints.segment_checksums import FILE_NAME as CHECKSUMS_FILE
 from kohort.broker.storage.checkpoints.segment_checksums import Sums
+from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
@@ -117,21 +119,29 @@ logger = logging.getLogger(__name__)
 
 class LogState:
     def __init__(
-        self, files: FileSystem, directory: str, terms: OpeningTerms, opened: OpenedLog
+        self,
+        files: FileSystem,
+        path: str,
+        config: LogConfig,
+        terms: OpeningTerms,
+        opened: OpenedLog,
     ) -> None:
         self.files = files
-        self.directory = directory
+        self.path = path
+        """The directory of the log."""
+        self.config = config
+        """May be replaced while the log is open."""
         self.terms = terms
         self.segments = tuple(opened.segments)
         """Oldest first, the last one is active. Replaced as a whole: other threads may read it."""
-        self.end_offset = opened.end_offset
+        self.log_end_offset = opened.end_offset
         self.opened_end_offset = opened.end_offset
         """Where the log ended when it was opened: the data of earlier processes."""
         self.rewrite_count = 0
         """Number of times stored batches were replaced or removed, which may invalidate earlier
         reads."""
         first = self.segments[0].base_offset
-        self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
+        self.log_start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
         self.checksums = opened.checksums
         sums = opened.checksums.sums
@@ -151,23 +161,46 @@ class LogState:
         self.failure: str | None = None
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
+        """The leader epoch when it was opened, -1 for none; no append may have a lower one."""
         self.loaded_producers: ProducerState | None = None
-        """The result of `producers`, once loaded."""
+        """The producers, None if they have not been loaded yet."""
         self._recovered_from = opened.recovered_from
         self.has_aborted = any(segment.aborted is not None for segment in opened.segments)
         """Whether some segment has, or had, an index of aborted transactions."""
         if opened.is_new:
-            self.flusher.note_name(directory.rpartition("/")[0])
-            self.flusher.note_name(directory)
+            self.flusher.note_name(path.rpartition("/")[0])
+            self.flusher.note_name(path)
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to."""
         return self.segments[-1]
+
+    def segment_number(self, offset: int) -> int:
+        """Return the index of the segment to which an offset belongs."""
+        if offset >= self.active.base_offset:
+            return len(self.segments) - 1
+        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+
+    def end_of_segment(self, number: int) -> int:
+        """Return the offset at which the segment with an index ends."""
+        if number + 1 == len(self.segments):
+            return self.log_end_offset
+        return self.segments[number + 1].base_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The recovery point: every batch below it survives a power failure."""
+        return self.flusher.flushed_offset
 
     @property
     def producers(self) -> ProducerState:
-        """The producers of the log, loaded when first asked for. Raises OSError."""
+        """The producers of the log, loaded on first use. Raises StorageError."""
+        self.check_usable()
+        with self.errors_as("producers cannot be read"):
+            return self.load()
+
+    def load(self) -> ProducerState:
+        """Load everything that appends make differ from the files. Raises OSError."""
         if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
@@ -176,24 +209,22 @@ class LogState:
                 producers = files.load_after_unclean_stop(self._recovered_from)
                 self._sync_snapshots(files.written)
                 self.loaded_producers = producers
-                self.flusher.note_name(self.directory)
+                self.flusher.note_name(self.path)
                 self.has_aborted = any(segment.aborted is not None for segment in self.segments)
                 self.try_note_checksums()
         return self.loaded_producers
 
     def producer_log(self) -> ProducerLog:
         """Return the present files of the log that describe its producers."""
-        return self._producer_log(self.snapshots, self.segments, self.end_offset)
+        return self._producer_log(self.snapshots, self.segments, self.log_end_offset)
 
     def detached_aborted(self, segment: LogSegment) -> Detached[CorrectIndex]:
         """Return a query for another thread: the correct content of a segment's index."""
-        behind = self.segments.index(segment) + 1
-        segments, snapshots = self.segments[:behind], self.snapshots[:]
-        end_offset = self.end_offset
-        if behind < len(self.segments):
-            end_offset = self.segments[behind].base_offset
+        number = self.segments.index(segment)
+        segments, snapshots = self.segments[: number + 1], self.snapshots[:]
+        end_offset = self.end_of_segment(number)
         return Detached(
-            self.directory,
+            self.path,
             segments,
             lambda twins: self._producer_log(snapshots, twins, end_offset).correct_index(twins[-1]),
         )
@@ -203,17 +234,13 @@ class LogState:
     ) -> ProducerLog:
         return ProducerLog(
             self.files,
-            self.directory,
+            self.path,
             snapshots,
             segments,
             end_offset=end_offset,
             wall_ms=self.terms.wall_ms,
             snapshot_sums=self._snapshot_sums,
         )
-
-    def load(self) -> None:
-        """Load everything now: appends are about to make the log differ from its files."""
-        len(self.producers)
 
     def finish_recovery(self) -> None:
         """Load the producers after an unclean shutdown if the relevant batches have just been read,
@@ -234,7 +261,7 @@ class LogState:
         """Return the segments with batches beyond a recovery point, and the active one."""
         return [
             segment
-            for segment, end in with_ends(self.segments, self.end_offset)
+            for segment, end in with_ends(self.segments, self.log_end_offset)
             if end > point or segment is self.active
         ]
 
@@ -246,28 +273,28 @@ class LogState:
         try:
             self.note_checksums(without=self._beyond(point))
         except OSError as error:
-            logger.warning("%s: segments.crc cannot be written: %s", self.directory, error)
+            logger.warning("%s: segments.crc cannot be written: %s", self.path, error)
         if self.checksums.is_replaced:
-            self.flusher.sync_file(f"{self.directory}/{CHECKSUMS_FILE}")
-            self.files.sync_directory(self.directory)
+            self.flusher.sync_file(f"{self.path}/{CHECKSUMS_FILE}")
+            self.files.sync_directory(self.path)
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Start a new leader epoch at the end of the log. Raises OSError."""
         assert leader_epoch > self.epochs.latest, "leader epochs must increase"
-        self.epochs.assign(leader_epoch, self.end_offset)
-        self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+        self.flusher.note_file(self.path, EPOCHS_FILE_NAME)
 
     def write_snapshot(self) -> None:
         """Write a snapshot of the producers at the end of the log. Raises OSError."""
-        end_offset = self.end_offset
-        producers = self.producers.snapshot()
+        end_offset = self.log_end_offset
+        producers = self.load().snapshot()
         self._snapshot_sums[end_offset] = write_snapshot(
-            self.files, self.directory, end_offset, producers
+            self.files, self.path, end_offset, producers
         )
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
         # The log has the same data, but retention removes its beginning.
-        self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
+        self.flusher.note_file(self.path, file_name(end_offset, SNAPSHOT_SUFFIX))
 
     def note_checksums(
         self, *, without: Sequence[LogSegment] = (), is_closing: bool = False
@@ -296,14 +323,14 @@ class LogState:
             if offset in self._snapshot_sums:
                 sums[file_name(offset, SNAPSHOT_SUFFIX)] = self._snapshot_sums[offset]
         if self.checksums.replace(sums):
-            self.flusher.note_file(self.directory, CHECKSUMS_FILE)
+            self.flusher.note_file(self.path, CHECKSUMS_FILE)
 
     def try_note_checksums(self) -> None:
         """Write the checksums; if that fails, the next start reads the batches instead."""
         try:
             self.note_checksums()
         except OSError as error:
-            logger.warning("%s: segments.crc cannot be written: %s", self.directory, error)
+            logger.warning("%s: segments.crc cannot be written: %s", self.path, error)
 
     def keep_producers(self, base_offset: int) -> None:
         """Make the producers below a segment durable before those segments are deleted. Afterwards
@@ -326,10 +353,10 @@ class LogState:
             return
         try:
             for offset in offsets:
-                self.flusher.sync_file(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
-            self.files.sync_directory(self.directory)
+                self.flusher.sync_file(f"{self.path}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+            self.files.sync_directory(self.path)
         except OSError as error:
-            self.fail(f"{self.directory}: its producers may be lost: {error}")
+            self.fail(f"{self.path}: its producers may be lost: {error}")
             raise
 
     def delete_first_segment(self, wall_ms: int) -> None:
@@ -337,10 +364,10 @@ class LogState:
         first, following = self.segments[:2]
         self.deleted.delete_segment(first, wall_ms)
         self.segments = self.segments[1:]
-        self.start_offset = max(self.start_offset, following.base_offset)
+        self.log_start_offset = max(self.log_start_offset, following.base_offset)
         self.rewrite_count += 1
         self.snapshots[:] = [offset for offset in self.snapshots if offset > first.base_offset]
-        self.flusher.note_name(self.directory)
+        self.flusher.note_name(self.path)
 
     def holds(self, neighbours: Sequence[LogSegment]) -> bool:
         """Whether these segments are all still in the log, and sealed."""
@@ -350,7 +377,7 @@ class LogState:
         behind = first + len(neighbours)
         return behind < len(self.segments) and self.segments[first:behind] == tuple(neighbours)
 
-    def replace_segments(
+    def install(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
     ) -> None:
         """Replace segments by their compacted form, which is already decided. After an OSError this
@@ -371,13 +398,13 @@ class LogState:
         self.segments = (*self.segments[:first], segment, *self.segments[behind:])
         self.rewrite_count += 1
         self.has_aborted = self.has_aborted or segment.aborted is not None
-        self.flusher.note_name(self.directory)
+        self.flusher.note_name(self.path)
         self.try_note_checksums()
 
     def check_usable(self) -> None:
         """Raise StorageError if the log has failed or is closed."""
         if not self.is_usable:
-            raise StorageError(self.failure or f"{self.directory} is closed")
+            raise StorageError(self.failure or f"{self.path} is closed")
 
     def fail(self, reason: str) -> None:
         self.is_usable = False
@@ -390,4 +417,4 @@ class LogState:
         try:
             yield
         except OSError as error:
-            raise StorageError(f"{self.directory}: {consequence}: {error}") from error
+            raise StorageError(f"{self.path}: {consequence}: {error}") from error

@@ -13,7 +13,6 @@ from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, St
 from kohort.broker.storage.filesystem import write_fully
 from kohort.broker.storage.layout import TEMPORARY_SUFFIX
 from kohort.broker.storage.log.detached import Detached
-from kohort.broker.storage.log.reading import segment_number
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.segment.batch_walk import FEW_BYTES
 from kohort.broker.storage.segment.search import header_of_entry, locate
@@ -70,7 +69,7 @@ class AbortedTransactions:
         state = self._state
         if not state.has_aborted or not state.is_usable:
             return up_to_offset
-        index = state.segments[segment_number(state.segments, offset)].aborted
+        index = state.segments[state.segment_number(offset)].aborted
         if index is None or len(index) <= READ_MAX or not index.is_checked:
             return up_to_offset
         with state.errors_as(_UNREADABLE):
@@ -228,7 +227,7 @@ class IndexRepair:
                 index.append(entry)
             # The batches of these entries may be on disk already.
             index.sync()
-        self._state.flusher.note_name(self._state.directory)
+        self._state.flusher.note_name(self._state.path)
 
 
 class AbortedReading:
@@ -279,7 +278,7 @@ class AbortedReading:
 
 
 def _segments_from(state: LogState, offset: int) -> tuple[LogSegment, ...]:
-    return state.segments[segment_number(state.segments, offset) :]
+    return state.segments[state.segment_number(offset) :]
 
 
 def _checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | None:
@@ -304,8 +303,8 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
     Valid while the segments that were read are in the log. Raises OSError and CorruptBatchError.
     """
     segments = state.segments
-    first = segment_number(segments, offset)
-    for number, segment in enumerate(segments[first:], start=first + 1):
+    first = state.segment_number(offset)
+    for number, segment in enumerate(segments[first:], start=first):
         found = locate(segment, offset)
         if found is None:
             continue  # This segment is empty after compaction or data loss.
@@ -313,12 +312,10 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
         stop = start + byte_count
         if stop < segment.size_bytes:
             end_offset = _offset_at(segment, start, base_offset, stop)
-        elif number < len(segments):
-            end_offset = segments[number].base_offset
         else:
-            end_offset = state.end_offset
+            end_offset = state.end_of_segment(number)
         return max(offset, base_offset), end_offset
-    return offset, state.end_offset
+    return offset, state.log_end_offset
 
 
 def _offset_at(segment: LogSegment, start: int, next_offset: int, stop: int) -> int:
