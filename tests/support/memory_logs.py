@@ -12,15 +12,13 @@ from kohort.broker.coordinator.log.offsets_log import (
     decode_stored,
     encode_stored,
 )
-from kohort.broker.core.transaction.records import DurableTransaction
-from kohort.broker.transactions.log import StoredTransaction
-from kohort.broker.transactions.log import encode_as_batch as encode_transaction
+from kohort.broker.topics.internal_log import InternalLog
 from kohort.groups.encoding import encode_as_batch
 from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import KafkaError
-from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.batch import SealedBatch, read_header
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
-from kohort.protocol.records.record import decode_records
+from kohort.protocol.records.record import Record, decode_records
 
 PARTITION_COUNT_DEFAULT: Final = 50
 
@@ -128,10 +126,8 @@ class MemoryOffsetsLog(MemoryLog):
             yield from decode_stored(read_header(batch), batch)
 
 
-class MemoryTransactionLog(MemoryLog):
-    """A :class:`~kohort.broker.transactions.log.TransactionLog` that keeps its batches in memory.
-    `unreadable` makes reads fail.
-    """
+class MemoryTransactionLog(MemoryLog, InternalLog):
+    """The log of transactional ids in memory. `unreadable` makes reads fail."""
 
     def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
         super().__init__(partition_count)
@@ -143,20 +139,17 @@ class MemoryTransactionLog(MemoryLog):
         del partition
         return self.epoch
 
-    def append(
-        self, partition: int, record: DurableTransaction, *, wall_ms: int
-    ) -> Awaitable[None] | None:
+    def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
         """Append a batch; durable at once unless held."""
-        return self.append_batch(partition, encode_transaction(record, wall_ms)[0])
+        del wall_ms
+        return self.append_batch(partition, batch[0])
 
     def append_stored(self, partition: int, batch: bytes) -> None:
         """Put a batch into the log unchanged."""
         self.batches[partition].append(batch)
 
-    def read(self, partition: int) -> Iterator[StoredTransaction]:
+    def read(self, partition: int) -> Iterator[Record]:
         if partition in self.unreadable:
             raise self.failure or AssertionError("set `failure` first")
         for batch in self.batches[partition]:
-            for record in decode_records(batch):
-                assert record.key is not None
-                yield StoredTransaction(record.key, record.value)
+            yield from decode_records(batch)

@@ -27,7 +27,6 @@ from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.broker.transactions.events import EndObserver
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
-from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
@@ -206,7 +205,7 @@ def make_transactions(
             timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             expiry_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         ),
-        log=TopicTransactionLog(log),
+        log=log,
         markers=PartitionMarkers(topics.partition, groups, clock),
         purgatory=purgatory,
         clock=clock,

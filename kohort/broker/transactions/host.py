@@ -39,9 +39,10 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.known_ids import Forgetting, KnownIds
-from kohort.broker.transactions.log import TransactionLog, load_ids
+from kohort.broker.transactions.log import encode_as_batch, load_ids
 from kohort.broker.transactions.markers import MarkerWriter, Marking
 from kohort.broker.transactions.reconciling import Reconciler
 from kohort.broker.transactions.timers import TimedStep, TransactionTimers
@@ -80,7 +81,7 @@ class TransactionHost:
         self,
         config: TransactionsConfig,
         *,
-        log: TransactionLog,
+        log: InternalLog,
         markers: MarkerWriter,
         purgatory: Purgatory,
         clock: Clock,
@@ -415,7 +416,8 @@ class TransactionHost:
     def _append(self, txn: TransactionalId, append: Append) -> None:
         wall_ms = self._clock.wall_ms()
         try:
-            waiting = self._log.append(txn.log_partition, append.record, wall_ms=wall_ms)
+            batch = encode_as_batch(append.record, wall_ms)
+            waiting = self._log.append(txn.log_partition, batch, wall_ms=wall_ms)
         except KafkaError as error:
             self._on_append_failed(txn, error)
             return

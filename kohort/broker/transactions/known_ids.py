@@ -35,7 +35,6 @@ class KnownIds:
         return len(self._ids)
 
     def get(self, name: str) -> TransactionalId | None:
-        """Return an id; None if it is unknown."""
         return self._ids.get(name)
 
     def add(self, txn: TransactionalId) -> None:

@@ -1,8 +1,7 @@
-"""The coordinator's view of __transaction_state; ids are in the partitions of Kafka."""
+"""The records of __transaction_state; ids are in the partitions of Kafka."""
 
 import logging
-from collections.abc import Awaitable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kohort.broker.core.transaction.records import (
     DurableTransaction,
@@ -22,75 +21,6 @@ from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
-
-
-class StoredTransaction(NamedTuple):
-    """A record of an id, as stored in the log."""
-
-    key: bytes
-    value: bytes | None
-
-
-class TransactionLog(Protocol):
-    @property
-    def partition_count(self) -> int: ...
-
-    def leader_epoch(self, partition: int) -> int:
-        """The epoch that markers of the partition's ids carry as their coordinator's."""
-        ...
-
-    def append(
-        self, partition: int, record: DurableTransaction, *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        """Append a record; None if it is durable already.
-
-        The awaitable completes when the record is durable; cancelling it has no effect on the
-        record. A KafkaError, raised at once or by the awaitable, means that it is not in the log
-        and never will be.
-        """
-        ...
-
-    def prepare(self) -> Awaitable[None] | None:
-        """Create the log if it does not exist; return None if it exists.
-
-        Raises:
-            KafkaError: it cannot be created.
-        """
-        ...
-
-    def read(self, partition: int) -> Iterator[StoredTransaction]:
-        """All durable records, in order.
-
-        Raises:
-            KafkaError: the rest cannot be read.
-        """
-        ...
-
-
-class TopicTransactionLog:
-    def __init__(self, log: InternalLog) -> None:
-        self._log = log
-        self.prepare = log.prepare
-
-    @property
-    def partition_count(self) -> int:
-        """The partition count of the topic, or the one with which it will be created."""
-        return self._log.partition_count
-
-    def leader_epoch(self, partition: int) -> int:
-        """The highest epoch in the log, which Kafka may have written, or more."""
-        return self._log.leader_epoch(partition)
-
-    def append(
-        self, partition: int, record: DurableTransaction, *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        """Append a record, as described at `TransactionLog`."""
-        return self._log.append(partition, encode_as_batch(record, wall_ms), wall_ms=wall_ms)
-
-    def read(self, partition: int) -> Iterator[StoredTransaction]:
-        for record in self._log.read(partition):
-            if record.key is not None:
-                yield StoredTransaction(record.key, record.value)
 
 
 def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
@@ -114,7 +44,7 @@ class LoadedIds(NamedTuple):
     """Time to read each partition that has records."""
 
 
-async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
+async def load_ids(log: InternalLog, clock: Clock) -> LoadedIds:
     """Read the last record of every id. Invalid records are logged and skipped."""
     time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     records: list[TransactionRecord] = []
@@ -145,12 +75,12 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
     return LoadedIds(by_id, frozenset(unreadable), tuple(load_times_ms))
 
 
-async def _read_latest(
-    log: TransactionLog, partition: int, time_slice: Slice
-) -> dict[bytes, bytes]:
+async def _read_latest(log: InternalLog, partition: int, time_slice: Slice) -> dict[bytes, bytes]:
     """Return the last value of each key, without tombstones."""
     latest: dict[bytes, bytes] = {}
     for count, record in enumerate(log.read(partition)):
+        if record.key is None:
+            continue
         if record.value is None:
             latest.pop(record.key, None)
         else:

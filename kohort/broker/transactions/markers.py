@@ -21,9 +21,9 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.partition import Partition
-from kohort.broker.transactions.log import TransactionLog
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 
@@ -157,7 +157,7 @@ class Marking:
     def __init__(
         self,
         writer: MarkerWriter,
-        log: TransactionLog,
+        log: InternalLog,
         clock: Clock,
         slices: RoundRobin,
         run_step: RunStep,

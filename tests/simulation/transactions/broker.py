@@ -28,7 +28,6 @@ from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
-from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
@@ -142,9 +141,7 @@ class Broker:
             TransactionsConfig(
                 TransactionConfig(id_expiration_ms=ID_EXPIRATION_MS), expiry_check_ms=20_000
             ),
-            log=TopicTransactionLog(
-                InternalLog(topics, TRANSACTION_STATE, partition_count=1, configs={})
-            ),
+            log=InternalLog(topics, TRANSACTION_STATE, partition_count=1, configs={}),
             markers=PartitionMarkers(topics.partition, groups, clock),
             purgatory=purgatory,
             clock=clock,

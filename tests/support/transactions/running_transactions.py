@@ -14,7 +14,6 @@ from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
-from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
@@ -124,7 +123,7 @@ async def running_transactions(
         log = InternalLog(topics, TRANSACTION_STATE, partition_count=5, configs={})
         host = TransactionHost(
             config or TransactionsConfig(),
-            log=TopicTransactionLog(log),
+            log=log,
             markers=PartitionMarkers(topics.partition, groups, clock),
             purgatory=purgatory,
             clock=clock,
