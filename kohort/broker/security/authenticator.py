@@ -204,10 +204,9 @@ class SaslAuthenticator:
         if not isinstance(outcome, Deferred):
             return self._decide(outcome, arrived_ms)
         self._awaited = outcome
-        decided: Deferred[TokenAnswer | Deferred[TokenAnswer]] = outcome.finally_(
-            lambda later: self._on_result(later, arrived_ms)
-        )
-        return _flattened(decided)
+        answer: Deferred[TokenAnswer] = Deferred()
+        outcome.add_done_callback(lambda later: self._on_result(later, arrived_ms, answer))
+        return answer
 
     # Called by the connection.
 
@@ -242,16 +241,26 @@ class SaslAuthenticator:
         return exchange.step(token)
 
     def _on_result(
-        self, later: Deferred[Any], arrived_ms: int
-    ) -> TokenAnswer | Deferred[TokenAnswer]:
+        self, later: Deferred[Any], arrived_ms: int, answer: Deferred[TokenAnswer]
+    ) -> None:
         self._awaited = None
-        if later.is_cancelled:
-            # The client has disconnected.
-            return TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED)
-        if isinstance(later.error, SaslFailure):
-            # Not raised: its traceback would create a reference cycle.
-            return self._fail(later.error, arrived_ms)
-        return self._decide(later.result(), arrived_ms)
+        try:
+            if later.is_cancelled:
+                # The client has disconnected.
+                decided: TokenAnswer | Deferred[TokenAnswer]
+                decided = TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            elif isinstance(later.error, SaslFailure):
+                # Not raised: its traceback would create a reference cycle.
+                decided = self._fail(later.error, arrived_ms)
+            else:
+                decided = self._decide(later.result(), arrived_ms)
+        except Exception as error:  # noqa: BLE001 - becomes the error.
+            answer.set_exception(error)
+            return
+        if isinstance(decided, Deferred):
+            decided.add_done_callback(lambda done: answer.set_result(done.result()))
+        else:
+            answer.set_result(decided)
 
     def _decide(
         self, outcome: Challenge | Done, arrived_ms: int
@@ -379,31 +388,3 @@ def _bare(answer: TokenAnswer) -> ResponseBuffers:
     if answer.error is not ErrorCode.NONE:
         return None
     return [len(answer.token).to_bytes(4, "big") + answer.token]
-
-
-def _flattened(later: Deferred[TokenAnswer | Deferred[TokenAnswer]]) -> Deferred[TokenAnswer]:
-    """Return a `Deferred` with the value of the inner one."""
-    flat: Deferred[TokenAnswer] = Deferred()
-
-    def pass_on(done: Deferred[TokenAnswer]) -> None:
-        if done.is_cancelled:
-            flat.cancel()
-        elif done.error is not None:
-            flat.set_exception(done.error)
-        else:
-            flat.set_result(done.result())
-
-    def on_first(done: Deferred[TokenAnswer | Deferred[TokenAnswer]]) -> None:
-        if done.is_cancelled:
-            flat.cancel()
-        elif done.error is not None:
-            flat.set_exception(done.error)
-        else:
-            value = done.result()
-            if isinstance(value, Deferred):
-                value.add_done_callback(pass_on)
-            else:
-                flat.set_result(value)
-
-    later.add_done_callback(on_first)
-    return flat
