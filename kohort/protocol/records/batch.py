@@ -5,8 +5,7 @@ the payload. Functions take any buffer and a position and raise only DecodeError
 
 Base offset, length and leader epoch come before the part that the CRC covers. A broker therefore
 stores a batch at its own offset by writing `placement_prefix(...)` and the batch from
-`PLACEMENT_BYTES` on, unchanged. The CRC covers log-append time: `with_log_append_time` returns a
-header with a new CRC, to be written by `encode_header` before the batch from `HEADER_BYTES` on.
+`PLACEMENT_BYTES` on, unchanged. The CRC covers log-append time, so `restamped` copies the batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -232,24 +231,6 @@ def split_batches(
         yield header, view[position : position + header.size_bytes]
 
 
-def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
-    """Return a new header with the broker's timestamp for all records, and its CRC."""
-    return _restamped(buffer, header, header.attributes | LOG_APPEND_TIME_BIT, timestamp_ms)
-
-
-def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> BatchHeader:
-    """Return the header with timestamp type CreateTime, and a new CRC."""
-    return _restamped(buffer, header, header.attributes & ~LOG_APPEND_TIME_BIT, max_timestamp)
-
-
-def _restamped(
-    buffer: Buffer, header: BatchHeader, attributes: int, max_timestamp: int
-) -> BatchHeader:
-    # Like Kafka, drop unknown attributes only if the header is rewritten.
-    changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)
-    return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
-
-
 SealedBatch: TypeAlias = tuple[bytes, BatchHeader]
 """A batch as it is sent and stored, and its header with the CRC."""
 
@@ -262,6 +243,11 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
     return batch, header._replace(crc=crc)
 
 
-def header_crc(header: BatchHeader, payload: Buffer) -> int:
-    """Compute the CRC of a batch with this header and records block."""
-    return crc32c(payload, crc32c(_HEADER.pack(*header)[CRC_START:]))
+def restamped(
+    batch: Buffer, header: BatchHeader, kind: TimestampType, max_timestamp: int
+) -> SealedBatch:
+    """Return the batch with other timestamps: those of its records, or the broker's for all."""
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT | kind << 3
+    # Like Kafka, drop unknown attributes only if the header is rewritten.
+    changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)
+    return seal(changed, payload_of(batch, header))

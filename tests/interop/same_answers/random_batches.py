@@ -8,8 +8,8 @@ from kohort.protocol.records.batch import (
     HEADER_BYTES,
     CompressionType,
     encode_header,
-    header_crc,
     read_header,
+    seal,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record
@@ -45,8 +45,10 @@ def random_batch(rng: Random, *, is_old: bool) -> RandomBatch:
     for _ in range(rng.choice((0, 1, 1, 1, 2))):
         name = rng.choice(list(_LIES))
         header = header._replace(**{name: _LIES[name](rng, getattr(header, name))})
-    crc = rng.getrandbits(32) if rng.random() < 0.02 else header_crc(header, payload)
-    return RandomBatch(encode_header(header._replace(crc=crc)) + payload, form)
+    batch, header = seal(header, payload)
+    if rng.random() < 0.02:
+        batch = encode_header(header._replace(crc=rng.getrandbits(32))) + payload
+    return RandomBatch(batch, form)
 
 
 def _record(rng: Random, *, is_old: bool) -> Record:

@@ -8,8 +8,8 @@ from kohort.protocol.records.batch import (
     BatchHeader,
     CompressionType,
     encode_header,
-    header_crc,
     read_header,
+    seal,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import compress
@@ -41,7 +41,7 @@ def with_header(batch: bytes, **fields: int) -> bytes:
     header = read_header(batch)._replace(**fields)
     payload = batch[HEADER_BYTES:]
     if "crc" not in fields:
-        header = header._replace(crc=header_crc(header, payload))
+        return seal(header, payload)[0]
     return encode_header(header) + payload
 
 

@@ -47,12 +47,11 @@ from kohort.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CompressionType,
+    TimestampType,
     crc_matches,
-    encode_header,
     read_header,
+    restamped,
     seal,
-    with_create_time,
-    with_log_append_time,
 )
 from kohort.protocol.records.compression import (
     INFLATED_BYTES_LIMIT,
@@ -138,7 +137,6 @@ def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) ->
 
 
 def check_size(batch: memoryview, topic: TopicRules) -> None:
-    """Check max.message.bytes."""
     if len(batch) > topic.max_message_bytes:
         reject(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -295,10 +293,10 @@ def _stamped(
 ) -> ValidBatch:
     """Return the batch to store; copied only if its header has to be changed after the CRC."""
     if append_time_ms is not None:
-        changed = with_log_append_time(batch, header, append_time_ms)
+        kind, max_timestamp = TimestampType.LOG_APPEND_TIME, append_time_ms
     elif header.attributes & LOG_APPEND_TIME_BIT or max_timestamp != header.max_timestamp:
-        changed = with_create_time(batch, header, max_timestamp)
+        kind = TimestampType.CREATE_TIME
     else:
         return ValidBatch(header, batch)
-    stored = encode_header(changed) + batch[HEADER_BYTES:]
+    stored, changed = restamped(batch, header, kind, max_timestamp)
     return ValidBatch(changed, stored, -1 if append_time_ms is None else append_time_ms)

@@ -14,9 +14,8 @@ from kohort.protocol.records.batch import (
     payload_of,
     placement_prefix,
     read_header,
+    restamped,
     split_batches,
-    with_create_time,
-    with_log_append_time,
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
@@ -143,15 +142,18 @@ def test_a_batch_cut_off_at_the_end_is_left_out_only_if_that_is_asked_for(cut: i
 
 
 def test_log_append_time_replaces_the_timestamp_of_every_record() -> None:
-    header = with_log_append_time(BATCH, read_header(BATCH), 5_000)
-    stamped = encode_header(header) + BATCH[HEADER_BYTES:]
+    stamped, header = restamped(BATCH, read_header(BATCH), TimestampType.LOG_APPEND_TIME, 5_000)
     assert crc_matches(stamped, header)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp for record in decode_records(stamped)] == [5_000, 5_000]
 
 
 def test_create_time_puts_the_records_own_timestamps_back_in_force() -> None:
-    appended = with_log_append_time(BATCH, read_header(BATCH), 5_000)
-    stamped = encode_header(appended) + BATCH[HEADER_BYTES:]
-    header = with_create_time(stamped, appended, 1_234)
-    assert header == read_header(BATCH)
+    appended = restamped(BATCH, read_header(BATCH), TimestampType.LOG_APPEND_TIME, 5_000)
+    assert restamped(*appended, TimestampType.CREATE_TIME, 1_234) == (BATCH, read_header(BATCH))
+
+
+def test_a_header_is_immutable() -> None:
+    header: BatchHeader = read_header(BATCH)
+    with pytest.raises(AttributeError):
+        header.crc = 1  # type: ignore[misc]

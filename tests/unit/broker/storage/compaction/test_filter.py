@@ -18,9 +18,8 @@ from kohort.protocol.records.batch import (
     CompressionType,
     TimestampType,
     crc_matches,
-    encode_header,
     read_header,
-    with_log_append_time,
+    restamped,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records, write_record
@@ -89,8 +88,7 @@ def test_a_batch_of_which_nothing_goes_is_the_same_bytes() -> None:
 def test_a_tombstone_gets_a_horizon_and_no_timestamp_changes(kind: TimestampType) -> None:
     batch = batch_of(A, TOMBSTONE)
     if kind is TimestampType.LOG_APPEND_TIME:
-        header = with_log_append_time(batch, read_header(batch), NOW_MS + 1000)
-        batch = encode_header(header) + batch[61:]
+        batch, _ = restamped(batch, read_header(batch), kind, NOW_MS + 1000)
     before = decode_records(batch)
     found = filtered(batch, terms())
     assert found is not None

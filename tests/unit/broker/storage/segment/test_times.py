@@ -14,10 +14,9 @@ from kohort.broker.storage.segment.times import (
     timestamp_at,
 )
 from kohort.protocol.records.batch import (
-    HEADER_BYTES,
-    encode_header,
+    TimestampType,
     read_header,
-    with_log_append_time,
+    restamped,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, write_record
@@ -91,8 +90,7 @@ def test_a_delta_that_leads_out_of_the_type_leads_where_clients_see_it() -> None
 def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
     log, _ = memory_log()
     batch = batch_of(b"a", b"b", b"c", timestamp=100)
-    header = with_log_append_time(batch, read_header(batch), 500)
-    append(log, encode_header(header) + batch[61:])
+    append(log, restamped(batch, read_header(batch), TimestampType.LOG_APPEND_TIME, 500)[0])
     (segment,) = log.segments
     assert find_timestamp(segment, 400, 0) == (500, 0)
     assert find_timestamp(segment, 400, 2) == (500, 2)
@@ -160,8 +158,7 @@ def test_the_time_of_a_record_is_that_of_the_record_and_not_of_its_batch() -> No
 def test_the_time_of_a_record_that_the_broker_stamped_is_the_brokers() -> None:
     log, _ = memory_log(segment_bytes=1_000_000)
     batch = encode_batch([Record(b"v", timestamp=one) for one in (5, 9)])
-    header = with_log_append_time(batch, read_header(batch), WALL_MS)
-    append(log, encode_header(header) + batch[HEADER_BYTES:])
+    append(log, restamped(batch, read_header(batch), TimestampType.LOG_APPEND_TIME, WALL_MS)[0])
     assert timestamp_at(log.segments[0], 1) == WALL_MS
 
 

@@ -19,7 +19,7 @@ from kohort.protocol.records.batch import (
     CompressionType,
     TimestampType,
     read_header,
-    with_log_append_time,
+    restamped,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
@@ -255,8 +255,8 @@ def test_what_compaction_left_of_a_batch_is_read_with_its_gaps() -> None:
 
 def test_a_time_that_the_broker_set_is_that_of_all_records() -> None:
     batch = batch_of(0, b"a", b"b")
-    header = with_log_append_time(batch, read_header(batch), 77)
-    records = fetched(with_header(batch, **header._asdict())).read(0, MANY)
+    stamped, _ = restamped(batch, read_header(batch), TimestampType.LOG_APPEND_TIME, 77)
+    records = fetched(stamped).read(0, MANY)
     assert [(one.timestamp, one.timestamp_type) for one in records] == [(77, 1), (77, 1)]
 
 
