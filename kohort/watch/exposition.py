@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import CollectorRegistry
 
 from kohort.broker.metrics import catalogue as broker
 from kohort.broker.metrics import rebalance_catalogue as rebalances
-from kohort.broker.metrics.exposition import SLICE_MS, ScrapeCollector
+from kohort.broker.metrics.exposition import SLICE_MS, scrape_metrics
 from kohort.broker.metrics.families import counted, family_name, single
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.metric_info import OTHER
-from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
+from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.runtime.slices import Slice
@@ -88,14 +89,10 @@ class WatchExposition:
             groups_max=GROUPS_MAX_DEFAULT,
             group_partitions_max=GROUP_PARTITIONS_MAX,
         )
-        self._scrape = ScrapeCollector()
+        self._history = history
         # The events have the time of the coordinators, which is wall-clock time.
-        self._of_broker: list[Collector] = [
-            self._groups,
-            RebalanceCollector(metrics, time.time),
-            HistoryCollector(history),
-            self._scrape,
-        ]
+        self._rebalances = RebalanceCollector(metrics, time.time)
+        self._seconds = 0.0
         self._own = _WatchCollector(groups, unclear, lag)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -108,17 +105,21 @@ class WatchExposition:
         parts = []
         try:
             await self._groups.refresh(time_slice)
-            self._scrape.folded = self._groups.folded
             for text in write(self._collect(), text_format, self._labels):
                 parts.append(text)
                 await time_slice.pause()
         finally:
             self._groups.forget()
-        self._scrape.seconds = time.perf_counter() - began
+        self._seconds = time.perf_counter() - began
         return parts
 
     def _collect(self) -> Iterator[Metric]:
-        for collector in self._of_broker:
-            yield from (metric for metric in collector.collect() if metric.name in _SHOWN)
+        of_broker = chain(
+            self._groups.collect(),
+            self._rebalances.collect(),
+            history_metrics(self._history),
+            scrape_metrics(self._groups.folded, self._seconds),
+        )
+        yield from (metric for metric in of_broker if metric.name in _SHOWN)
         yield from self._own.collect()
         yield from self._process.collect()

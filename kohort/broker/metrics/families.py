@@ -1,6 +1,6 @@
 """prometheus-client's metric families, filled from the catalogue and the tallies."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, cast
 
@@ -78,6 +78,12 @@ def counted(info: MetricInfo, counts: Mapping[Any, float]) -> Family:
     for labels, count in counts.items():
         family.add(count, *(labels if isinstance(labels, tuple) else (str(labels),)))
     return family
+
+
+def load_times(times_ms: Sequence[int], longest: MetricInfo, mean: MetricInfo) -> Iterator[Family]:
+    """Make the metrics of how long loading the partitions of a topic took."""
+    yield single(longest, max(times_ms, default=0))
+    yield single(mean, sum(times_ms) / len(times_ms) if times_ms else 0)
 
 
 class WideFamily(Metric):

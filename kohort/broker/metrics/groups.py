@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -27,9 +26,6 @@ from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import DEAD, EMPTY, GroupKind
-
-if TYPE_CHECKING:
-    from kohort.broker.coordinator.host import GroupHost
 
 
 @dataclass(slots=True, eq=False)
@@ -190,19 +186,6 @@ class GroupCollector:
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
         offsets = self._readable(topic, partition)
         return None if offsets is None else offsets.lag(offset)
-
-
-class LoadTimeCollector:
-    """Collector of how long loading the groups took."""
-
-    def __init__(self, groups: GroupHost) -> None:
-        self._groups = groups
-
-    def collect(self) -> Iterator[Metric]:
-        times_ms = self._groups.load_times_ms
-        average_ms = sum(times_ms) / len(times_ms) if times_ms else 0
-        yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(times_ms, default=0))
-        yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
 
 
 def _sample(group: GroupDescription, gauges: Mapping[str, int]) -> GroupSample:

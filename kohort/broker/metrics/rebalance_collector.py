@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 RATE_PERIOD_S = 30.0
 """The period of Kafka's own rates (`metrics.sample.window.ms`)."""
 
+_RATES: Final = {
+    "completed_count": (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
+    "bump_count": (catalogue.CONSUMER_GROUP_REBALANCES, catalogue.CONSUMER_GROUP_REBALANCE_RATE),
+    "offsets_stored": (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
+    "offsets_expired": (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
+    "offsets_deleted": (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),
+}
+"""Counters of `RebalanceMetrics` with a rate, as in Kafka."""
+
 Shown = list[tuple[str, GroupCounts]]
 
 
@@ -32,36 +41,21 @@ class RebalanceCollector:
         self._rebalances = rebalances
         self._clock_s = clock_s
         began_s = clock_s()
-        self._rates = [
-            (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
-            (catalogue.CONSUMER_GROUP_REBALANCES, catalogue.CONSUMER_GROUP_REBALANCE_RATE),
-            (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
-            (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
-            (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),
-        ]
-        self._meters = [RecentRate(RATE_PERIOD_S, count, began_s) for count in self._kafka_counts()]
+        self._rates = {
+            name: RecentRate(RATE_PERIOD_S, getattr(rebalances, name), began_s) for name in _RATES
+        }
 
     def collect(self) -> Iterator[Metric]:
         yield from self._collect_kafka()
         yield from self._collect_totals()
         yield from self._collect_groups()
 
-    def _kafka_counts(self) -> tuple[int, ...]:
-        counts = self._rebalances
-        return (
-            counts.completed_count,
-            counts.bump_count,
-            counts.offsets_stored,
-            counts.offsets_expired,
-            counts.offsets_deleted,
-        )
-
     def _collect_kafka(self) -> Iterator[Metric]:
         now_s = self._clock_s()
-        counts = self._kafka_counts()
-        for count, meter, (total, rate) in zip(counts, self._meters, self._rates, strict=True):
+        for name, (total, rate) in _RATES.items():
+            count = getattr(self._rebalances, name)
             yield single(total, count)
-            yield single(rate, meter.rate_at(count, now_s))
+            yield single(rate, self._rates[name].rate_at(count, now_s))
 
     def _collect_totals(self) -> Iterator[Metric]:
         counts = self._rebalances
@@ -121,17 +115,13 @@ class RebalanceCollector:
         return since
 
 
-class HistoryCollector:
-    def __init__(self, history: RebalancesSeen) -> None:
-        self._history = history
-
-    def collect(self) -> Iterator[Metric]:
-        stats = self._history.stats()
-        yield single(catalogue.HISTORY_RECORDS, stats["records"])
-        yield single(catalogue.HISTORY_BYTES, stats["memory_bytes"])
-        yield single(catalogue.HISTORY_WAITING, stats["waiting"])
-        yield single(catalogue.HISTORY_LOST, stats["lost"])
-        yield single(catalogue.HISTORY_DROPPED, stats["dropped"])
+def history_metrics(history: RebalancesSeen) -> Iterator[Metric]:
+    stats = history.stats()
+    yield single(catalogue.HISTORY_RECORDS, stats["records"])
+    yield single(catalogue.HISTORY_BYTES, stats["memory_bytes"])
+    yield single(catalogue.HISTORY_WAITING, stats["waiting"])
+    yield single(catalogue.HISTORY_LOST, stats["lost"])
+    yield single(catalogue.HISTORY_DROPPED, stats["dropped"])
 
 
 def _rebalance_rows(shown: Shown) -> Rows:

@@ -1,6 +1,6 @@
 """How the edge's and the purgatory's counts are shown."""
 
-from kohort.broker.metrics.exposition import EdgeCollector, MemoryCollector, PurgatoryCollector
+from kohort.broker.metrics.exposition import edge_metrics, memory_metrics, purgatory_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatResponse
@@ -14,7 +14,7 @@ def test_requests_are_shown_by_version_and_durations_by_api_alone() -> None:
     for version in (3, 4, 4):
         edge.request_answered("Heartbeat", version, OK, 2**-9)
     edge.request_answered("Heartbeat", 4, OK, 1024.0)
-    found = values(EdgeCollector(edge).collect())
+    found = values(edge_metrics(edge))
     assert found["kohort_requests_total"] == {("Heartbeat", "3"): 1, ("Heartbeat", "4"): 3}
     buckets = found["kohort_request_duration_seconds_bucket"]
     assert len(buckets) == len(DURATION_BOUNDS_S) + 1
@@ -32,7 +32,7 @@ def test_errors_are_shown_by_their_names_and_summed_over_versions() -> None:
     edge.request_failed("Heartbeat", 4, ErrorCode.UNKNOWN_MEMBER_ID, 0.001)
     edge.request_failed("Fetch", 4, ErrorCode.UNKNOWN_SERVER_ERROR, 0.001)
     edge.request_failed("Fetch", 4, 32000, 0.001)
-    found = values(EdgeCollector(edge).collect())
+    found = values(edge_metrics(edge))
     assert found["kohort_request_errors_total"] == {
         ("Heartbeat", "UNKNOWN_MEMBER_ID"): 2,
         ("Fetch", "UNKNOWN_SERVER_ERROR"): 1,
@@ -41,7 +41,7 @@ def test_errors_are_shown_by_their_names_and_summed_over_versions() -> None:
     assert found["kohort_storage_errors_total"] == {(): 0}
     edge.request_failed("Produce", 9, ErrorCode.KAFKA_STORAGE_ERROR, 0.001)
     edge.request_failed("OffsetCommit", 9, ErrorCode.KAFKA_STORAGE_ERROR, 0.001)
-    again = values(EdgeCollector(edge).collect())
+    again = values(edge_metrics(edge))
     assert again["kohort_storage_errors_total"] == {(): 2}
 
 
@@ -55,7 +55,7 @@ def test_connections_bytes_and_reasons_are_shown() -> None:
     edge.waiting_count += 1
     edge.received_bytes += 11
     edge.sent_bytes += 12
-    found = values(EdgeCollector(edge).collect())
+    found = values(edge_metrics(edge))
     assert found == {
         "kohort_connections": {(): 1},
         "kohort_connections_opened_total": {(): 2},
@@ -70,7 +70,7 @@ def test_connections_bytes_and_reasons_are_shown() -> None:
 
 
 def test_the_purgatory_is_shown_by_kind_of_operation() -> None:
-    assert values(PurgatoryCollector(Purgatory()).collect()) == {
+    assert values(purgatory_metrics(Purgatory())) == {
         "kafka_server_delayedoperationpurgatory_purgatorysize": {("Fetch",): 5, ("Heartbeat",): 0},
         "kafka_server_delayedoperationpurgatory_numdelayedoperations": {
             ("Fetch",): 2,
@@ -81,7 +81,7 @@ def test_the_purgatory_is_shown_by_kind_of_operation() -> None:
 
 
 def test_what_requests_and_answers_hold_is_shown() -> None:
-    assert values(MemoryCollector(Network()).collect()) == {
+    assert values(memory_metrics(Network())) == {
         "kohort_request_bytes_held": {(): 21},
         "kohort_response_bytes_held": {(): 22},
     }

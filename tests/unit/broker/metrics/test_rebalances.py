@@ -3,8 +3,8 @@
 from enum import Enum
 from typing import cast
 
-from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
-from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
+from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.groups.events import (
     Event,
@@ -240,7 +240,7 @@ def test_all_of_it_is_shown() -> None:
 
 
 def test_how_the_history_fares_is_shown() -> None:
-    found = values(HistoryCollector(History()).collect())
+    found = values(history_metrics(History()))
     assert {name: series[()] for name, series in found.items()} == {
         "kohort_rebalance_history_records": 4,
         "kohort_rebalance_history_memory_bytes": 99,

@@ -2,7 +2,7 @@
 
 from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.metrics.broker_metrics import TransactionMetrics
-from kohort.broker.metrics.transaction_collector import TransactionCollector
+from kohort.broker.metrics.exposition import transaction_metrics
 from kohort.protocol.records.control import ControlType
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryTransactionLog
@@ -22,7 +22,7 @@ V2 = ClientVersion.V2
 def told(
     harness: TransactionsHarness, metrics: TransactionMetrics | None = None
 ) -> dict[str, dict[tuple[str, ...], float]]:
-    return values(TransactionCollector(harness.host, metrics or TransactionMetrics()).collect())
+    return values(transaction_metrics(harness.host, metrics or TransactionMetrics()))
 
 
 @virtual
