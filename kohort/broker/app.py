@@ -39,8 +39,7 @@ from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router
 from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED, Handlers
-from kohort.broker.http.groups import group_pages
-from kohort.broker.http.transactions import transaction_pages
+from kohort.broker.http.lazy import group_pages, transaction_pages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.network.connection.limits import Activity

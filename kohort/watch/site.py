@@ -13,8 +13,8 @@ from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import group_console_pages
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.groups_seen import Readable
-from kohort.broker.http.groups import group_pages
 from kohort.broker.http.health import NotReady, health_pages
+from kohort.broker.http.lazy import group_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
 from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.clock import Clock

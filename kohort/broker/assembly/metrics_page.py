@@ -1,12 +1,12 @@
 """Serves GET /metrics; concurrent requests share one scrape."""
 
 import asyncio
-import importlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
+from kohort.broker.http.lazy import lazily
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 
@@ -48,22 +48,21 @@ class MetricsPage:
         """`make` is called once, at the first scrape, after `executor` (None for the event loop's)
         has imported `modules` and :mod:`kohort.broker.metrics.exposition`.
         """
-        self._make = make
-        self._executor = executor
-        self._modules = (*modules, "kohort.broker.metrics.exposition")
+        modules = (*modules, "kohort.broker.metrics.exposition")
+        self._wait_exposition = lazily(make, modules, executor)
         self._lock = asyncio.Lock()
-        self._exposition: Scraped | None = None
         self._running: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        await self._wait_imported()
+        exposition = await self._wait_exposition()
         from kohort.broker.metrics.text_format import TextFormat  # noqa: PLC0415 - imported above.
 
         wants_openmetrics = prefers_openmetrics(request.accept)
         text_format = TextFormat.OPENMETRICS if wants_openmetrics else TextFormat.PROMETHEUS
         task = self._running.get(text_format)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._write(text_format), name="scrape")
+            work = self._write(exposition, text_format)
+            task = asyncio.get_running_loop().create_task(work, name="scrape")
             self._running[text_format] = task
             task.add_done_callback(lambda _: self._running.pop(text_format))
         # A client that disconnects must not cancel the scrape for the others.
@@ -76,18 +75,9 @@ class MetricsPage:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, text_format: "TextFormat") -> list[bytes]:
+    async def _write(self, exposition: Scraped, text_format: "TextFormat") -> list[bytes]:
         async with self._lock:
-            if self._exposition is None:
-                self._exposition = self._make()
-            return await self._exposition.write(text_format)
-
-    async def _wait_imported(self) -> None:
-        """Import prometheus-client on another thread, so that the event loop is not blocked."""
-        if self._exposition is None:
-            loop = asyncio.get_running_loop()
-            for module in self._modules:
-                await loop.run_in_executor(self._executor, importlib.import_module, module)
+            return await exposition.write(text_format)
 
 
 def prefers_openmetrics(accept: str) -> bool:

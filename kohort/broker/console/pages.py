@@ -320,7 +320,7 @@ class ConsolePages(GroupConsole):
         """GET /api/transactions?limit=N: open transactions, as on the metrics port."""
         return await self._transactions.list_open(request)
 
-    async def broker(self) -> HttpResponse:
+    async def broker(self, _request: HttpRequest) -> HttpResponse:
         """GET /api/broker."""
         return await self._data(lambda: wait_broker(self._broker))
 

@@ -4,14 +4,14 @@ The pages are imported at the first request; see `lazy_pages`. Security headers 
 are applied here, for all pages.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.console.source import ConsoleSource, GroupsSource
+from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
-from kohort.broker.http.routes import lazy_pages
 
 if TYPE_CHECKING:
     from kohort.broker.console.lag import AgesSeen
@@ -51,40 +51,33 @@ def guarded(response: HttpResponse) -> HttpResponse:
     return response._replace(headers=response.headers + added)
 
 
-P = TypeVar("P")
-
-Asks: TypeAlias = dict[str, Callable[[P, HttpRequest], Awaitable[ResponseOrStream]]]
-
-FILES: "Final[Asks[GroupConsole]]" = {
-    "/": lambda pages, request: pages.index(request),
-    "/static/{file}": lambda pages, request: pages.static(request),
-}
+FILES: Final = {"/": "index", "/static/{file}": "static"}
 """Pages without an origin check: any site may link to the console."""
 
-GROUP_DATA: "Final[Asks[GroupConsole]]" = {
-    "/events": lambda pages, request: pages.events(request),
-    "/api/groups": lambda pages, request: pages.groups(request),
-    "/api/groups/{group}": lambda pages, request: pages.group(request),
-    "/api/groups/{group}/rebalances": lambda pages, request: pages.rebalances(request),
-    "/api/groups/{group}/rebalances/{sequence}": lambda pages, request: pages.rebalance(request),
-    "/api/groups/{group}/advice": lambda pages, request: pages.advice(request),
-    "/api/checks": lambda pages, request: pages.checks(request),
+GROUP_DATA: Final = {
+    "/events": "events",
+    "/api/groups": "groups",
+    "/api/groups/{group}": "group",
+    "/api/groups/{group}/rebalances": "rebalances",
+    "/api/groups/{group}/rebalances/{sequence}": "rebalance",
+    "/api/groups/{group}/advice": "advice",
+    "/api/checks": "checks",
 }
 """Pages about groups. Requests for data from pages of other sites are rejected."""
 
-BROKER_DATA: "Final[Asks[ConsolePages]]" = {
-    "/api/topics": lambda pages, request: pages.topics(request),
-    "/api/topics/{topic}": lambda pages, request: pages.topic(request),
-    "/api/topics/{topic}/records": lambda pages, request: pages.records(request),
-    "/api/transactions": lambda pages, request: pages.transactions(request),
-    "/api/broker": lambda pages, _: pages.broker(),
-    "/api/broker/configs": lambda pages, request: pages.broker_configs(request),
+BROKER_DATA: Final = {
+    "/api/topics": "topics",
+    "/api/topics/{topic}": "topic",
+    "/api/topics/{topic}/records": "records",
+    "/api/transactions": "transactions",
+    "/api/broker": "broker",
+    "/api/broker/configs": "broker_configs",
 }
 """Pages about topics and the broker, with the same check."""
 
-WRITES: "Final[Asks[ConsolePages]]" = {
-    "/api/groups/{group}/reset": lambda pages, request: pages.preview_reset(request),
-    "POST /api/groups/{group}/reset": lambda pages, request: pages.reset(request),
+WRITES: Final = {
+    "/api/groups/{group}/reset": "preview_reset",
+    "POST /api/groups/{group}/reset": "reset",
 }
 """Pages that change something, if that is allowed. POST needs a token that GET returns."""
 
@@ -105,10 +98,8 @@ def console_pages(
 
         return ConsolePages(see())
 
-    asks: Asks[ConsolePages] = {**FILES, **GROUP_DATA, **BROKER_DATA}
-    if allows_write:
-        asks |= WRITES
-    return _pages(asks, make, executor, modules)
+    methods = FILES | GROUP_DATA | BROKER_DATA | (WRITES if allows_write else {})
+    return _pages(methods, make, executor, modules)
 
 
 def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, AnyPage]:
@@ -119,13 +110,16 @@ def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, Any
 
         return GroupConsole(source, ages)
 
-    return _pages({**FILES, **GROUP_DATA}, make, source.executor)
+    return _pages(FILES | GROUP_DATA, make, source.executor)
 
 
 def _pages(
-    asks: Asks[P], make: Callable[[], P], executor: Executor, modules: Sequence[str] = ()
+    methods: Mapping[str, str],
+    make: Callable[[], object],
+    executor: Executor,
+    modules: Sequence[str] = (),
 ) -> dict[str, AnyPage]:
-    pages = lazy_pages(asks, (*modules, "kohort.broker.console.pages"), make, executor)
+    pages = lazy_pages(methods, make, (*modules, "kohort.broker.console.pages"), executor)
     return {path: _guarded(page, is_data=path not in FILES) for path, page in pages.items()}
 
 

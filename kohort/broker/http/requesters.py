@@ -18,7 +18,6 @@ from kohort.broker.http.messages import (
     HttpRequester,
     HttpResponse,
     HttpStream,
-    Page,
     ResponseOrStream,
 )
 
@@ -107,10 +106,10 @@ def for_operators(page: AnyPage) -> AnyPage:
     return answer
 
 
-def for_group_readers(page: Page) -> Page:
+def for_group_readers(page: AnyPage) -> AnyPage:
     """Restrict a page to requesters that may describe the group in its path."""
 
-    async def answer(request: HttpRequest) -> HttpResponse:
+    async def answer(request: HttpRequest) -> ResponseOrStream:
         if not requester_of(request).may(
             Operation.DESCRIBE, ResourceType.GROUP, request.path_values[0]
         ):

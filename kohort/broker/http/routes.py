@@ -4,23 +4,16 @@ A path is fixed (`/metrics`) or has segments in braces (`/groups/{group}`), whic
 segment of the request's path. Names in paths are percent-encoded, including slashes.
 """
 
-import asyncio
-import importlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from kohort.broker.http.messages import AnyPage, BadRequestError, HttpRequest
+from kohort.broker.http.messages import AnyPage, BadRequestError
 
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-
-T = TypeVar("T")
-
-A = TypeVar("A")
 
 
 class Routes:
@@ -113,38 +106,3 @@ class Query:
         if _NUMBER.fullmatch(value) and 1 <= int(value) <= at_most:
             return int(value)
         raise BadRequestError(f"{name} must be a number from 1 to {at_most}")
-
-
-def lazy_pages(
-    asks: Mapping[str, Callable[[T, HttpRequest], Awaitable[A]]],
-    modules: Sequence[str],
-    make: Callable[[], T],
-    executor: Executor,
-) -> dict[str, Callable[[HttpRequest], Awaitable[A]]]:
-    """Return the pages by path; `make` is called once, after `modules` were imported on another
-    thread, at the first request for one of them.
-
-    The imports take tens of milliseconds, which would slow down the broker's start or block its
-    event loop.
-    """
-    made: list[T] = []
-
-    async def wait_made() -> T:
-        if not made:
-            loop = asyncio.get_running_loop()
-            for module in modules:
-                await loop.run_in_executor(executor, importlib.import_module, module)
-            # Another request may have called `make` during the import.
-            if not made:
-                made.append(make())
-        return made[0]
-
-    def page(
-        ask: Callable[[T, HttpRequest], Awaitable[A]],
-    ) -> Callable[[HttpRequest], Awaitable[A]]:
-        async def answer(request: HttpRequest) -> A:
-            return await ask(await wait_made(), request)
-
-        return answer
-
-    return {path: page(ask) for path, ask in asks.items()}

@@ -1,14 +1,14 @@
 """The pages about transactions, over a real coordinator and real partitions, without sockets."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
+from kohort.broker.http.lazy import transaction_pages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from kohort.broker.http.transaction_pages import TransactionPages
-from kohort.broker.http.transactions import PAGES
 from tests.support import messages as m
 from tests.support.transactions.running_transactions import (
     TIMEOUT_MS,
@@ -18,9 +18,11 @@ from tests.support.transactions.running_transactions import (
 
 
 async def ask(broker: RunningTransactions, path: str, *values: str, query: str = "") -> Any:  # noqa: ANN401
-    pages = TransactionPages(broker.transactions.host, broker.topics, broker.topics.clock)
+    source = broker.transactions.host, broker.topics, broker.topics.clock
     request = HttpRequest("GET", "/", query, "", values)
-    response: HttpResponse = await PAGES[path](pages, request)
+    with ThreadPoolExecutor() as executor:
+        response = await transaction_pages(lambda: source, executor)[path](request)
+    assert isinstance(response, HttpResponse)
     assert response.content_type == "application/json"
     data = json.loads(b"".join(response.body))
     assert ("error" in data) == (response.status is not HTTPStatus.OK)
