@@ -40,33 +40,15 @@ _COOPERATIVE: Final = "cooperative"
 _FROM_RESTARTS: Final = frozenset({"member_left", "member_added", "session_expired"})
 
 
-class MemberFacts(NamedTuple):
-    member_id: str
-    instance_id: str | None
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[str, ...]
-    """Supported assignors, in order of preference."""
-    has_partitions: bool | None
-    """Whether it was assigned any partition; None if its assignment cannot be parsed."""
-
-
-class StillFacts(NamedTuple):
-    """A partition with unread records."""
-
-    name: str
-    """Name as "topic-index"."""
-    lag: int
-    since_commit_ms: int
-
-
 class GroupFacts(NamedTuple):
-    protocol_type: str | None
-    is_stable: bool
-    members: Sequence[MemberFacts]
-    causes: Sequence[str]
+    group: GroupDescription
+    members: Sequence[DescribedMember]
+    now_ms: int
+    """The wall time of these facts."""
+    causes: Sequence[str] = ()
     """Kinds of causes of the last hour's rebalances."""
-    behind: Sequence[StillFacts] = ()
+    behind: Sequence[Position] = ()
+    """Partitions with unread records."""
     problems: Sequence[Problem] = ()
     """Problems of the last hour, newest first."""
 
@@ -106,11 +88,11 @@ def _problems(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def _assignors(facts: GroupFacts) -> Iterator[Finding]:
-    offers = Counter(member.protocols for member in facts.members)
+    offers = Counter(member.assignors for member in facts.members)
     if len(offers) < 2:
         return
     (usual, _), *_ = offers.most_common()
-    others = tuple(member.member_id for member in facts.members if member.protocols != usual)
+    others = tuple(member.member_id for member in facts.members if member.assignors != usual)
     names = "; ".join(listed(list(names), most=4) for names, _ in offers.most_common(NAMED_MAX))
     kinds = {any(_COOPERATIVE in name for name in names) for names in offers}
     if len(kinds) > 1:
@@ -199,9 +181,9 @@ def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def _idle(facts: GroupFacts) -> Iterator[Finding]:
-    if not facts.is_stable or facts.protocol_type != CONSUMER:
+    if not facts.group.is_stable or facts.group.protocol_type != CONSUMER:
         return
-    idle = [member.member_id for member in facts.members if member.has_partitions is False]
+    idle = [member.member_id for member in facts.members if has_any(member.assignment) is False]
     if idle:
         yield Finding(
             "idle-members",
@@ -214,17 +196,19 @@ def _idle(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def _still(facts: GroupFacts) -> Iterator[Finding]:
-    still = [partition for partition in facts.behind if partition.since_commit_ms >= STILL_MS]
+    until_ms = facts.now_ms - STILL_MS
+    still = [each for each in facts.behind if each.committed.commit_timestamp_ms <= until_ms]
     if not still:
         return
-    worst = max(still, key=lambda partition: partition.lag)
+    worst = max(still, key=lambda position: position.lag or 0)
+    since_ms = facts.now_ms - worst.committed.commit_timestamp_ms
     empty = "" if facts.members else " The group has no members."
     yield Finding(
         "stands-still",
         is_warning=True,
         text=f"{counted(len(still), 'partition')} with unread records and without a commit for "
-        f"{duration(STILL_MS)} or longer; {shown(worst.name)} is {worst.lag:,} records "
-        f"behind, and its last commit was {duration(worst.since_commit_ms)} ago.{empty}",
+        f"{duration(STILL_MS)} or longer; {shown(worst.topic)}-{worst.partition} is "
+        f"{worst.lag:,} records behind, and its last commit was {duration(since_ms)} ago.{empty}",
         advice="Check the member that owns it. Common causes are a record that cannot be "
         "processed, and a consumer that does not commit.",
     )
@@ -239,55 +223,26 @@ name."""
 _PARTITIONS: Final = struct.Struct(">i")
 
 
-def facts_of(group: GroupSeen, behind: Iterable[Position], recent: Recent, now: Now) -> GroupFacts:
-    """Return the facts of a group and at most `MEMBERS_LOOKED_AT` of its members."""
-    described = group.describe()
-    members = [_member(described, member) for member in group.describe_members(MEMBERS_LOOKED_AT)]
-    still = [
-        StillFacts(
-            f"{position.topic}-{position.partition}",
-            position.lag,
-            max(now.wall_ms - position.committed.commit_timestamp_ms, 0),
-        )
-        for position in behind
-        if position.lag
-    ]
-    causes = [
-        rebalance.cause
-        for rebalance in recent.rebalances
-        if rebalance.at_ms >= now.wall_ms - HOUR_MS
-    ]
-    since_ms = now.wall_ms - HOUR_MS
-    recent_problems = [problem for problem in recent.problems if problem.at_ms >= since_ms]
-    return GroupFacts(
-        described.protocol_type, described.is_stable, members, causes, still, recent_problems
-    )
-
-
 def all_findings(
     group: GroupSeen, source: GroupsSource, behind: Iterable[Position], recent: Recent, now: Now
 ) -> list[Finding]:
-    """Return the problems and findings of a group; those with warnings first."""
+    """Return the problems and findings of a group; those with warnings first. At most
+    `MEMBERS_LOOKED_AT` of its members are checked.
+    """
     found = [*problems(group, source, now)]
     is_held = any(finding.check == "held-back" for finding in found)
-    of_settings = findings(facts_of(group, behind, recent, now))
-    return found + [
-        finding for finding in of_settings if not (is_held and finding.check == "stands-still")
-    ]
-
-
-def _member(group: GroupDescription, member: DescribedMember) -> MemberFacts:
-    has_partitions = None
-    if group.protocol_type == CONSUMER:
-        has_partitions = has_any(member.assignment)
-    return MemberFacts(
-        member.member_id,
-        member.instance_id,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        member.assignors,
-        has_partitions,
+    since_ms = now.wall_ms - HOUR_MS
+    facts = GroupFacts(
+        group.describe(),
+        group.describe_members(MEMBERS_LOOKED_AT),
+        now.wall_ms,
+        [rebalance.cause for rebalance in recent.rebalances if rebalance.at_ms >= since_ms],
+        [position for position in behind if position.lag],
+        [problem for problem in recent.problems if problem.at_ms >= since_ms],
     )
+    return found + [
+        finding for finding in findings(facts) if not (is_held and finding.check == "stands-still")
+    ]
 
 
 def has_any(assignment: bytes) -> bool | None:

@@ -150,11 +150,11 @@ class GroupsView:
         time_slice = Slice(self._source.clock, SLICE_MS)
 
         def is_chosen(row: Row) -> bool:
-            if state == "waiting" and not row.is_waiting:
+            if state == "waiting" and not row.group.is_rebalancing:
                 return False
-            if state not in {None, "", "waiting", row.state}:
+            if state not in {None, "", "waiting", row.group.state}:
                 return False
-            return wanted in row.group_id.lower()
+            return wanted in row.group.group_id.lower()
 
         span = slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE)
         shown, match_count = await wait_chosen(
@@ -188,7 +188,7 @@ class GroupsView:
         asked: list[Position] = []
         ends: list[tuple[int, bool]] = []
         for row in rows:
-            group = self._source.groups.group(row.group_id) if row.lag else None
+            group = self._source.groups.group(row.group.group_id) if row.lag else None
             behind: list[Position] = []
             count = 0
             if group is not None:
@@ -213,23 +213,24 @@ class GroupsView:
     def _item(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
         now = source.groups.now()
-        group = source.groups.group(row.group_id)
-        described = None if group is None else group.describe()
+        group_id = row.group.group_id
+        group = source.groups.group(group_id)
+        # The survey may be slightly out of date.
+        described = row.group if group is None else group.describe()
         waiting = waiting_json(
             None if group is None else group.describe_waiting(), now, with_members=True
         )
         if waiting is not None:
             waiting["text"] = waited_for(waiting)
-        recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
+        recent = self._recents.recent(source.history, group_id, now.wall_ms)
         found = () if group is None else problems(group, source, now)
         return {
-            "group": row.group_id,
-            # The survey may be slightly out of date.
-            "state": row.state if described is None else described.state,
-            "members": row.member_count if described is None else described.member_count,
-            "protocol_type": row.protocol_type,
-            "assignor": row.assignor,
-            "generation": row.generation if described is None else described.generation,
+            "group": group_id,
+            "state": described.state,
+            "members": described.member_count,
+            "protocol_type": described.protocol_type,
+            "assignor": described.assignor,
+            "generation": described.generation,
             "lag": row.lag,
             "lag_ms": lag_ms,
             "lag_ms_is_least": is_least,

@@ -24,7 +24,6 @@ from kohort.broker.console.lag import Ages, AgesSeen
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import LISTED_MAX, RecordFormatter, listed
 from kohort.broker.console.resetting import Resetting
-from kohort.broker.console.rights import may
 from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
@@ -297,7 +296,7 @@ class ConsolePages(GroupConsole):
     async def records(self, request: HttpRequest) -> HttpResponse:
         """GET /api/topics/{topic}/records?from=&at=&partition=&limit=&whole=yes; needs READ."""
         (name,) = request.path_values
-        if not may(self._broker, request, Operation.READ, ResourceType.TOPIC, name):
+        if not self._broker.may(request, Operation.READ, ResourceType.TOPIC, name):
             return denied("READ on the topic")
         wanted = parse(Query(request.query, "from", "at", "partition", "limit", "whole"))
         topic = self._broker.topics.get(name)

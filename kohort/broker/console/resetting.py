@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.console.rights import may
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.groups_seen import GroupSeen
@@ -78,7 +77,7 @@ class Resetting:
         set; needs READ on the group and the topics, as OffsetCommit does.
         """
         (group_id,) = request.path_values
-        if not may(self._source, request, Operation.READ, ResourceType.GROUP, group_id):
+        if not self._source.may(request, Operation.READ, ResourceType.GROUP, group_id):
             return denied("READ on the group")
         query = Query(request.query, "to", "at", "topic", "partition")
         group = self._source.groups.living_group(group_id)
@@ -105,7 +104,7 @@ class Resetting:
         """POST /api/groups/{group}/reset, with the token in the header Kohort-Confirm."""
         (group_id,) = request.path_values
         Query(request.query)
-        if not may(self._source, request, Operation.READ, ResourceType.GROUP, group_id):
+        if not self._source.may(request, Operation.READ, ResourceType.GROUP, group_id):
             return denied("READ on the group")
         plan = self._take(request)
         if plan is None or plan.group_id != group_id:
@@ -173,7 +172,7 @@ class Resetting:
 
     def _check_readable(self, request: HttpRequest, topic: str) -> None:
         """Raise _RefusedError without READ on the topic."""
-        if not may(self._source, request, Operation.READ, ResourceType.TOPIC, topic):
+        if not self._source.may(request, Operation.READ, ResourceType.TOPIC, topic):
             needed = f"READ on the topic {shown(topic)}"
             raise _RefusedError(HTTPStatus.FORBIDDEN, f"this page requires {needed}")
 

@@ -5,7 +5,9 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
+from kohort.broker.http.messages import HttpRequest
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.metrics.stalls import LoopLagMeter
@@ -78,3 +80,14 @@ class ConsoleSource(NamedTuple):
 
     def readable(self, topic: str, index: int) -> Readable | None:
         return readable(self.topics, topic, index)
+
+    def may(
+        self, request: HttpRequest, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the requester may do what a client with its rights may do; a denial is logged.
+
+        Without authentication on this port, the requester has the rights of an anonymous client.
+        """
+        if request.requester is None:
+            return self.is_open_to_anonymous
+        return request.requester.may(operation, kind, name)

@@ -31,16 +31,9 @@ SORTED_TOGETHER: Final = 1_000
 
 
 class Row(NamedTuple):
-    group_id: str
-    state: str
-    member_count: int
+    group: GroupDescription
     lag: int | None
     """Lag in records; None if no position has one."""
-    generation: int
-    protocol_type: str | None
-    assignor: str | None
-    is_waiting: bool
-    """Whether a rebalance is running."""
     urgency: int
     """2 if a rebalance hangs, 1 if the lag rises or a transaction holds it back, otherwise 0."""
 
@@ -79,7 +72,7 @@ class Surveyor:
                 group.describe_waiting(), source.groups.now()
             ):
                 urgency = 2
-            rows.append(_row(described, lag, urgency))
+            rows.append(Row(described, lag, urgency))
             states[described.state] += 1
             for topic in {*group.offsets.topics(), *(group.subscribed_topics() or ())}:
                 counts[topic] += 1
@@ -90,30 +83,17 @@ class Surveyor:
         return Survey(rows, len(ids), readers, counts, states)
 
 
-def _row(group: GroupDescription, lag: int | None, urgency: int) -> Row:
-    return Row(
-        group.group_id,
-        group.state,
-        group.member_count,
-        lag,
-        group.generation,
-        group.protocol_type,
-        group.assignor,
-        group.is_rebalancing,
-        urgency,
-    )
-
-
 Key: TypeAlias = Callable[[Row], Any]
 
 ORDERS: Final[dict[str, Key]] = {
-    "problem": lambda row: (-row.urgency, row.group_id),
-    "group": lambda row: row.group_id,
-    "state": lambda row: (row.state, row.group_id),
-    "members": lambda row: (row.member_count, row.group_id),
-    "lag": lambda row: (-1 if row.lag is None else row.lag, row.group_id),
-    "generation": lambda row: (row.generation, row.group_id),
+    "problem": lambda row: -row.urgency,
+    "group": lambda _: 0,
+    "state": lambda row: row.group.state,
+    "members": lambda row: row.group.member_count,
+    "lag": lambda row: -1 if row.lag is None else row.lag,
+    "generation": lambda row: row.group.generation,
 }
+"""Keys of the sort orders; rows with equal keys are sorted by group id."""
 
 
 async def wait_chosen(
@@ -128,7 +108,11 @@ async def wait_chosen(
     """Return the chosen rows within `span` in sort order, and the number of chosen rows. Runs in
     time slices: chunks are sorted one by one, and merged only as far as necessary.
     """
-    key = ORDERS[order]
+    order_key = ORDERS[order]
+
+    def key(row: Row) -> tuple[Any, str]:
+        return order_key(row), row.group.group_id
+
     runs: list[list[Row]] = []
     for start in range(0, len(rows), SORTED_TOGETHER):
         run = [row for row in rows[start : start + SORTED_TOGETHER] if chosen(row)]

@@ -1,5 +1,7 @@
 """What is worth a look in a group's settings."""
 
+from typing import Any
+
 import pytest
 
 from kohort.broker.console.checks import (
@@ -7,21 +9,34 @@ from kohort.broker.console.checks import (
     SESSION_SHORT_MS,
     STILL_MS,
     GroupFacts,
-    MemberFacts,
-    StillFacts,
     findings,
     has_any,
 )
+from kohort.broker.console.lag import Position
 from kohort.broker.console.problems import Finding
 from kohort.broker.console.recent import Problem
+from kohort.broker.groups_seen import Readable
+from kohort.groups.description import DescribedMember, GroupDescription
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import CommittedOffset
 from tests.support.groups.raw_members import share
 
-FINE = MemberFacts("m-1", "static-1", 45_000, 300_000, ("cooperative-sticky",), True)
+FINE = DescribedMember(
+    "m-1", "static-1", "client", "/host", 45_000, 300_000, ("cooperative-sticky",), b"",
+    share("t", 0),
+)  # fmt: skip
+NOW_MS = 10**12
 
 
-def of(*members: MemberFacts, **facts: object) -> list[Finding]:
-    given: dict[str, object] = {"causes": (), "is_stable": True, **facts}
-    return findings(GroupFacts(protocol_type="consumer", members=members, **given))  # type: ignore[arg-type]
+def of(*members: DescribedMember, is_stable: bool = True, **facts: Any) -> list[Finding]:  # noqa: ANN401
+    state = "Stable" if is_stable else "PreparingRebalance"
+    group = GroupDescription("g", GroupKind.CLASSIC, state, "consumer", is_stable=is_stable)
+    return findings(GroupFacts(group, members, NOW_MS, **facts))
+
+
+def behind_by(lag: int, since_commit_ms: int, partition: int = 0) -> Position:
+    committed = CommittedOffset(100, -1, "", NOW_MS - since_commit_ms)
+    return Position("t", partition, committed, Readable(0, 100 + lag))
 
 
 def names(found: list[Finding]) -> list[str]:
@@ -34,7 +49,7 @@ def test_a_group_with_nothing_to_find_has_no_findings() -> None:
 
 
 def test_members_with_different_assignors_are_named() -> None:
-    other = FINE._replace(member_id="m-3", protocols=("range", "cooperative-sticky"))
+    other = FINE._replace(member_id="m-3", assignors=("range", "cooperative-sticky"))
     (found,) = of(FINE, FINE, other)
     assert found.is_warning
     assert found.member_ids == ("m-3",)
@@ -43,7 +58,7 @@ def test_members_with_different_assignors_are_named() -> None:
 
 
 def test_a_group_between_eager_and_cooperative_is_told_to_finish() -> None:
-    (found,) = of(FINE, FINE._replace(member_id="m-2", protocols=("range",)))
+    (found,) = of(FINE, FINE._replace(member_id="m-2", assignors=("range",)))
     assert found.advice.startswith("Finish the roll-out")
 
 
@@ -85,23 +100,23 @@ def test_no_static_ids_at_all_are_told_only_if_restarts_cost_rebalances() -> Non
 
 
 def test_members_without_partitions_are_told_once_the_group_is_stable() -> None:
-    idle = FINE._replace(member_id="m-2", has_partitions=False)
+    idle = FINE._replace(member_id="m-2", assignment=share("t"))
     assert names(of(FINE, idle)) == ["idle-members"]
     assert of(FINE, idle, is_stable=False) == []
-    assert of(FINE, idle._replace(has_partitions=None)) == []
+    assert of(FINE, idle._replace(assignment=b"\0\0\xff")) == []
 
 
 def test_unread_records_without_a_commit_are_a_warning_and_come_first() -> None:
-    behind = (StillFacts("t-0", 5, STILL_MS), StillFacts("t-1", 1_500, STILL_MS + 60_000))
-    found = of(FINE, FINE._replace(has_partitions=False), behind=behind)
+    behind = (behind_by(5, STILL_MS), behind_by(1_500, STILL_MS + 60_000, 1))
+    found = of(FINE, FINE._replace(assignment=share("t")), behind=behind)
     assert names(found) == ["stands-still", "idle-members"]
     assert "2 partitions with unread records" in found[0].text
     assert "t-1 is 1,500 records behind, and its last commit was 6 min ago." in found[0].text
-    assert of(FINE, behind=(StillFacts("t-0", 5, STILL_MS - 1),)) == []
+    assert of(FINE, behind=(behind_by(5, STILL_MS - 1),)) == []
 
 
 def test_a_group_without_members_that_stands_still_says_that_it_has_none() -> None:
-    (found,) = of(behind=(StillFacts("t-0", 5, STILL_MS),))
+    (found,) = of(behind=(behind_by(5, STILL_MS),))
     assert found.text.endswith("The group has no members.")
 
 
