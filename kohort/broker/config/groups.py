@@ -8,23 +8,20 @@ ASSIGNORS: Final = ("uniform", "range")
 MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
-def protocols_problem(names: tuple[str, ...]) -> str | None:
-    """Return the error in `group.coordinator.rebalance.protocols`, or None."""
-    return None if "classic" in names else "must contain classic"
+def _check_protocols(names: tuple[str, ...]) -> None:
+    if "classic" not in names:
+        raise ValueError("must contain classic")
 
 
-def assignors_problem(names: tuple[str, ...]) -> str | None:
-    """Return the error in a value of `group.consumer.assignors`, None if it is valid."""
+def _check_assignors(names: tuple[str, ...]) -> None:
     if not names or not set(names) <= set(ASSIGNORS):
-        return f"must be a list of {', '.join(ASSIGNORS)}; assignors in Java are not supported"
-    return None
+        known = ", ".join(ASSIGNORS)
+        raise ValueError(f"must be a list of {known}; assignors in Java are not supported")
 
 
-def policy_problem(name: str) -> str | None:
-    """Return the error in a value of `group.consumer.migration.policy`, None if it is valid."""
+def _check_policy(name: str) -> None:
     if name.lower() not in MIGRATION_POLICIES:
-        return f"must be one of {', '.join(MIGRATION_POLICIES)}"
-    return None
+        raise ValueError(f"must be one of {', '.join(MIGRATION_POLICIES)}")
 
 
 class GroupSettings(Settings):
@@ -82,7 +79,7 @@ class GroupSettings(Settings):
     group_coordinator_rebalance_protocols: List = setting(
         ("classic", "consumer", "streams"),
         one_of=("consumer", "classic", "share", "streams"),
-        check=protocols_problem,
+        check=_check_protocols,
         doc="Protocols of groups. Without `consumer`, ConsumerGroupHeartbeat is answered with "
         "UNSUPPORTED_VERSION. `streams` has no effect: Kohort has no streams groups yet.",
     )
@@ -132,12 +129,12 @@ class GroupSettings(Settings):
     )
     group_consumer_assignors: List = setting(
         ASSIGNORS,
-        check=assignors_problem,
+        check=_check_assignors,
         doc="Assignors of consumer groups; the first is used unless members ask for another.",
     )
     group_consumer_migration_policy: String = setting(
         "bidirectional",
-        check=policy_problem,
+        check=_check_policy,
         doc="Whether groups with members change between the classic and the consumer protocol "
         "when members with the other protocol join: `bidirectional`, `upgrade`, `downgrade` "
         "or `disabled`.",

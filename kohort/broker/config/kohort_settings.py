@@ -7,13 +7,11 @@ from kohort.broker.config.settings import Boolean, Int, List, Long, Settings, St
 AUTHENTICATIONS: Final = ("none", "basic", "bearer")
 
 
-def authentication_problem(ways: tuple[str, ...]) -> str | None:
-    """Return the error in a value of `kohort.http.authentication`; None if it is valid."""
+def _check_authentication(ways: tuple[str, ...]) -> None:
     if not ways or not set(ways) <= set(AUTHENTICATIONS):
-        return f"must be a list of {', '.join(AUTHENTICATIONS)}"
+        raise ValueError(f"must be a list of {', '.join(AUTHENTICATIONS)}")
     if "none" in ways and len(ways) > 1:
-        return "none cannot be combined with others"
-    return None
+        raise ValueError("none cannot be combined with others")
 
 
 class KohortSettings(Settings):
@@ -61,7 +59,7 @@ class KohortSettings(Settings):
     )
     kohort_http_authentication: List = setting(
         ("none",),
-        check=authentication_problem,
+        check=_check_authentication,
         doc="How clients of these ports authenticate: `basic` (the users' passwords), "
         "`bearer` (tokens, by `listener.name.http.sasl.oauthbearer.*`) or both; their "
         "rights then decide what they see. `none` shows everything to everyone; with an "

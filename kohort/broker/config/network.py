@@ -64,46 +64,20 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def endpoints_problem(items: tuple[str, ...]) -> str | None:
-    """Return the error in a value of ``listeners``; None if it is valid."""
-    try:
-        endpoints = parse_endpoints(items)
-    except ValueError as error:
-        return str(error)
+def check_listeners(items: tuple[str, ...]) -> None:
+    """Raise ValueError with the error in a value of ``listeners``."""
     # As in Kafka, an IPv4 and an IPv6 address may share a port.
-    ports = [(endpoint.port, ":" in endpoint.host) for endpoint in endpoints if endpoint.port]
-    return "each listener must have a different port" if len(set(ports)) != len(ports) else None
+    ports = [(each.port, ":" in each.host) for each in parse_endpoints(items) if each.port]
+    if len(set(ports)) != len(ports):
+        raise ValueError("each listener must have a different port")
 
 
-def advertised_problem(items: tuple[str, ...] | None) -> str | None:
-    """Return the error in a value of ``advertised.listeners``; None if it is valid."""
-    try:
-        endpoints = parse_endpoints(items or ())
-    except ValueError as error:
-        return str(error)
-    for endpoint in endpoints:
+def check_advertised(items: tuple[str, ...] | None) -> None:
+    """Raise ValueError with the error in a value of ``advertised.listeners``."""
+    for endpoint in parse_endpoints(items or ()):
         # An empty host is this machine's name, as in Kafka.
         if endpoint.host == "0.0.0.0":  # noqa: S104 - compared, not bound.
-            return f"{endpoint} has no host that a client could connect to"
-    return None
-
-
-def protocol_map_problem(text: str) -> str | None:
-    """Return the error in a value of ``listener.security.protocol.map``; None if it is valid."""
-    try:
-        parse_protocol_map(text)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def ip_overrides_problem(text: str) -> str | None:
-    """Return the error in a value of ``max.connections.per.ip.overrides``; None if it is valid."""
-    try:
-        parse_ip_overrides(text)
-    except ValueError as error:
-        return str(error)
-    return None
+            raise ValueError(f"{endpoint} has no host that a client could connect to")
 
 
 def parse_ip_overrides(text: str) -> Mapping[str, int]:
@@ -122,21 +96,21 @@ class NetworkSettings(Settings):
 
     listeners: List = setting(
         ("PLAINTEXT://localhost:9092",),
-        check=endpoints_problem,
+        check=check_listeners,
         doc="Addresses to accept connections at, as NAME://host:port. An empty host means "
         "every interface, port 0 any free port. Kafka's default is every interface. The default "
         "here is this machine only, because PLAINTEXT does not authenticate clients.",
     )
     advertised_listeners: List | None = setting(
         None,
-        check=advertised_problem,
+        check=check_advertised,
         doc="Addresses to which clients connect, by listener name. Unset: the address of "
         "`listeners`, with this machine's name if that is every interface. An empty host also "
         "means this machine's name.",
     )
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        check=protocol_map_problem,
+        check=parse_protocol_map,
         doc="Security protocol of each listener name, as NAME:PROTOCOL pairs: PLAINTEXT, SSL, "
         "SASL_PLAINTEXT or SASL_SSL.",
     )
@@ -187,7 +161,7 @@ class NetworkSettings(Settings):
     )
     max_connections_per_ip_overrides: String = setting(
         "",
-        check=ip_overrides_problem,
+        check=parse_ip_overrides,
         dynamic=True,
         doc="Limits for individual addresses that replace `max.connections.per.ip`, as "
         "host:count pairs. A name is looked up once, at the start or when it is set.",

@@ -25,9 +25,9 @@ STORE_TYPES: Final = ("JKS", "PEM", "PKCS12")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 
-def store_type_problem(text: str) -> str | None:
-    """Return the error in a store type; None if it is valid."""
-    return None if text in STORE_TYPES else f"must be one of {', '.join(STORE_TYPES)}"
+def _check_store_type(text: str) -> None:
+    if text not in STORE_TYPES:
+        raise ValueError(f"must be one of {', '.join(STORE_TYPES)}")
 
 
 LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
@@ -50,7 +50,7 @@ class SecuritySettings(Settings):
 
     ssl_keystore_type: String = setting(
         "PEM",
-        check=store_type_problem,
+        check=_check_store_type,
         dynamic=True,
         doc="Format of the key store. Kafka's default is JKS, which only Java reads; the "
         "broker refuses to start and names the commands that convert it. PKCS12 needs "
@@ -76,7 +76,7 @@ class SecuritySettings(Settings):
     )
     ssl_truststore_type: String = setting(
         "PEM",
-        check=store_type_problem,
+        check=_check_store_type,
         dynamic=True,
         doc="Format of the trust store, like that of the key store.",
     )

@@ -89,15 +89,15 @@ class Declaration(NamedTuple):
     """The arguments of a declaration; see `setting` for their meaning."""
 
     doc: str
-    at_least: float | None
-    at_most: float | None
-    one_of: tuple[str, ...]
-    or_exactly: int | None
-    check: Callable[[Any], str | None] | None
-    falls_back_to: str | None
-    dynamic: bool
-    honoured: bool
-    internal: bool
+    at_least: float | None = None
+    at_most: float | None = None
+    one_of: tuple[str, ...] = ()
+    or_exactly: int | None = None
+    check: Callable[[Any], object] | None = None
+    falls_back_to: str | None = None
+    dynamic: bool = False
+    honoured: bool = True
+    internal: bool = False
 
 
 class Setting(NamedTuple):
@@ -121,10 +121,12 @@ class Setting(NamedTuple):
             raise self._invalid(beginning, f"Value must have at most {limit} characters")
         value = self._convert(text)
         self._check_bounds(value)
-        reason = self.declared.check and self.declared.check(value)
-        if reason:
-            shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
-            raise self._invalid(shown, reason)
+        if self.declared.check is not None:
+            try:
+                self.declared.check(value)
+            except ValueError as error:
+                shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
+                raise self._invalid(shown, str(error)) from None
         return value
 
     def format(self, value: Value) -> str | None:
@@ -241,7 +243,7 @@ def setting(
     at_most: float | None = None,
     one_of: tuple[str, ...] = (),
     or_exactly: int | None = None,
-    check: Callable[[Any], str | None] | None = None,
+    check: Callable[[Any], object] | None = None,
     falls_back_to: str | None = None,
     dynamic: bool = False,
     honoured: bool = True,
@@ -249,9 +251,9 @@ def setting(
 ) -> T:
     """Declare a setting of a `Settings` class.
 
-    ``or_exactly`` is one value allowed outside the bounds. ``check`` returns what is wrong with a
-    value, or None. ``falls_back_to`` names the broker setting that gives the value when this one is
-    not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
+    ``or_exactly`` is one value allowed outside the bounds. ``check`` raises ValueError with what is
+    wrong with a value. ``falls_back_to`` names the broker setting that gives the value when this
+    one is not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
     ``dynamic`` setting can be changed while the broker runs (KIP-226). A setting that is not
     ``honoured`` is accepted, stored and described, but has no effect. An ``internal`` one is for
     tests and is not listed.

@@ -27,13 +27,12 @@ from kohort.broker.config.settings import (
 _THROTTLED = re.compile(r"\*|\d+:\d+(,\d+:\d+)*|")
 
 
-def _throttled_problem(items: tuple[str, ...]) -> str | None:
-    if _THROTTLED.fullmatch(",".join(items)):
-        return None
-    return (
-        "must be the literal '*' or a list of replicas in the following format: "
-        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-    )
+def _check_throttled(items: tuple[str, ...]) -> None:
+    if not _THROTTLED.fullmatch(",".join(items)):
+        raise ValueError(
+            "must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
 
 
 def _default_of(broker_setting: str, *, doc: str) -> Any:  # noqa: ANN401 - the type is declared.
@@ -102,7 +101,7 @@ class TopicConfig(Settings):
     )
     follower_replication_throttled_replicas: List = setting(
         (),
-        check=_throttled_problem,
+        check=_check_throttled,
         honoured=False,
         doc="Replicas whose fetching is throttled; there are no followers.",
     )
@@ -111,7 +110,7 @@ class TopicConfig(Settings):
     )
     leader_replication_throttled_replicas: List = setting(
         (),
-        check=_throttled_problem,
+        check=_check_throttled,
         honoured=False,
         doc="Replicas whose serving of followers is throttled; there are no followers.",
     )
