@@ -8,7 +8,7 @@ that every advertised version is supported.
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -64,7 +64,17 @@ def _as_task(handler: AsyncHandler) -> Handler:
     return start
 
 
+_apis: "Final[dict[int, Api]]" = {}
+
+
 class Api:
+    """An API and its handler; as `handles`, a decorator that registers a handler.
+
+    A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
+    as a task, and is answered with what it returns. A handler with much work may return a
+    generator of steps (:mod:`kohort.groups.steps`), which are run in slices.
+    """
+
     __slots__ = (
         "advertised",
         "handler",
@@ -85,7 +95,6 @@ class Api:
     def __init__(
         self,
         request: type,
-        handler: Handler | AsyncHandler,
         *,
         versions: str,
         advertised: str | None = None,
@@ -97,17 +106,23 @@ class Api:
         part_max: int = PART_MAX,
         long_bytes: int = LONG_BYTES,
     ) -> None:
+        """``versions`` are those of the handler, as in "0-4". ``on_error`` is for responses without
+        a top-level error, ``is_answered`` for requests that may expect no response, ``throttled``
+        for those with a different response if the client exceeds a quota.
+
+        A request of more than ``long_bytes`` is passed to the handler in parts of at most
+        ``part_max`` elements. ``parts`` names the lists that are split; the first entry that the
+        version has is used. The elements must not depend on each other, because each part fails by
+        itself, and each must be answered by one element, in the same order. ``prepare`` is called
+        with the whole request first: it merges, removes or rejects repetitions if they matter.
+        """
         schema = schema_of(request)
         assert schema.key is not None, f"{schema.name} is not a request"
         self.key = schema.key
         self.name = schema.name.removesuffix("Request")
         self.request = request
-        self.handler = (
-            _as_task(cast("AsyncHandler", handler))
-            if iscoroutinefunction(handler)
-            else cast("Handler", handler)
-        )
-        self.is_task = iscoroutinefunction(handler)
+        self.handler: Handler
+        self.is_task = False
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client expects a response to this request."""
@@ -123,6 +138,23 @@ class Api:
         """Versions listed by ApiVersions; wider than ``versions`` only for old feature checks."""
         assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"
         assert self.versions.high in schema.versions, f"{self.name} has no v{self.versions.high}"
+
+    def handled_by(self, handler: Handler | AsyncHandler) -> Self:
+        """Set the handler; return this API."""
+        self.is_task = iscoroutinefunction(handler)
+        if self.is_task:
+            self.handler = _as_task(cast("AsyncHandler", handler))
+        else:
+            self.handler = cast("Handler", handler)
+        return self
+
+    def __call__(self, handler: _Registered) -> _Registered:
+        assert self.key not in _apis, f"{self.name} has two handlers"
+        _apis[self.key] = self.handled_by(handler)
+        return handler
+
+
+handles: Final = Api
 
 
 class Route:
@@ -171,60 +203,6 @@ def has_field(message: type, name: str, version: int) -> bool:
     return any(
         field.name == name and version in field.versions for field in schema_of(message).fields
     )
-
-
-_apis: Final[dict[int, Api]] = {}
-
-
-def handles(
-    request: type,
-    *,
-    versions: str,
-    advertised: str | None = None,
-    on_error: OnError = _BY_ITSELF,
-    is_answered: Callable[[Any], bool] = _always,
-    throttled: Callable[[Any], Any] = _as_it_is,
-    parts: Sequence[Lists] = (),
-    prepare: Callable[[RequestContext, Any], None] = _nothing,
-    part_max: int = PART_MAX,
-    long_bytes: int = LONG_BYTES,
-) -> Callable[[_Registered], _Registered]:
-    """Register a function as the handler of ``request`` in ``versions`` ("0-4").
-
-    ``on_error`` is for responses without a top-level error, ``is_answered`` for requests that may
-    expect no response, ``throttled`` for those with a different response if the client exceeds a
-    quota.
-
-    A request of more than ``long_bytes`` is passed to the handler in parts of at most ``part_max``
-    elements. ``parts`` names the lists that are split; the first entry that the version has is
-    used. The elements must not depend on each other, because each part fails by itself, and each
-    must be answered by one element, in the same order. ``prepare`` is called with the whole request
-    first: it merges, removes or rejects repetitions if they matter.
-
-    A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
-    as a task, and is answered with what it returns. A handler with much work may return a
-    generator of steps (:mod:`kohort.groups.steps`), which are run in slices.
-    """
-
-    def register(handler: _Registered) -> _Registered:
-        api = Api(
-            request,
-            handler,
-            versions=versions,
-            advertised=advertised,
-            on_error=on_error,
-            is_answered=is_answered,
-            throttled=throttled,
-            parts=parts,
-            prepare=prepare,
-            part_max=part_max,
-            long_bytes=long_bytes,
-        )
-        assert api.key not in _apis, f"{api.name} has two handlers"
-        _apis[api.key] = api
-        return handler
-
-    return register
 
 
 def registered(key: int) -> Api | None:

@@ -77,11 +77,10 @@ class Side:
         apis = [
             Api(
                 request,
-                handlers[name],
                 versions=versions,
                 on_error=served[request].on_error,
                 is_answered=served[request].is_answered,
-            )
+            ).handled_by(handlers[name])
             for name, (request, versions) in requests.items()
             if name in handlers
         ]

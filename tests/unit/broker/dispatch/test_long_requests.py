@@ -39,8 +39,10 @@ class World:
             return m.HeartbeatResponse(error_code=0)
 
         apis = [
-            Api(m.HeartbeatRequest, heartbeat, versions="0-4"),
-            Api(m.DescribeGroupsRequest, describe, versions="0-6", part_max=PART_MAX, **options),
+            Api(m.HeartbeatRequest, versions="0-4").handled_by(heartbeat),
+            Api(m.DescribeGroupsRequest, versions="0-6", part_max=PART_MAX, **options).handled_by(
+                describe
+            ),
         ]
         self.services = SimpleNamespace(
             purgatory=Purgatory(report=lambda doing, error: None),

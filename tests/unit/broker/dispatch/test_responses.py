@@ -58,7 +58,7 @@ class Side:
             purgatory=Purgatory(report=lambda *_: None),
             long_requests=FairLock(),
         )
-        api = Api(HeartbeatRequest, self._handle, versions="0-4")
+        api = Api(HeartbeatRequest, versions="0-4").handled_by(self._handle)
         self._dispatcher = Dispatcher(
             Router({api.key: api}),
             cast("BrokerServices", services),
