@@ -11,10 +11,10 @@ them: :mod:`kohort.broker.handlers.shared.in_transaction`.
 """
 
 import sys
-from collections.abc import Generator
-from contextlib import suppress
-from enum import Enum, auto
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import closing, suppress
 from functools import partial
+from itertools import chain
 from typing import Final, TypeAlias
 
 from kohort.broker.core.partition.validation import validation_steps
@@ -62,20 +62,9 @@ APPENDS_MS: Final = 5
 are served."""
 
 
-class _Pause(Enum):
-    """A point at which a request lets other work run, or holds the lock for large batches."""
-
-    END_OF_SLICE = auto()
-    """Others run."""
-    BEFORE_LARGE_BATCH = auto()
-    """Others run, and then the lock for large batches is acquired. Validation may take much memory,
-    so only one request at a time proceeds beyond this point."""
-    AFTER_LARGE_BATCH = auto()
-    """The lock is released, without a pause: the decompressed batch is no longer held."""
-
-
-_Steps: TypeAlias = Generator[_Pause | Deferred[None], None, None]
-"""Yields the kind of pause, or what to wait for."""
+_Wait: TypeAlias = Deferred[None] | Callable[[], Awaitable[object]]
+_Steps: TypeAlias = Generator[_Wait, None, None]
+"""Yields what to wait for, or a function that returns it."""
 
 _Response: TypeAlias = ProduceResponse | None
 """A response; None for acks=0."""
@@ -115,10 +104,10 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Deferre
     call = ProduceCall(ctx, request)
     steps = call.serve()
     try:
-        pause = next(steps)
+        wait = next(steps)
     except StopIteration:
         return call.respond()
-    return ctx.run(_finish(call, steps, pause), name="produce")
+    return ctx.run(_finish(call, steps, wait), name="produce")
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -136,30 +125,12 @@ def _is_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-async def _finish(call: "ProduceCall", steps: _Steps, pause: _Pause | Deferred[None]) -> _Response:
-    """Run the remaining steps and respond; large batches are appended under a lock."""
-    large_batch = call.ctx.broker.large_batch
-    is_holding = False
-    try:
-        while True:
-            if isinstance(pause, Deferred):
-                with suppress(KafkaError):
-                    await pause
-            elif pause is _Pause.AFTER_LARGE_BATCH:
-                large_batch.release()
-                is_holding = False
-            else:
-                await yield_to_loop()
-                if pause is _Pause.BEFORE_LARGE_BATCH:
-                    await large_batch.acquire()
-                    is_holding = True
-            try:
-                pause = next(steps)
-            except StopIteration:
-                break
-    finally:
-        if is_holding:
-            large_batch.release()
+async def _finish(call: "ProduceCall", steps: _Steps, first: _Wait) -> _Response:
+    """Run the remaining steps and respond."""
+    with closing(steps):
+        for wait in chain((first,), steps):
+            with suppress(KafkaError):
+                await (wait if isinstance(wait, Deferred) else wait())
     response = call.respond()
     return await response if isinstance(response, Deferred) else response
 
@@ -197,7 +168,7 @@ class ProduceCall:
             self._response.responses.append(topic_response)
             for data in topic_data.partition_data:
                 if time_slice.is_over():
-                    yield _Pause.END_OF_SLICE
+                    yield yield_to_loop
                     time_slice.begin()
                 result = PartitionProduceResponse(
                     index=data.index, error_code=NO_ERROR, base_offset=-1
@@ -221,7 +192,7 @@ class ProduceCall:
                     else:
                         self._append(partition, verdict, wall_ms, result)
                 except KafkaError as error:
-                    _fail(result, error)
+                    result.error_code, result.error_message = error.code, error.message
         if self._transactional:
             yield from self._append_transactional()
 
@@ -279,27 +250,30 @@ class ProduceCall:
 
     def _validate_large(
         self, partition: Partition, data: PartitionProduceData, wall_ms: int
-    ) -> Generator[_Pause, None, Verdict]:
-        """Validate a batch from the start, when no other request validates a large one.
+    ) -> Generator[_Wait, None, Verdict]:
+        """Validate a batch from the start, when no other request validates a large one, because
+        validation may take much memory.
 
         The data decompressed so far is dropped, because each waiting request would keep some. That
         costs one time slice at most.
         """
-        yield _Pause.BEFORE_LARGE_BATCH
-        self._time_slice.begin()
-        steps = self._validation(partition, data, wall_ms)
-        verdict: Verdict | None = None
-        while verdict is None:
-            try:
-                next(steps)
-            except StopIteration as done:
-                verdict = done.value
-            else:
+        large_batch = self.ctx.broker.large_batch
+        yield yield_to_loop
+        yield large_batch.acquire
+        try:
+            self._time_slice.begin()
+            steps = self._validation(partition, data, wall_ms)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    verdict: Verdict = done.value
+                    return verdict
                 if self._time_slice.is_over():
-                    yield _Pause.END_OF_SLICE
+                    yield yield_to_loop
                     self._time_slice.begin()
-        yield _Pause.AFTER_LARGE_BATCH
-        return verdict
+        finally:
+            large_batch.release()
 
     def _reject(
         self, partition: Partition, verdict: RejectedBatch, result: PartitionProduceResponse
@@ -364,10 +338,9 @@ class ProduceCall:
             result,
             is_first_of_epoch_zero=self.ctx.api_version >= ADDS_SINCE,
         )
-        refuse = partial(_refuse, partition, result)
-        self._transactional.append(Candidate(partition, batch, append, refuse))
+        self._transactional.append(Candidate(partition, batch, result, append))
 
-    def _append_transactional(self) -> Generator[Deferred[None], None, None]:
+    def _append_transactional(self) -> _Steps:
         ctx, transactional_id = self.ctx, self._request.transactional_id
         assert transactional_id is not None
         yield from append_in_transaction(
@@ -377,22 +350,6 @@ class ProduceCall:
             ctx.client,
             self._transactional,
         )
-
-
-def _refuse(
-    partition: Partition,
-    result: PartitionProduceResponse,
-    error: KafkaError,
-    *,
-    by_log: bool = False,
-) -> None:
-    _fail(result, error)
-    if by_log:
-        result.log_start_offset = partition.log.log_start_offset
-
-
-def _fail(result: PartitionProduceResponse, error: KafkaError) -> None:
-    result.error_code, result.error_message = error.code, error.message
 
 
 def _first_failure(response: ProduceResponse) -> str | None:

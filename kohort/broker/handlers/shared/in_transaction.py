@@ -11,13 +11,14 @@ They differ in that version, and in the errors that clients of each version get.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.client import Client
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.produce import PartitionProduceResponse
 
 if TYPE_CHECKING:
     # Not needed by producers without transactions.
@@ -60,16 +61,21 @@ class TransactionalProducer(NamedTuple):
         """Return what to wait for before the verification; None if nothing."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
-    def verify(self, places: Sequence[tuple[str, int]], *, adds: bool = False) -> ErrorCode:
-        """Whether these partitions are in the transaction, or with `adds` may be added to it: NONE,
-        or the error for the client.
-        """
-        error = self._verify(places, adds=adds)
-        return error and self.client_error(error).code
+    def verify(self, places: Sequence[tuple[str, int]]) -> ErrorCode:
+        """Whether these partitions are in the transaction: NONE, or the error for the client."""
+        try:
+            self.check(places, adds=False)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
 
     def check(self, places: Sequence[tuple[str, int]], *, adds: bool) -> None:
-        """Verify, and raise the error for the client as a KafkaError."""
-        error = self._verify(places, adds=adds)
+        """Raise the error for the client unless these partitions are in the transaction, or with
+        `adds` may be added to it.
+        """
+        error = self.transactions.verify(
+            self.transactional_id, self.producer_id, self.producer_epoch, places, adds=adds
+        )
         if error:
             raise self.client_error(error)
 
@@ -85,11 +91,6 @@ class TransactionalProducer(NamedTuple):
             if self.version >= client_error.since:
                 return KafkaError(client_error.code, client_error.message)
         return KafkaError(error)
-
-    def _verify(self, places: Sequence[tuple[str, int]], *, adds: bool) -> ErrorCode:
-        return self.transactions.verify(
-            self.transactional_id, self.producer_id, self.producer_epoch, places, adds=adds
-        )
 
 
 def fenced_in(version: int, error: ErrorCode, *, since: int) -> ErrorCode:
@@ -141,20 +142,21 @@ FLOW: Final = Flow(
 """How Produce uses transactions, and the errors that it returns."""
 
 
-class Refuse(Protocol):
-    """Refuses a batch; the response includes the log start offset if the log refused it."""
-
-    def __call__(self, error: KafkaError, *, by_log: bool = False) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class Candidate:
     partition: Partition
     batch: ValidBatch
+    result: PartitionProduceResponse
     append: Callable[[], None]
     """Appends the batch. Raises KafkaError."""
-    refuse: Refuse
-    """Reports to the producer why it was not appended."""
+
+    def refuse(self, error: KafkaError, *, by_log: bool = False) -> None:
+        """Report to the producer why it was not appended; with the log start offset if the log
+        refused it.
+        """
+        self.result.error_code, self.result.error_message = error.code, error.message
+        if by_log:
+            self.result.log_start_offset = self.partition.log.log_start_offset
 
     @property
     def place(self) -> tuple[str, int]:
