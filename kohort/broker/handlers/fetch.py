@@ -10,7 +10,6 @@ Follower fields (replica state, diverging epochs, snapshots) are decoded and ign
 are no followers; rack-aware reads would have no other replica to choose, for the same reason.
 """
 
-from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -238,7 +237,7 @@ class FetchCall:
             answer.set_result(self._respond())
             return
         rest = self._ctx.run(self._finish_again(reading), name="fetch")
-        rest.add_done_callback(partial(_answer_with, answer))
+        rest.add_done_callback(answer.take)
         # A client that disconnects cancels the answer, and with it the task.
         answer.add_done_callback(lambda _: rest.cancel())
 
@@ -286,15 +285,6 @@ class FetchCall:
             for read in of_topic:
                 partitions.append(_partition(read))
                 yield
-
-
-def _answer_with(answer: Deferred[FetchResponse], source: Deferred[FetchResponse]) -> None:
-    if source.is_cancelled:
-        answer.cancel()
-    elif source.error is not None:
-        answer.set_exception(source.error)
-    else:
-        answer.set_result(source.result())
 
 
 def _partition(read: PartitionRead) -> PartitionData:

@@ -80,6 +80,13 @@ class Deferred(Generic[T]):
         self.error = error
         self._notify()
 
+    def take(self, source: Deferred[Any]) -> None:
+        """Set the result or the error of `source`, which is done."""
+        if source.error is not None:
+            self.set_exception(source.error)
+        else:
+            self.set_result(source._value)
+
     # For consumers.
 
     def cancel(self) -> bool:
@@ -117,7 +124,7 @@ class Deferred(Generic[T]):
             return made
         made = Deferred()
         made._make = make
-        self._callbacks += (made._take_value,)
+        self._callbacks += (made.take,)
         return made
 
     def finally_(self, make: Callable[[Deferred[T]], R]) -> Deferred[R]:
@@ -174,13 +181,6 @@ class Deferred(Generic[T]):
         task.add_done_callback(pass_on)
         deferred._source = task
         return deferred
-
-    def _take_value(self, source: Deferred[Any]) -> None:
-        """Callback of `map`: `source` is done."""
-        if source.error is not None:
-            self.set_exception(source.error)
-        else:
-            self.set_result(source._value)
 
     def _take_end(self, source: Deferred[Any]) -> None:
         """Callback of `finally_`: `source` is done."""
