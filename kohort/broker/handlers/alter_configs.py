@@ -140,19 +140,11 @@ def _check_list(change: Change, settings: Mapping[str, Setting]) -> None:
 )
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Alter each resource, completely or not at all."""
-
-    def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
-        return AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-
     change = partial(_replace, ctx, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=await alter_each(ctx.broker.clock, request.resources, answer, change)
+    responses = await alter_each(
+        ctx.broker.clock, request.resources, AlterConfigsResourceResponse, change
     )
+    return AlterConfigsResponse(responses=responses)
 
 
 async def _replace(
@@ -180,17 +172,10 @@ async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource, completely or not at all."""
-
-    def answer(resource: IncrementalResource) -> IncrementalResourceResponse:
-        return IncrementalResourceResponse(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-
     change = partial(_change, ctx, validate_only=request.validate_only)
-    responses = await alter_each(ctx.broker.clock, request.resources, answer, change)
+    responses = await alter_each(
+        ctx.broker.clock, request.resources, IncrementalResourceResponse, change
+    )
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

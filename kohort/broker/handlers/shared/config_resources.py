@@ -18,6 +18,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 CONFIGS_MAX: Final = 1_000
@@ -76,20 +77,25 @@ _AlterationResult = TypeVar("_AlterationResult", bound=AlterationResult)
 async def alter_each(
     clock: Clock,
     resources: Sequence[_Resource],
-    answer_of: Callable[[_Resource], _AlterationResult],
+    response: Callable[..., _AlterationResult],
     change: Callable[[_Resource], Awaitable[None]],
 ) -> list[_AlterationResult]:
     """Alter one resource after another: each completely or, with an error in its response, not at
     all.
 
-    A resource that is named twice is refused both times. ``answer_of`` creates the response for a
-    success; ``change`` raises KafkaError.
+    A resource that is named twice is refused both times. ``response`` is the class of a resource's
+    response; ``change`` raises KafkaError.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
     time_slice = Slice(clock)
     for resource in resources:
-        answer = answer_of(resource)
+        answer = response(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(
@@ -111,19 +117,24 @@ async def alter(
     ctx: RequestContext, resource: Resource, alteration: Alteration, *, validate_only: bool
 ) -> None:
     """Alter the configs of a resource, or only validate the change. Raises KafkaError."""
-    check_allowed(
-        ctx, resource.resource_type, resource.resource_name, operation=Operation.ALTER_CONFIGS
-    )
-    match resource.resource_type:
+    kind, name, changes = resource.resource_type, resource.resource_name, ctx.broker.topics.changes
+    check_allowed(ctx, kind, name, operation=Operation.ALTER_CONFIGS)
+    match kind:
         case ResourceType.TOPIC:
-            await _alter_topic(ctx, resource.resource_name, alteration, validate_only=validate_only)
+            topic = _topic(ctx, name)
+            await changes.alter_topic(topic, alteration, validate_only=validate_only)
         case ResourceType.BROKER:
-            await _alter_broker(
-                ctx, resource.resource_name, alteration, validate_only=validate_only
-            )
+            if name:
+                check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
+            await changes.alter_broker(name, alteration, validate_only=validate_only)
         case ResourceType.GROUP:
-            await _alter_group(ctx, resource.resource_name, alteration, validate_only=validate_only)
-        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS as kind:
+            if not name or len(name) > ID_CHARACTERS_MAX:
+                problem = "The group id is too long."
+                if not name:
+                    problem = "Default group resources are not allowed."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+            await changes.alter_group(name, alteration, validate_only=validate_only)
+        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Configs of type {ResourceType(kind).name} cannot be set on this broker.",
@@ -132,9 +143,7 @@ async def alter(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {unknown}")
 
 
-async def _alter_topic(
-    ctx: RequestContext, name: str, alteration: Alteration, *, validate_only: bool
-) -> None:
+def _topic(ctx: RequestContext, name: str) -> Topic:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_name(name)
@@ -143,25 +152,7 @@ async def _alter_topic(
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
         )
-    await ctx.broker.topics.changes.alter_topic(topic, alteration, validate_only=validate_only)
-
-
-async def _alter_broker(
-    ctx: RequestContext, name: str, alteration: Alteration, *, validate_only: bool
-) -> None:
-    if name:
-        check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
-    await ctx.broker.topics.changes.alter_broker(name, alteration, validate_only=validate_only)
-
-
-async def _alter_group(
-    ctx: RequestContext, group_id: str, alteration: Alteration, *, validate_only: bool
-) -> None:
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    if len(group_id) > ID_CHARACTERS_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id is too long.")
-    await ctx.broker.topics.changes.alter_group(group_id, alteration, validate_only=validate_only)
+    return topic
 
 
 def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:
