@@ -3,13 +3,13 @@ configured.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.security import parse_super_users
-from kohort.broker.core.security.acls import CLUSTER_NAME, EVERYBODY, Operation, ResourceType
+from kohort.broker.core.security.acls import EVERYBODY, OPERATIONS, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.core.security.session import ANONYMOUS, Session
@@ -19,26 +19,9 @@ from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
 from kohort.broker.storage.metadata.store import ACCESS_LOSS
 from kohort.broker.topics.manager import TopicManager
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("kohort.authorizer")
-
-DENIED: Final = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
-
-TEXTS: Final = {
-    ResourceType.TOPIC: "Topic authorization failed.",
-    ResourceType.GROUP: "Group authorization failed.",
-    ResourceType.CLUSTER: "Cluster authorization failed.",
-    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
-    ResourceType.DELEGATION_TOKEN: "Delegation Token authorization failed.",
-}
-"""The error messages, as in Kafka."""
 
 HTTP_API: Final = -1
 """Used for the HTTP API in place of an API key."""
@@ -51,10 +34,20 @@ REASON_SHOWN_MAX: Final = 1_000
 Denials = dict[tuple[str, str], int]
 """Counts of denials, by API and type of resource."""
 
-_SHOWN: Final = {
-    kind: "".join(word.capitalize() for word in kind.name.split("_")) for kind in ResourceType
-}
+_WORDS: Final = {kind: kind.name.title().split("_") for kind in ResourceType}
+_SHOWN: Final = {kind: "".join(words) for kind, words in _WORDS.items()}
 """Types as Kafka writes them: TransactionalId."""
+
+ALL_OPERATIONS: Final = {
+    kind: sum(1 << operation for operation in operations) for kind, operations in OPERATIONS.items()
+}
+"""Bit fields of all operations that apply to a type of resource."""
+
+
+def denied(kind: ResourceType) -> KafkaError:
+    """Return the error for a principal without permission, with the message of Kafka."""
+    code = ErrorCode[f"{kind.name}_AUTHORIZATION_FAILED"]
+    return KafkaError(code, f"{' '.join(_WORDS[kind])} authorization failed.")
 
 
 _FOR_NOBODY: Final = (
@@ -201,16 +194,13 @@ class Access:
         """Everything that decisions depend on, except operation and resource; for cache keys."""
         return session.principal, session.host, self._authorizer.revision
 
-    def operations(
-        self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
-    ) -> int:
-        """Bit field of the operations that the principal may perform (KIP-430)."""
-        return self._authorizer.operations(session, kind, name, applicable)
-
-    def cluster_operations(self, session: Session, applicable: Sequence[Operation]) -> int:
-        """Bit field of the permitted operations on the cluster; 0 if it may not be described."""
-        allowed = self.operations(session, ResourceType.CLUSTER, CLUSTER_NAME, applicable)
-        return allowed if allowed & (1 << Operation.DESCRIBE) else 0
+    def operations(self, session: Session, kind: ResourceType, name: str) -> int:
+        """Bit field of the operations that the principal may perform (KIP-430); 0 for the cluster
+        if it may not be described.
+        """
+        allowed = self._authorizer.operations(session, kind, name, OPERATIONS[kind])
+        is_hidden = kind is ResourceType.CLUSTER and not allowed & (1 << Operation.DESCRIBE)
+        return 0 if is_hidden else allowed
 
     def _note_denial(
         self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.client import Client
-from kohort.broker.dispatch.access import DENIED, TEXTS, Access
+from kohort.broker.dispatch.access import ALL_OPERATIONS, Access, denied
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.peer_log import PeerLog
-from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.schema import VersionRange
@@ -217,7 +216,7 @@ class RequestContext:
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError unless the principal may do this; for the whole request or an item."""
         if self.broker.access is not None and not self.may(operation, kind, name):
-            raise KafkaError(DENIED[kind], TEXTS[kind])
+            raise denied(kind)
 
     def may_some(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether the principal may perform an operation on any resource of a type."""
@@ -230,6 +229,15 @@ class RequestContext:
         """Whether a list includes this resource; a denial is neither logged nor counted."""
         access = self.broker.access
         return access is None or access.sees(self.connection.session, operation, kind, name)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Bit field of the operations that the principal may perform on a resource (KIP-430), as
+        in Kafka all that apply to its type if there is no authorizer.
+        """
+        access = self.broker.access
+        return (
+            ALL_OPERATIONS[kind] if access is None else access.operations(self.session, kind, name)
+        )
 
     @property
     def permissions_key(self) -> tuple[object, ...] | None:

@@ -22,7 +22,7 @@ from kohort.broker.core.security.quotas import (
     QuotaError,
     entity_of,
 )
-from kohort.broker.dispatch.access import TEXTS
+from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -65,9 +65,7 @@ async def alter_client_quotas(
         code, text = ErrorCode.NONE, None
         try:
             if not is_allowed:
-                raise KafkaError(
-                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
-                )
+                raise denied(ResourceType.CLUSTER)
             await _alter(
                 ctx,
                 entry,

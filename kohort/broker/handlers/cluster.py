@@ -19,7 +19,6 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, cluster_operations
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.cluster import (
@@ -142,8 +141,7 @@ def describe_cluster(
         )
     broker = ctx.broker
     host, port = ctx.advertised
-    with_operations = request.include_cluster_authorized_operations
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
@@ -155,8 +153,10 @@ def describe_cluster(
                 rack=broker.config.broker_rack,
             )
         ],
-        cluster_authorized_operations=cluster_operations(ctx) if with_operations else NOT_COMPUTED,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ctx.operations(ResourceType.CLUSTER)
+    return response
 
 
 def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:

@@ -17,7 +17,6 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerData
@@ -154,7 +153,7 @@ def consumer_group_describe(
     for group_id in request.group_ids:
         group = yield from _describe(ctx, group_id)
         if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = group_operations(ctx, group_id)
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
         response.groups.append(group)
         yield
     return response
@@ -198,7 +197,6 @@ def _error(group_id: str, error: ErrorCode, message: str | None = None) -> Descr
         assignment_epoch=0,
         assignor_name="",
         members=[],
-        authorized_operations=NOT_COMPUTED,
     )
 
 
@@ -219,7 +217,6 @@ def _with_members(membership: ConsumerMembership) -> Steps[DescribedGroup]:
         assignment_epoch=data.target_epoch,
         assignor_name=description.assignor or "",
         members=members,
-        authorized_operations=NOT_COMPUTED,
     )
 
 

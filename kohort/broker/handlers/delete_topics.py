@@ -6,9 +6,10 @@ has already expired, as in Kafka. Internal topics cannot be deleted.
 """
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
@@ -28,7 +29,6 @@ BY_ID_SINCE: Final = 6
 STRICT_SINCE: Final = 5
 """The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 DELETION_DISABLED_SINCE: Final = 3
-DENIED: Final = "Topic authorization failed."
 
 
 @handles(
@@ -49,15 +49,13 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     time_slice = Slice(ctx.broker.clock)
     answers: list[DeletableTopicResult | None] = []
     counts: Counter[tuple[str | None, bytes]] = Counter()
-    named = _Named(set(), set())
     for requested in requested_topics:
         if request.timeout_ms < 0:
             answers.append(_too_late(requested))
         else:
             counts[requested.name, requested.topic_id] += 1
-            named.names.add(requested.name)
-            named.topic_ids.add(requested.topic_id)
         await time_slice.pause()
+    named = {name for name, _ in counts}, {topic_id for _, topic_id in counts}
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     deletable: list[tuple[DeletableTopicResult, Topic]] = []
     for state, times in counts.items():
@@ -82,11 +80,6 @@ def _too_late(requested: DeleteTopicState) -> DeletableTopicResult:
     )
 
 
-class _Named(NamedTuple):
-    names: set[str | None]
-    topic_ids: set[bytes]
-
-
 def _check(
     ctx: RequestContext,
     mutations: Mutations,
@@ -94,9 +87,13 @@ def _check(
     topic_id: bytes,
     *,
     is_repeated: bool,
-    named: _Named,
+    named: tuple[set[str | None], set[bytes]],
 ) -> tuple[DeletableTopicResult | None, Topic | None]:
-    """Return the result, None if the topic has one; and the topic if it can be deleted."""
+    """Return the result, None if the topic has one; and the topic if it can be deleted.
+
+    Args:
+        named: all names and ids in the request.
+    """
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
@@ -105,8 +102,8 @@ def _check(
             # no id.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
-        by_both = topic.name in named.names and topic.topic_id in named.topic_ids
+            raise denied(ResourceType.TOPIC)
+        by_both = topic.name in named[0] and topic.topic_id in named[1]
         if by_both and name is None:
             return None, None
         answer.name, answer.topic_id = topic.name, topic.topic_id
@@ -146,7 +143,7 @@ def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return topic
     if not _may(ctx, Operation.DESCRIBE, name):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
+        raise denied(ResourceType.TOPIC)
     topic = ctx.broker.topics.get(name)
     if topic is None:
         raise KafkaError(

@@ -9,7 +9,6 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, topic_operations
 from kohort.broker.handlers.shared.checks import NO_LEADER
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
@@ -75,6 +74,7 @@ def _page(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
+        operations = ctx.operations(ResourceType.TOPIC, name)
         topic = ctx.broker.topics.get(name)
         if topic is None:
             is_legal = name_problem(name) is None
@@ -83,7 +83,8 @@ def _page(
                 if is_legal
                 else ErrorCode.INVALID_TOPIC_EXCEPTION
             )
-            response.topics.append(_missing(code, name, operations=topic_operations(ctx, name)))
+            response.topics.append(_missing(code, name))
+            response.topics[-1].topic_authorized_operations = operations
             continue
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
         shown = range(len(topic.partitions))[first : first + left]
@@ -95,7 +96,7 @@ def _page(
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_describe(topic, index, ctx.broker.node_id) for index in shown],
-                topic_authorized_operations=topic_operations(ctx, name),
+                topic_authorized_operations=operations,
             )
         )
         after = first + len(shown)
@@ -105,16 +106,13 @@ def _page(
     return response
 
 
-def _missing(
-    code: ErrorCode, name: str, operations: int = NOT_COMPUTED
-) -> DescribeTopicPartitionsResponseTopic:
+def _missing(code: ErrorCode, name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=operations,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.dispatch.access import DENIED
+from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
@@ -108,7 +108,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     kind = _KINDS[key_type]
     if not ctx.may(Operation.DESCRIBE, kind, key):
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=DENIED[kind], error_message=""
+            key=key, node_id=-1, host="", port=-1, error_code=denied(kind).code, error_message=""
         )
     host, port = ctx.advertised
     return Coordinator(

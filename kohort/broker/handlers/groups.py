@@ -21,7 +21,6 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.groups.group import Group
 from kohort.groups.kinds import DEAD, GroupKind
@@ -128,18 +127,19 @@ def describe_groups(
     ctx: RequestContext, request: DescribeGroupsRequest
 ) -> Steps[DescribeGroupsResponse]:
     _check(ctx, request)
-    with_operations = request.include_authorized_operations
     response = DescribeGroupsResponse(groups=[])
     for group_id in request.groups:
-        response.groups.append(_describe(ctx, group_id, with_operations=with_operations))
+        group = _describe(ctx, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
+        response.groups.append(group)
         yield
     return response
 
 
-def _describe(ctx: RequestContext, group_id: str, *, with_operations: bool) -> DescribedGroup:
+def _describe(ctx: RequestContext, group_id: str) -> DescribedGroup:
     if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return _without_group(group_id, "", ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    operations = group_operations(ctx, group_id) if with_operations else NOT_COMPUTED
     groups = ctx.broker.groups
     error = groups.read_error(group_id)
     if error:
@@ -147,11 +147,9 @@ def _describe(ctx: RequestContext, group_id: str, *, with_operations: bool) -> D
     group = groups.host.living_group(group_id)
     is_classic = group is None or group.kind is GroupKind.CLASSIC
     if group is not None and is_classic:
-        return _with_group(group, operations)
+        return _with_group(group)
     if ctx.api_version < NOT_FOUND_SINCE:
-        absent = _without_group(group_id, DEAD, ErrorCode.NONE)
-        absent.authorized_operations = operations
-        return absent
+        return _without_group(group_id, DEAD, ErrorCode.NONE)
     absent = _without_group(group_id, DEAD, ErrorCode.GROUP_ID_NOT_FOUND)
     problem = "not found" if is_classic else "is not a classic group"
     absent.error_message = f"Group {group_id} {problem}."
@@ -166,11 +164,10 @@ def _without_group(group_id: str, state: str, error: ErrorCode) -> DescribedGrou
         protocol_type="",
         protocol_data="",
         members=[],
-        authorized_operations=NOT_COMPUTED,
     )
 
 
-def _with_group(group: Group, operations: int) -> DescribedGroup:
+def _with_group(group: Group) -> DescribedGroup:
     described = group.describe()
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -189,5 +186,4 @@ def _with_group(group: Group, operations: int) -> DescribedGroup:
             )
             for member in group.describe_members()
         ],
-        authorized_operations=operations,
     )

@@ -15,11 +15,6 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import (
-    NOT_COMPUTED,
-    cluster_operations,
-    topic_operations,
-)
 from kohort.broker.handlers.shared.checks import NO_LEADER, Mutations
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.topics.creation import NewTopic
@@ -286,10 +281,10 @@ def _respond(
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code not in {_NOT_ALLOWED, ErrorCode.UNKNOWN_TOPIC_ID}:
-                topic.topic_authorized_operations = topic_operations(ctx, topic.name or "")
+                topic.topic_authorized_operations = ctx.operations(_TOPIC, topic.name or "")
     broker = ctx.broker
     host, port = ctx.advertised
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id,
@@ -301,9 +296,7 @@ def _respond(
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
-        cluster_authorized_operations=(
-            cluster_operations(ctx)
-            if request.include_cluster_authorized_operations
-            else NOT_COMPUTED
-        ),
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ctx.operations(ResourceType.CLUSTER)
+    return response

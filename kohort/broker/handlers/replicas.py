@@ -10,10 +10,10 @@ v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; the r
 Kafka if the preferred replicas lead.
 """
 
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.dispatch.access import TEXTS
+from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
 from kohort.broker.dispatch.parts import lists
@@ -54,24 +54,25 @@ def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Check each partition by itself. A denied request fails at the top level as well."""
-    denied = None
-    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        denied = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER])
+    is_allowed = ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    refusal = None if is_allowed else denied(ResourceType.CLUSTER)
     response = AlterPartitionReassignmentsResponse(
-        error_code=denied.code if denied else ErrorCode.NONE,
-        error_message=denied.message if denied else None,
+        error_code=refusal.code if refusal else ErrorCode.NONE,
+        error_message=refusal.message if refusal else None,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _result(partition.partition_index, denied or _error(ctx, topic.name, partition))
+                    _result(
+                        partition.partition_index, refusal or _error(ctx, topic.name, partition)
+                    )
                     for partition in topic.partitions
                 ],
             )
             for topic in request.topics
         ],
     )
-    if denied is None:
+    if refusal is None:
         if request.topics:
             response.allow_replication_factor_change = request.allow_replication_factor_change
         else:
@@ -116,8 +117,6 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 TOP_LEVEL_ERROR_SINCE: Final = 1
 
-_Outcome: TypeAlias = tuple[ErrorCode, str]
-
 
 @handles(
     ElectLeadersRequest,
@@ -138,14 +137,15 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
     """Answer each named partition; a request for all gets none, since no leader changes."""
     requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])
-    error: _Outcome | None = None
+    error: KafkaError | None = None
     """The error of every partition, if the request fails as a whole."""
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
+        error = denied(ResourceType.CLUSTER)
         if ctx.api_version >= TOP_LEVEL_ERROR_SINCE:
-            response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            response.error_code = error.code
     elif request.election_type not in {PREFERRED, UNCLEAN}:
-        error = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+        text = f"Unknown election type {request.election_type}"
+        error = KafkaError(ErrorCode.INVALID_REQUEST, text)
         if requested != []:
             response.error_code = ErrorCode.INVALID_REQUEST
     if requested is not None:
@@ -169,15 +169,16 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
     return response
 
 
-def _election_result(index: int, outcome: _Outcome) -> PartitionResult:
-    code, text = outcome
-    return PartitionResult(partition_id=index, error_code=code, error_message=text)
+def _election_result(index: int, error: KafkaError) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
 
 
-def _outcome(ctx: RequestContext, name: str, index: int) -> _Outcome:
+def _outcome(ctx: RequestContext, name: str, index: int) -> KafkaError:
     topic = ctx.broker.topics.get(name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not 0 <= index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
-    return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        text = f"No such partition as {name}-{index}"
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    text = "Leader election not needed for topic partition."
+    return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, text)

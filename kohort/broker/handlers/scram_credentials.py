@@ -16,7 +16,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.sasl import Credential
-from kohort.broker.dispatch.access import TEXTS
+from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ErrorTemplate, OnError
 from kohort.broker.dispatch.registry import handles
@@ -71,15 +71,16 @@ async def alter_user_scram_credentials(
 
 
 def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
-    names = [change.name for change in request.deletions] + [
-        change.name for change in request.upsertions
-    ]
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
-            for name in dict.fromkeys(names)
-        ]
+    error = denied(ResourceType.CLUSTER)
+    names = dict.fromkeys(change.name for change in _all_wanted(request))
+    return AlterUserScramCredentialsResponse(results=[_result(name, error) for name in names])
+
+
+def _result(name: str, error: KafkaError | None = None) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(
+        user=name,
+        error_code=error.code if error else ErrorCode.NONE,
+        error_message=error.message if error else None,
     )
 
 
@@ -109,14 +110,11 @@ def _check_alterations(
         wanted.setdefault(change.name, []).append(change)
     results, changes = [], list[Change]()
     for name, of_user in wanted.items():
-        code, text = ErrorCode.NONE, None
         try:
             changes.append(_change(users, of_user))
+            results.append(_result(name))
         except KafkaError as error:
-            code, text = error.code, error.message
-        results.append(
-            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
-        )
+            results.append(_result(name, error))
         yield
     return results, changes
 
@@ -208,11 +206,11 @@ def _undescribed(
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
     """Refuse at the top level and for each user, without repeating their names."""
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
+    error = denied(ResourceType.CLUSTER)
     return DescribeUserScramCredentialsResponse(
-        error_code=code,
-        error_message=text,
-        results=[_failed("", code, text) for _ in request.users or ()],
+        error_code=error.code,
+        error_message=error.message,
+        results=[_failed("", error) for _ in request.users or ()],
     )
 
 
@@ -225,22 +223,16 @@ def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
         return DescribeUserScramCredentialsResult(
             user=name, error_code=ErrorCode.NONE, error_message=NO_MESSAGE, credential_infos=infos
         )
-    return _failed(
-        name,
-        ErrorCode.RESOURCE_NOT_FOUND,
-        f"Attempt to describe a user credential that does not exist: {name}",
-    )
+    text = f"Attempt to describe a user credential that does not exist: {name}"
+    return _failed(name, KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text))
 
 
 def _twice(name: str) -> DescribeUserScramCredentialsResult:
-    return _failed(
-        name,
-        ErrorCode.DUPLICATE_RESOURCE,
-        f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
-    )
+    text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    return _failed(name, KafkaError(ErrorCode.DUPLICATE_RESOURCE, text))
 
 
-def _failed(name: str, code: ErrorCode, text: str) -> DescribeUserScramCredentialsResult:
+def _failed(name: str, error: KafkaError) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(
-        user=name, error_code=code, error_message=text, credential_infos=[]
+        user=name, error_code=error.code, error_message=error.message, credential_infos=[]
     )
