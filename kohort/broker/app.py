@@ -27,7 +27,7 @@ from kohort.broker.assembly.deferred_coordinators import MODULE as COORDINATORS
 from kohort.broker.assembly.deferred_coordinators import DeferredCoordinators, HandlerLoading
 from kohort.broker.assembly.http_listener import HttpListener
 from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
-from kohort.broker.assembly.web import WebPorts, open_web_ports
+from kohort.broker.assembly.web import WebPorts, for_all_operators, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import console_pages
@@ -40,7 +40,7 @@ from kohort.broker.dispatch.registry import Router
 from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED, Handlers
 from kohort.broker.http.lazy import group_pages, transaction_pages
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.broker_metrics import BrokerMetrics, BrokerSource
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.server.server import NetworkServer
@@ -378,11 +378,12 @@ class Broker:
         self.metrics.start()
         stack.callback(self.metrics.stop)
         modules = (COORDINATORS,)
-        scraped = scraped_broker(self.metrics, lambda: self._metrics_source(executor), self.config)
+        scraped = scraped_broker(lambda: self._broker_source(executor), self.config)
         page = MetricsPage(scraped, executor, modules)
         stack.push_async_callback(page.close)
-        web.show_to_operators({"/metrics": page.answer})
-        web.show_to_operators(transaction_pages(self._transactions_source, executor, modules))
+        web.metrics.add_pages(for_all_operators({"/metrics": page.answer}))
+        transactions = transaction_pages(self._transactions_source, executor, modules)
+        web.metrics.add_pages(for_all_operators(transactions))
         web.metrics.add_pages(group_pages(self._groups_source, executor, modules))
 
     def _transactions_source(self) -> "tuple[TransactionHost, TopicManager, Clock]":
@@ -393,9 +394,10 @@ class Broker:
         coordinators = self.coordinators.get()
         return coordinators.groups.host, coordinators.history
 
-    def _metrics_source(self, executor: Executor) -> MetricsSource:
+    def _broker_source(self, executor: Executor) -> BrokerSource:
         services, coordinators = self.services, self.coordinators.get()
-        return MetricsSource(
+        return BrokerSource(
+            metrics=self.metrics,
             topics=services.topics,
             groups=coordinators.groups.host,
             transactions=coordinators.transactions.host,
@@ -423,7 +425,7 @@ class Broker:
             (COORDINATORS,),
             allows_write=self.config.kohort_console_write,
         )
-        web.show_console(console)
+        web.console.add_pages(for_all_operators(console))
         if web.console.is_open:
             work = partial(lags.run, self._groups_if_any, self._readable, self._clock)
             sampling = self.background_tasks.start("lag history", work)
@@ -442,22 +444,11 @@ class Broker:
     ) -> ConsoleSource:
         from kohort.broker.console.holding import Holding  # noqa: PLC0415 - not for a start.
 
-        services, metrics = self.services, self.metrics
-        coordinators = self.coordinators.get()
+        services, coordinators = self.services, self.coordinators.get()
         transactions = coordinators.transactions.host
         return ConsoleSource(
-            groups=coordinators.groups.host,
-            history=coordinators.history,
+            **vars(self._broker_source(executor)),
             lags=lags,
-            topics=services.topics,
-            clock=self._clock,
-            executor=executor,
-            offloaded_reads=services.offloaded_reads,
-            network=self.network,
-            purgatory=services.purgatory,
-            edge=metrics.edge,
-            loop_lag=metrics.loop_lag,
-            node_id=services.node_id,
             cluster_id=services.cluster_id,
             listeners=[
                 {
@@ -468,9 +459,6 @@ class Broker:
                 }
                 for bound in addresses.bound
             ],
-            address=f"{services.advertised_host}:{services.advertised_port}",
-            version=VERSION,
-            transactions=transactions,
             holding=Holding(transactions, services.topics, self._clock),
             coordinator=coordinators.groups,
             allows_write=self.config.kohort_console_write,

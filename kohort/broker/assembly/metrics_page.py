@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kohort.broker.http.lazy import lazily
 from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
+from kohort.broker.metrics.broker_metrics import BrokerSource, MetricsConfig
 
 if TYPE_CHECKING:
     from kohort.broker.metrics.text_format import TextFormat
@@ -22,9 +22,7 @@ class Scraped(Protocol):
         ...
 
 
-def scraped_broker(
-    metrics: BrokerMetrics, see: Callable[[], MetricsSource], config: MetricsConfig
-) -> Callable[[], Scraped]:
+def scraped_broker(see: Callable[[], BrokerSource], config: MetricsConfig) -> Callable[[], Scraped]:
     """Return a function that makes the exposition of a broker, of what `see` returns."""
 
     def make() -> Scraped:
@@ -33,7 +31,7 @@ def scraped_broker(
 
         source = see()
         ages = Ages(source.topics, source.clock, source.executor, source.offloaded_reads)
-        return Exposition(metrics, source, config, ages.wait_oldest)
+        return Exposition(source, config, ages.wait_oldest)
 
     return make
 

@@ -1,20 +1,27 @@
 """The broker's two HTTP ports: one for health checks and metrics, one for the console."""
 
+import json
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from kohort.broker.assembly.http_listener import HttpListener
-from kohort.broker.assembly.starting import starting_metrics, starting_response
-from kohort.broker.config import LoadedConfig
+from kohort.broker.assembly.metrics_page import MetricsPage, Scraped
+from kohort.broker.config import BrokerConfig, LoadedConfig
+from kohort.broker.config.settings import settings_of
 from kohort.broker.http.health import Failing, NotReady, health_pages
-from kohort.broker.http.messages import AnyPage
+from kohort.broker.http.messages import JSON, AnyPage, HttpRequest, HttpResponse
 from kohort.broker.http.requesters import for_operators
 from kohort.broker.http.server import HttpServer
 from kohort.broker.topics.startup_progress import StartupProgress
 
 logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 2
+"""When a browser or another client should ask again during the start."""
 
 PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was set."""
@@ -22,19 +29,6 @@ PORT_TRIES: Final = 20
 
 class PortError(OSError):
     """A port cannot be opened; the text contains the settings and alternatives."""
-
-
-class WantedPort(NamedTuple):
-    what: str
-    """Beginning of the log line about the port: "Metrics are", "The console is"."""
-    prefix: str
-    """Prefix of the names of its settings."""
-    host: str
-    """Empty for every interface."""
-    port: int
-    """0 for any free port."""
-    is_given: bool
-    """Whether it was set explicitly, so that no other port may be used."""
 
 
 class WebPorts(NamedTuple):
@@ -48,13 +42,10 @@ class WebPorts(NamedTuple):
         servers = {"kohort.metrics.port": self.metrics, "kohort.console.port": self.console}
         return {name: server.port for name, server in servers.items() if server.is_open}
 
-    def show_to_operators(self, pages: Mapping[str, AnyPage]) -> None:
-        """Add pages to the metrics port for requesters that may describe the cluster."""
-        self.metrics.add_pages({path: for_operators(page) for path, page in pages.items()})
 
-    def show_console(self, pages: Mapping[str, AnyPage]) -> None:
-        """Add the console's pages, also for requesters that may describe the cluster."""
-        self.console.add_pages({path: for_operators(page) for path, page in pages.items()})
+def for_all_operators(pages: Mapping[str, AnyPage]) -> dict[str, AnyPage]:
+    """Restrict pages to requesters that may describe the cluster."""
+    return {path: for_operators(page) for path, page in pages.items()}
 
 
 async def open_web_ports(
@@ -66,52 +57,63 @@ async def open_web_ports(
     startup: StartupProgress,
 ) -> WebPorts:
     """Open both ports; `stack` closes them. Raises PortError."""
-    absent = starting_response(startup)
-    metrics_page = starting_metrics(startup)
+    absent = partial(_starting_response, startup)
+    # Not on the threads that verify the logs.
+    metrics_page = MetricsPage(lambda: _startup_exposition(startup), None)
     stack.push_async_callback(metrics_page.close)
     pages = {**health_pages(why_not_ready, failing), "/metrics": metrics_page.answer}
     ports = WebPorts(listener.new_server(pages, absent), listener.new_server({}, absent))
-    config, given = loaded.config, loaded.given
-    metrics = WantedPort(
-        "Metrics are",
-        "kohort.metrics",
-        config.kohort_metrics_host,
-        config.kohort_metrics_port,
-        "kohort.metrics.port" in given,
-    )
-    console = WantedPort(
-        "The console is",
-        "kohort.console",
-        config.kohort_console_host,
-        config.kohort_console_port,
-        "kohort.console.port" in given,
-    )
-    await _open(stack, ports.metrics, metrics)
+    await _open(stack, ports.metrics, loaded, "kohort.metrics", "Metrics are")
     try:
-        await _open(stack, ports.console, console)
+        await _open(stack, ports.console, loaded, "kohort.console", "The console is")
     except PortError as error:
-        if console.is_given:
+        if "kohort.console.port" in loaded.given:
             raise
         # The console was not requested by a setting, so the broker starts without it.
         logger.warning("The console is not available: %s", error)
     return ports
 
 
-async def _open(stack: AsyncExitStack, server: HttpServer, wanted: WantedPort) -> None:
-    """Open a port unless it is turned off. Raises PortError."""
-    if wanted.port >= 0:
-        await open_port(server, wanted)
-        stack.push_async_callback(server.close)
+def _starting_response(startup: StartupProgress, request: HttpRequest) -> HttpResponse | None:
+    """Answer 503 with the progress until the start is over. Requests cannot be authenticated yet,
+    so the response contains nothing else.
+    """
+    if not startup.phase:
+        return None
+    status, text = HTTPStatus.SERVICE_UNAVAILABLE, f"the broker is starting: {startup.text()}"
+    retry = ("Retry-After", str(RETRY_S))
+    if "text/html" in request.accept:
+        # Browsers load the page again after this time.
+        return HttpResponse.text(status, text, retry, ("Refresh", str(RETRY_S)))
+    body = json.dumps({"error": text, "starting": startup.fields()}).encode()
+    return HttpResponse(status, JSON, (body + b"\n",), (retry,))
 
 
-async def open_port(server: HttpServer, wanted: WantedPort) -> None:
-    """Listen on the port. If it is taken and was not set explicitly, try the next ones.
+def _startup_exposition(startup: StartupProgress) -> Scraped:
+    from kohort.broker.metrics.exposition import StartupExposition  # noqa: PLC0415 - 50 ms.
+
+    return StartupExposition(startup)
+
+
+async def _open(
+    stack: AsyncExitStack, server: HttpServer, loaded: LoadedConfig, prefix: str, what: str
+) -> None:
+    """Listen on a port unless it is turned off. If it is taken and was not set explicitly, try the
+    next ones.
+
+    Args:
+        prefix: the prefix of its settings.
+        what: the beginning of the log line about the port.
 
     Raises:
         PortError: none of these ports can be opened.
     """
-    what, prefix, host, port, is_given = wanted
-    tries = 1 if is_given else PORT_TRIES
+    known = settings_of(BrokerConfig)
+    host: str = getattr(loaded.config, known[f"{prefix}.host"].attribute)
+    port: int = getattr(loaded.config, known[f"{prefix}.port"].attribute)
+    if port < 0:
+        return
+    tries = 1 if f"{prefix}.port" in loaded.given else PORT_TRIES
     try:
         await server.start(host, port, tries=tries)
     except OSError as error:
@@ -120,6 +122,7 @@ async def open_port(server: HttpServer, wanted: WantedPort) -> None:
             f"{prefix}.host={host}, {prefix}.port={port}{port_range}: {error}; another "
             "port, 0 for any free port, or -1 for none"
         ) from error
+    stack.push_async_callback(server.close)
     where = host or "every interface"
     if port in {0, server.port}:
         logger.info("%s on port %d of %s", what, server.port, where)

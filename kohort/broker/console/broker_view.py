@@ -93,7 +93,7 @@ async def wait_set_configs(source: ConsoleSource) -> Json:
 
 
 def _broker_json(source: ConsoleSource) -> Json:
-    edge, network = source.edge, source.network
+    edge, network = source.metrics.edge, source.network
     settings = source.topics.settings.config
     return {
         "at_ms": source.clock.wall_ms(),
@@ -108,8 +108,8 @@ def _broker_json(source: ConsoleSource) -> Json:
         "sent_bytes": edge.sent_bytes,
         "waiting_requests": edge.waiting_count,
         "loop_lag": {
-            "recent_maximum_ms": _ms(source.loop_lag.recent_maximum_s),
-            **_histogram(source.loop_lag.lag),
+            "recent_maximum_ms": _ms(source.metrics.loop_lag.recent_maximum_s),
+            **_histogram(source.metrics.loop_lag.lag),
         },
         "memory": {
             "resident_bytes": _resident_bytes(),
@@ -130,7 +130,7 @@ def _broker_json(source: ConsoleSource) -> Json:
 
 def _requests(source: ConsoleSource) -> list[Json]:
     by_api: dict[str, HistogramTally] = {}
-    for meter in source.edge.request_meters():
+    for meter in source.metrics.edge.request_meters():
         total = by_api.get(meter.api)
         if total is None:
             total = by_api[meter.api] = HistogramTally(meter.duration.bounds)
@@ -143,7 +143,7 @@ def _requests(source: ConsoleSource) -> list[Json]:
 
 def _errors(source: ConsoleSource) -> list[Json]:
     counts: dict[tuple[str, int], int] = {}
-    for meter in source.edge.request_meters():
+    for meter in source.metrics.edge.request_meters():
         for code, count in meter.errors.items():
             key = meter.api, int(code)
             counts[key] = counts.get(key, 0) + count

@@ -1,25 +1,23 @@
 """The parts of a broker that the console reads."""
 
-import asyncio
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from __future__ import annotations
 
-from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
-from kohort.broker.http.messages import HttpRequest
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kohort.broker.metrics.broker_metrics import BrokerSource
 from kohort.broker.metrics.partitions import readable
-from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.metrics.stalls import LoopLagMeter
-from kohort.broker.network.server.server import NetworkServer
-from kohort.broker.runtime.clock import Clock
-from kohort.broker.topics.manager import TopicManager
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from kohort.broker.console.holding import Holding
     from kohort.broker.console.lag_history import LagHistory
     from kohort.broker.coordinator.coordinator import GroupCoordinator
-    from kohort.broker.transactions.host import TransactionHost
+    from kohort.broker.core.security.acls import Operation, ResourceType
+    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
+    from kohort.broker.http.messages import HttpRequest
+    from kohort.broker.runtime.clock import Clock
 
 
 class GroupsSource(Protocol):
@@ -34,9 +32,9 @@ class GroupsSource(Protocol):
     @property
     def executor(self) -> Executor: ...
     @property
-    def lags(self) -> "LagHistory": ...
+    def lags(self) -> LagHistory: ...
     @property
-    def holding(self) -> "Holding | None":
+    def holding(self) -> Holding | None:
         """The open transactions, None if they are not known."""
         ...
 
@@ -45,31 +43,16 @@ class GroupsSource(Protocol):
         ...
 
 
-class ConsoleSource(NamedTuple):
+@dataclass(frozen=True)
+class ConsoleSource(BrokerSource):
     """The parts of a broker. All are used from the event loop's thread only."""
 
-    groups: GroupsSeen
-    history: RebalancesSeen
-    lags: "LagHistory"
-    topics: TopicManager
-    clock: Clock
-    executor: Executor
-    offloaded_reads: asyncio.Semaphore
-    """Acquired while a log is read on another thread."""
-    network: NetworkServer
-    purgatory: Purgatory
-    edge: EdgeMetrics
-    loop_lag: LoopLagMeter
-    node_id: int
+    lags: LagHistory
     cluster_id: str
     listeners: list[dict[str, str]]
     """Name, security protocol, address and advertised address of each."""
-    address: str
-    """Address as advertised: host:port."""
-    version: str
-    transactions: "TransactionHost"
-    holding: "Holding"
-    coordinator: "GroupCoordinator"
+    holding: Holding
+    coordinator: GroupCoordinator
     allows_write: bool
     """Whether the console has pages that change something (`kohort.console.write`)."""
     is_open_to_anonymous: bool

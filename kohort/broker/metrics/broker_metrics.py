@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.metrics.stalls import GcPauseMeter, LoopLagMeter
@@ -64,9 +65,11 @@ class BrokerMetrics:
         self.gc_pauses.stop()
 
 
-class MetricsSource(NamedTuple):
-    """The parts of a broker that a scrape reads, on the event loop."""
+@dataclass(frozen=True)
+class BrokerSource:
+    """The parts of a broker that a scrape and the console read, on the event loop."""
 
+    metrics: BrokerMetrics
     topics: TopicManager
     groups: GroupHost
     transactions: TransactionHost
@@ -82,7 +85,7 @@ class MetricsSource(NamedTuple):
     version: str
     startup: StartupProgress
     executor: Executor
-    """Runs blocking reads of a scrape."""
+    """Runs blocking reads."""
     offloaded_reads: asyncio.Semaphore
     """Acquired while another thread reads a log."""
 

@@ -26,8 +26,8 @@ from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.broker_metrics import (
     RESULTS,
     BrokerMetrics,
+    BrokerSource,
     MetricsConfig,
-    MetricsSource,
     TransactionMetrics,
 )
 from kohort.broker.metrics.families import Family, counted, load_times, single
@@ -208,12 +208,10 @@ SLICE_MS: Final = 1
 class Exposition:
     def __init__(
         self,
-        metrics: BrokerMetrics,
-        source: MetricsSource,
+        source: BrokerSource,
         config: MetricsConfig,
         oldest_unread: OldestUnread,
     ) -> None:
-        self._metrics = metrics
         self._source = source
         self._topics = TopicCollector(
             source.topics,
@@ -268,7 +266,8 @@ class Exposition:
             self._disk = None
 
     def _collect(self) -> Iterator[Metric]:
-        metrics, source = self._metrics, self._source
+        source = self._source
+        metrics = source.metrics
         yield single(catalogue.BROKERS, 1)
         yield counted(catalogue.BROKER_INFO, {(str(source.node_id), source.address): 1})
         yield from self._topics.collect()

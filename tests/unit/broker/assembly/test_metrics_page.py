@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics, scraped_broker
 from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.broker_metrics import BrokerMetrics, BrokerSource
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.clock import SystemClock
@@ -107,7 +107,8 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:
             rebalances.observe("readers", event, Now(0, 0))
-        source = MetricsSource(
+        source = BrokerSource(
+            metrics=metrics,
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 7}), counts=GAUGES)]),
             transactions=Transactions(),
@@ -124,7 +125,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             executor=executor,
             offloaded_reads=asyncio.Semaphore(),
         )
-        return MetricsPage(scraped_broker(metrics, lambda: source, Limits()), executor)
+        return MetricsPage(scraped_broker(lambda: source, Limits()), executor)
 
     yield make
     executor.shutdown()

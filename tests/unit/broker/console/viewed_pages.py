@@ -17,6 +17,7 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.routes import Routes
 from kohort.broker.metrics.broker_metrics import BrokerMetrics
+from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
@@ -59,7 +60,6 @@ class LookedAt:
         self.groups = groups
         self.classic = ClassicRequests(groups.host)
         self.history = history
-        metrics = BrokerMetrics()
         self.source = ConsoleSource(
             groups=groups.host,
             history=history,
@@ -70,8 +70,10 @@ class LookedAt:
             offloaded_reads=asyncio.Semaphore(2),
             network=cast("Any", None),
             purgatory=purgatory,
-            edge=metrics.edge,
-            loop_lag=metrics.loop_lag,
+            metrics=BrokerMetrics(),
+            rebalances=RebalanceMetrics(),
+            tasks=cast("Any", None),
+            startup=cast("Any", None),
             node_id=1,
             cluster_id="c",
             listeners=[],
