@@ -5,7 +5,7 @@ The broker implements it for its own groups, ``kohort watch`` for those of anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -111,3 +111,32 @@ class Readable(NamedTuple):
 
 ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
 """Returns the readable offsets of a partition, by topic and number; None if it is not known."""
+
+
+class Position(NamedTuple):
+    topic: str
+    partition: int
+    committed: CommittedOffset
+    readable: Readable | None
+    """Offsets that can be read; None if the partition does not exist."""
+
+    @property
+    def end(self) -> int | None:
+        """The high watermark; None if the partition does not exist."""
+        return None if self.readable is None else self.readable.end
+
+    @property
+    def lag(self) -> int | None:
+        """Lag in records; see `Readable.lag`."""
+        return None if self.readable is None else self.readable.lag(self.committed.offset)
+
+
+def positions(
+    group: GroupSeen, readable: ReadableOf, only: str | None = None
+) -> Iterator[Position]:
+    """Yield the committed positions, of topic `only` if given; each is read when yielded."""
+    for topic, partitions in list(group.offsets.topics().items()):
+        if only not in {None, topic}:
+            continue
+        for index, committed in list(partitions.items()):
+            yield Position(topic, index, committed, readable(topic, index))

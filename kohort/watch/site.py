@@ -26,7 +26,7 @@ from kohort.watch.positions import Positions
 from kohort.watch.seen import News, WatchedGroups, WatchedRebalances
 
 if TYPE_CHECKING:
-    from kohort.broker.console.lag import Position
+    from kohort.broker.groups_seen import Position
 
 logger = logging.getLogger(__name__)
 

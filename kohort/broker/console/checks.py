@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.console.lag import Position, positions
 from kohort.broker.console.problems import NAMED_MAX, Finding, problems
 from kohort.broker.console.recent import HOUR_MS, Problem, Recent, Recents
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import GROUPS_MAX
-from kohort.broker.groups_seen import GroupSeen
+from kohort.broker.groups_seen import GroupSeen, Position, positions
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.formats.text import counted, duration, listed, shown

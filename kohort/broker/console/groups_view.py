@@ -7,14 +7,14 @@ from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.checks import all_findings
-from kohort.broker.console.lag import AgesSeen, Position, positions, total_lag
+from kohort.broker.console.lag import AgesSeen, total_lag
 from kohort.broker.console.problems import problems
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import RecordFormatter
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
-from kohort.broker.groups_seen import GroupSeen
+from kohort.broker.groups_seen import GroupSeen, Position, positions
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.messages import BadRequestError
 from kohort.broker.http.routes import Query

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kohort.broker.console.lag import positions
-from kohort.broker.groups_seen import GroupSeen, ReadableOf
+from kohort.broker.groups_seen import GroupSeen, ReadableOf, positions
 from kohort.broker.metrics.partitions import open_partition
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.manager import TopicManager

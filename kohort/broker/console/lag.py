@@ -5,18 +5,17 @@ timestamp. The broker reads it directly from its logs.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from kohort.broker.groups_seen import GroupSeen, Readable, ReadableOf
+from kohort.broker.groups_seen import GroupSeen, Position, ReadableOf, positions
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.topics.manager import TopicManager
-from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP
 
@@ -32,35 +31,6 @@ REMEMBERED_MAX: Final = 10_000
 repeatedly."""
 
 _Key: TypeAlias = tuple[bytes, int, int, int]
-
-
-class Position(NamedTuple):
-    topic: str
-    partition: int
-    committed: CommittedOffset
-    readable: Readable | None
-    """Offsets that can be read; None if the partition does not exist."""
-
-    @property
-    def end(self) -> int | None:
-        """The high watermark; None if the partition does not exist."""
-        return None if self.readable is None else self.readable.end
-
-    @property
-    def lag(self) -> int | None:
-        """Lag in records; see `Readable.lag`."""
-        return None if self.readable is None else self.readable.lag(self.committed.offset)
-
-
-def positions(
-    group: GroupSeen, readable: ReadableOf, only: str | None = None
-) -> Iterator[Position]:
-    """Yield the committed positions, of topic `only` if given; each is read when yielded."""
-    for topic, partitions in list(group.offsets.topics().items()):
-        if only not in {None, topic}:
-            continue
-        for index, committed in list(partitions.items()):
-            yield Position(topic, index, committed, readable(topic, index))
 
 
 def total_lag(all_positions: Iterable[Position]) -> int | None:

@@ -3,10 +3,11 @@
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.broker_view import wait_configs
-from kohort.broker.console.lag import Ages, Position, positions, total_lag
+from kohort.broker.console.lag import Ages, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
 from kohort.broker.console.timed_cache import TimedCache
+from kohort.broker.groups_seen import Position, positions
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.routes import Query
 from kohort.broker.metrics.partitions import open_partition

@@ -11,11 +11,9 @@ is created again continues with them.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kohort.broker.metrics.metric_info import OTHER
-
-L = TypeVar("L")
 
 SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
 """How long a removed group is shown: long enough for every scraper to read its last counts."""
@@ -51,17 +49,13 @@ class GroupCounts:
         self.removed_at_ms = 0
         """Monotonic time at which the group was removed, if it was."""
 
-    def count_rebalance(self, cause: str, kind: str) -> None:
-        self.rebalances = _incremented(self.rebalances, (cause, kind))
-
-    def count_avoided(self, reason: str) -> None:
-        self.avoided = _incremented(self.avoided, reason)
-
-    def count_bump(self, cause: str) -> None:
-        self.bumps = _incremented(self.bumps, cause)
-
-    def count_removed(self, cause: str) -> None:
-        self.removed = _incremented(self.removed, cause)
+    def count(self, counter: str, label: object) -> None:
+        """Increment the count of a label in one of the counters by label."""
+        counts = getattr(self, counter)
+        if counts is _NOTHING:
+            setattr(self, counter, {label: 1})
+        else:
+            counts[label] = counts.get(label, 0) + 1
 
 
 class CountsByGroup:
@@ -117,11 +111,3 @@ class CountsByGroup:
             counts = GroupCounts()
         self._live[group_id] = counts
         return counts
-
-
-def _incremented(counts: Mapping[L, int], label: L) -> Mapping[L, int]:
-    """Increment the count of a label; returns a new dict if `counts` is the shared one."""
-    if not isinstance(counts, dict):
-        return {label: 1}
-    counts[label] = counts.get(label, 0) + 1
-    return counts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.groups_seen import GroupSeen, GroupsSeen, ReadableOf
+from kohort.broker.groups_seen import GroupSeen, GroupsSeen, ReadableOf, positions
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.families import (
     GROUPS,
@@ -110,12 +110,14 @@ class GroupCollector:
             )
             if has_series:
                 seen.groups.append(_sample(described, gauges))
-                await self._sample_offsets(described.group_id, group, seen, time_slice)
+                await self._sample_offsets(group, seen, time_slice)
             else:
                 seen.folded += 1
                 rest.member_count += described.member_count
                 rest.gauges.update(gauges)
-                await self._sum_offsets(group, rest_offsets, time_slice)
+                for position in positions(group, self._readable):
+                    rest_offsets.add(position.committed.offset, position.lag)
+                    await time_slice.pause()
             await time_slice.pause()
         if seen.folded:
             seen.groups.append(rest)
@@ -164,28 +166,18 @@ class GroupCollector:
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
 
-    async def _sample_offsets(
-        self, group_id: str, group: GroupSeen, seen: _Seen, time_slice: Slice
-    ) -> None:
-        for topic, partitions in list(group.offsets.topics().items()):
-            topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
-            for partition, committed in list(partitions.items()):
-                lag = self._lag(topic, partition, committed.offset)
-                labels = _labels(group_id, topic, str(partition))
-                seen.offsets.append(OffsetSample(labels, committed.offset, lag))
-                topic_sum.add(committed.offset, lag)
-                await time_slice.pause()
-            seen.topic_sums.append(topic_sum)
-
-    async def _sum_offsets(self, group: GroupSeen, total: OffsetSample, time_slice: Slice) -> None:
-        for topic, partitions in list(group.offsets.topics().items()):
-            for partition, committed in list(partitions.items()):
-                total.add(committed.offset, self._lag(topic, partition, committed.offset))
-                await time_slice.pause()
-
-    def _lag(self, topic: str, partition: int, offset: int) -> int | None:
-        offsets = self._readable(topic, partition)
-        return None if offsets is None else offsets.lag(offset)
+    async def _sample_offsets(self, group: GroupSeen, seen: _Seen, time_slice: Slice) -> None:
+        group_id = group.group_id
+        sums: dict[str, OffsetSample] = {}
+        for position in positions(group, self._readable):
+            topic, offset, lag = position.topic, position.committed.offset, position.lag
+            labels = _labels(group_id, topic, str(position.partition))
+            seen.offsets.append(OffsetSample(labels, offset, lag))
+            if topic not in sums:
+                sums[topic] = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
+            sums[topic].add(offset, lag)
+            await time_slice.pause()
+        seen.topic_sums += sums.values()
 
 
 def _sample(group: GroupDescription, gauges: Mapping[str, int]) -> GroupSample:

@@ -117,12 +117,10 @@ class RebalanceMetrics:
             if member.epoch_before is not None:
                 add("notice", times.durable_ms, member.told_ms)
 
-    def _on_offsets_stored(self, group_id: str, event: OffsetsStored, now: Now) -> None:
-        del group_id, now
+    def _on_offsets_stored(self, _group_id: str, event: OffsetsStored, _now: Now) -> None:
         self.offsets_stored += event.offset_count
 
-    def _on_offsets_removed(self, group_id: str, event: OffsetsRemoved, now: Now) -> None:
-        del group_id, now
+    def _on_offsets_removed(self, _group_id: str, event: OffsetsRemoved, _now: Now) -> None:
         if event.expired:
             self.offsets_expired += event.offset_count
         else:
@@ -132,7 +130,7 @@ class RebalanceMetrics:
         cause = event.trigger.kind.value
         self.started[cause] += 1
         counts = self.by_group.of(group_id)
-        counts.count_rebalance(cause, event.kind.value)
+        counts.count("rebalances", (cause, event.kind.value))
         counts.poll_timeouts += _has_not_fetched(event.trigger)
         if event.kind is GroupKind.CONSUMER:
             self._count_bump(group_id, cause)
@@ -144,8 +142,7 @@ class RebalanceMetrics:
             running.phase_began_ms = now.ms
             running.is_syncing = False
 
-    def _on_cause(self, group_id: str, event: CauseAdded, now: Now) -> None:
-        del now
+    def _on_cause(self, group_id: str, event: CauseAdded, _now: Now) -> None:
         self.by_group.of(group_id).poll_timeouts += _has_not_fetched(event.trigger)
         running = self.running.get(group_id)
         if running is not None and running.kind is GroupKind.CONSUMER:
@@ -153,10 +150,9 @@ class RebalanceMetrics:
 
     def _count_bump(self, group_id: str, cause: str) -> None:
         self.bump_count += 1
-        self.by_group.of(group_id).count_bump(cause)
+        self.by_group.of(group_id).count("bumps", cause)
 
-    def _on_join_phase_ended(self, group_id: str, event: JoinPhaseEnded, now: Now) -> None:
-        del event
+    def _on_join_phase_ended(self, group_id: str, _event: JoinPhaseEnded, now: Now) -> None:
         running = self.running.get(group_id)
         if running is not None:
             self.join_phase.observe((now.ms - running.phase_began_ms) / 1000)
@@ -177,17 +173,16 @@ class RebalanceMetrics:
             self.whole.observe((now.ms - running.began_ms) / 1000)
             del self.running[group_id]
 
-    def _on_avoided(self, group_id: str, event: RebalanceAvoided, now: Now) -> None:
-        del now
+    def _on_avoided(self, group_id: str, event: RebalanceAvoided, _now: Now) -> None:
         reason = event.trigger.reason.reason.name.lower()
         self.avoided[event.trigger.kind.value, reason] += 1
-        self.by_group.of(group_id).count_avoided(reason)
+        self.by_group.of(group_id).count("avoided", reason)
 
     def _on_member_removed(self, group_id: str, event: MemberRemoved, now: Now) -> None:
         cause = event.fate.value
         self.members_removed[cause] += 1
         counts = self.by_group.of(group_id)
-        counts.count_removed(cause)
+        counts.count("removed", cause)
         counts.poll_timeouts += self._has_stopped_polling(group_id, event, now)
 
     def _has_stopped_polling(self, group_id: str, event: MemberRemoved, now: Now) -> bool:
@@ -202,12 +197,10 @@ class RebalanceMetrics:
         )
         return is_awaited or POLL_TIMEOUT in (event.text or "")
 
-    def _on_restored(self, group_id: str, event: GroupRestored, now: Now) -> None:
-        del event, now
+    def _on_restored(self, group_id: str, _event: GroupRestored, _now: Now) -> None:
         self.running.pop(group_id, None)
 
-    def _on_removed(self, group_id: str, event: GroupRemoved, now: Now) -> None:
-        del event
+    def _on_removed(self, group_id: str, _event: GroupRemoved, now: Now) -> None:
         self.running.pop(group_id, None)
         self.by_group.remove(group_id, now.ms)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +18,9 @@ from kohort.broker.metrics.families import (
     Rows,
     SeriesBudget,
     WideFamily,
+    single,
 )
-from kohort.broker.metrics.families import single as one_sample
-from kohort.broker.metrics.metric_info import OTHER, MetricInfo
+from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import open_partition
 from kohort.broker.runtime.slices import Slice
 
@@ -44,14 +44,9 @@ class PartitionSample:
     held_offsets: int = 0
 
     def add(self, other: PartitionSample) -> None:
-        self.high_watermark += other.high_watermark
-        self.log_start_offset += other.log_start_offset
-        self.size_bytes += other.size_bytes
-        self.segment_count += other.segment_count
-        self.in_sync += other.in_sync
-        self.replicas += other.replicas
-        self.lost_offsets += other.lost_offsets
-        self.held_offsets += other.held_offsets
+        for summed in fields(self)[1:]:
+            total = getattr(self, summed.name) + getattr(other, summed.name)
+            setattr(self, summed.name, total)
 
     @property
     def under_replicated(self) -> int:
@@ -71,7 +66,6 @@ class TopicSample:
 class _Seen:
     topics: list[TopicSample] = field(default_factory=list)
     partitions: list[PartitionSample] = field(default_factory=list)
-    totals: list[tuple[MetricInfo, int]] = field(default_factory=list)
     producer_count: int = 0
     late_partitions: int = 0
     folded_topics: int = 0
@@ -148,13 +142,6 @@ class TopicCollector:
             seen.topics.append(rest)
             seen.partitions.append(rest_partitions)
             seen.folded_partitions = rest.partition_count
-        compaction = self._topics.compaction
-        seen.totals = [
-            (transactions.PRODUCER_IDS, seen.producer_count),
-            (transactions.LATE_PARTITIONS, seen.late_partitions),
-            (catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count),
-            (catalogue.COMPACTION_FAILURES, compaction.failure_count),
-        ]
         self._seen = seen
 
     def forget(self) -> None:
@@ -172,11 +159,14 @@ class TopicCollector:
         held = [sample for sample in seen.partitions if sample.held_offsets]
         yield WideFamily(transactions.STABLE_LAG, _rows(held, attrgetter("held_offsets")))
         # A sum of broker ids is meaningless, and the last sample may be a sum.
-        single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
-        yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
-        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
-        for info, value in seen.totals:
-            yield one_sample(info, value)
+        partitions = seen.partitions[:-1] if seen.folded_topics else seen.partitions
+        yield WideFamily(catalogue.PARTITION_LEADER, _rows(partitions, lambda _: self._node_id))
+        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(partitions, lambda _: 1))
+        yield single(transactions.PRODUCER_IDS, seen.producer_count)
+        yield single(transactions.LATE_PARTITIONS, seen.late_partitions)
+        compaction = self._topics.compaction
+        yield single(catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count)
+        yield single(catalogue.COMPACTION_FAILURES, compaction.failure_count)
 
 
 def _rows(

@@ -12,10 +12,9 @@ from kohort.broker.console.checks import (
     findings,
     has_any,
 )
-from kohort.broker.console.lag import Position
 from kohort.broker.console.problems import Finding
 from kohort.broker.console.recent import Problem
-from kohort.broker.groups_seen import Readable
+from kohort.broker.groups_seen import Position, Readable
 from kohort.groups.description import DescribedMember, GroupDescription
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import CommittedOffset

@@ -10,7 +10,7 @@ from tests.support.measures.memory import traced_memory
 
 def count(table: CountsByGroup, *group_ids: str) -> None:
     for group_id in group_ids:
-        table.of(group_id).count_rebalance("member_left", "classic")
+        table.of(group_id).count("rebalances", ("member_left", "classic"))
 
 
 def shown(table: CountsByGroup, now_ms: int = 0) -> dict[str, int]:
@@ -121,9 +121,9 @@ def test_counts_are_those_of_three_counters() -> None:
         which = chance.randrange(3)
         label = f"label {chance.randrange(4)}"
         if which:
-            (counts.count_avoided, counts.count_removed)[which - 1](label)
+            counts.count(("avoided", "removed")[which - 1], label)
         else:
-            counts.count_rebalance(label, "classic")
+            counts.count("rebalances", (label, "classic"))
         counts.stopped_ms += 1_000
         expected[group_id][which][label] += 1
         if step % 500 == 499:
@@ -150,6 +150,6 @@ def test_a_group_that_has_come_and_gone_takes_little() -> None:
         for group_id in ids:
             count(table, group_id)
             for _ in range(500):
-                table.of(group_id).count_removed("session_expired")
+                table.of(group_id).count("removed", "session_expired")
             table.remove(group_id, 1_000_000)
         assert taken() < 750 * len(ids)
