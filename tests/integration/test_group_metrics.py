@@ -13,7 +13,8 @@ from kohort.groups.history.model import RebalanceRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as beating
-from kohort.testing.kit.groups import Groups, KitGroup
+from kohort.testing.kit.groups import Groups, KitGroup, history_records
+from kohort.watch.catalogue import METRICS as WATCHED
 from tests.integration.test_metrics import (
     running,
     scrape,
@@ -176,7 +177,7 @@ async def test_each_cause_is_counted_as_often_as_it_was(tmp_path: Path) -> None:
         await live_through_everything(broker)
         rebalances = sum(STARTED.values())
         await until(lambda: broker.history.totals("g") == (rebalances, 2))
-        records = broker.history.records("g")
+        records = history_records(broker.history, "g")
         found = await scrape(port)
     assert by_label(found, "kohort_rebalances_started_total", "cause") == STARTED
     name = "kafka_consumergroup_rebalances_total"

@@ -27,6 +27,7 @@ from kohort.groups.history.model import (
     RebalanceOutcome,
     RebalanceRecord,
 )
+from kohort.testing.kit.groups import history_records
 from tests.support import messages as m
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
@@ -106,7 +107,7 @@ def rebalances(records: list[HistoryRecord]) -> list[RebalanceRecord]:
 
 async def until_closed(broker: Broker, count: int) -> list[RebalanceRecord]:
     await until(lambda: broker.history.totals("readers")[0] >= count)
-    return rebalances(broker.history.records("readers"))
+    return rebalances(history_records(broker.history, "readers"))
 
 
 async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
@@ -160,6 +161,22 @@ async def test_members_are_recorded_with_the_software_that_their_clients_state(
             polling.cancel()
     assert own.client_software_name == "kohort-python"
     assert own.client_software_version == version("kohort")
+
+
+async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await create_topic(broker)
+        async with consuming(broker):
+            await until_closed(broker, 1)
+        before = await until_closed(broker, 2)
+    async with running(tmp_path) as broker:
+        assert history_records(broker.history, "readers") == before
+        async with consuming(broker):
+            await until_closed(broker, 3)
+        after = await until_closed(broker, 4)
+    assert after[:2] == before
+    assert [record.sequence for record in after] == [1, 2, 3, 4]
+    assert after[2].previous_generation == 2
 
 
 async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
@@ -225,7 +242,7 @@ async def test_bytes_that_are_no_subscription_and_no_assignment_do_no_harm(
             group_id = f"group {number}"
             await asyncio.to_thread(join_with, broker.endpoint.port, group_id, data)
             await until(lambda name=group_id: broker.history.totals(name)[0] == 4)  # type: ignore[misc]
-            records = rebalances(broker.history.records(group_id))
+            records = rebalances(history_records(broker.history, group_id))
             assert [record.outcome for record in records] == [
                 "stable",
                 "stable",
@@ -251,4 +268,6 @@ async def test_each_rebalance_is_one_line_of_the_log(
     assert lines[0].startswith("Group readers rebalanced ")
     assert "generation 0 -> 1, because member aiokafka" in lines[0]
     assert "was the last to leave; the group is empty" in lines[1]
-    assert not any(isinstance(one, AvoidedRecord) for one in broker.history.records("readers"))
+    assert not any(
+        isinstance(one, AvoidedRecord) for one in history_records(broker.history, "readers")
+    )

@@ -33,7 +33,7 @@ from kohort.groups.steps import Steps, at_once
 if TYPE_CHECKING:
     # Not needed at startup; see `RebalanceHistory._making`.
     from kohort.broker.history.record_maker import RecordMaker
-    from kohort.groups.history.model import HistoryRecord, RebalanceRecord
+    from kohort.groups.history.model import HistoryRecord
 
 logger = logging.getLogger(__name__)
 
@@ -237,44 +237,21 @@ class RebalanceHistory:
 
     # Queries.
 
-    def records(self, group_id: str, last: int | None = None) -> list[HistoryRecord]:
-        """Return the `last` records of a group, oldest first, by default all; a rebalance in
-        progress comes last, with the outcome "running".
-        """
-        open_record = self.open_record(group_id)
-        count = self._limits.size + 1 if last is None else max(last, 0)
-        newest: list[bytes] = []
-        if open_record is not None and count:
-            newest.append(self._making.text_of(open_record))
-        ring = self._rings.get(group_id)
-        if ring is not None:
-            wanted = max(min(count - len(newest), len(ring.records)), 0)
-            start = len(ring.records) - wanted
-            texts = [ring.records[index].text for index in range(start, len(ring.records))]
-            newest = texts + newest
-        return list(map(self._making.parse_text, newest))
-
     def stored_records(self, group_id: str) -> list[StoredRecord]:
         """Return a group's complete records, oldest first; to be decompressed one at a time."""
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the same as `open_record` as JSON, in steps, as of the time of the call."""
+        """Return the JSON of the rebalance in progress, or of one that has just ended and whose
+        members are still fetching their assignment, in steps: as of the time of the call, with at
+        most a hundred members. None if there is neither.
+        """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
             return None
         now_ms = self._clock.monotonic_ms()
         return self._making.open_text_steps(group_id, copy_of(fold.open), now_ms)
-
-    def open_record(self, group_id: str) -> RebalanceRecord | None:
-        """Return the rebalance in progress, or one that has just ended and whose members are still
-        fetching their assignment; in its current state, with at most a hundred members.
-        """
-        fold = self._folds.get(group_id)
-        if fold is None or fold.open is None:
-            return None
-        return self._making.snapshot(group_id, fold.open, self._clock.monotonic_ms())
 
     def groups(self) -> Iterable[str]:
         return dict.fromkeys((*self._rings, *self._under_way))

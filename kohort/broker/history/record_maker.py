@@ -8,12 +8,7 @@ from kohort.broker.history.closing_queue import Waiting
 from kohort.broker.runtime.clock import Clock
 from kohort.formats.text import shown
 from kohort.groups.classic.stored_cause import StoredCause
-from kohort.groups.history.build import (
-    Built,
-    build_avoided,
-    build_steps,
-    let_go,
-)
+from kohort.groups.history.build import build_avoided, build_steps, let_go
 from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
@@ -93,24 +88,17 @@ class RecordMaker:
         """Create the record without pauses."""
         return at_once(self.record_steps(waiting))
 
-    def snapshot(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> RebalanceRecord:
-        """Create the record of a rebalance in its current state."""
-        return at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
-
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
-        """Return that record's JSON. The facts must not change meanwhile."""
-        record, _ = yield from self._snapshot_steps(group_id, facts, now_ms)
-        text = yield from text_steps(record)
-        return text
-
-    def _snapshot_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[Built]:
-        return build_steps(
+        """Return the JSON of a rebalance in its current state. The facts must not change."""
+        record, _ = yield from build_steps(
             group_id,
             facts,
             until_ms=now_ms,
             taken=self._taken.get(group_id, NONE_TAKEN),
             members_listed=MEMBERS_OF_RUNNING,
         )
+        text = yield from text_steps(record)
+        return text
 
     def forget(self, group_id: str) -> None:
         """Forget a group: its next rebalance is unrelated to earlier ones."""
@@ -118,7 +106,6 @@ class RecordMaker:
 
     let_go = staticmethod(let_go)
     text_steps = staticmethod(text_steps)
-    parse_text = staticmethod(parse_text)
 
     @staticmethod
     def text_of(record: HistoryRecord) -> bytes:

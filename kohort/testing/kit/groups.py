@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict, Unpack
 from kohort.admin.groups import Member, partitions_in
 from kohort.broker.app import Broker
 from kohort.broker.coordinator.command import Command
+from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.runtime.deferred import Deferred
@@ -21,8 +22,10 @@ from kohort.groups.consumer.write import ConsumerWrite
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
-from kohort.groups.history.model import RebalanceRecord
+from kohort.groups.history.model import HistoryRecord, RebalanceRecord
+from kohort.groups.history.text import parse_text
 from kohort.groups.requests import LeaveEntry, Now
+from kohort.groups.steps import at_once
 from kohort.testing.kit.polling import LONG_S, wait_until
 
 SETTLED_WITHIN_S: Final = 5.0
@@ -146,9 +149,8 @@ class KitGroup:
         """Return the records of its history, oldest first; a running rebalance comes last."""
         history = self._groups().broker.history
         await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
-        return [
-            record for record in history.records(self.name) if isinstance(record, RebalanceRecord)
-        ]
+        records = history_records(history, self.name)
+        return [record for record in records if isinstance(record, RebalanceRecord)]
 
     async def why(self) -> list[str]:
         """Return the lines of `kohort groups why` for the last rebalances."""
@@ -253,3 +255,12 @@ def _chosen(group: Group, who: MemberFilter) -> list[str]:
         conditions = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any member"
         raise LookupError(f"group {group.group_id!r} has no member with {conditions}")
     return member_ids
+
+
+def history_records(history: RebalanceHistory, group_id: str) -> list[HistoryRecord]:
+    """Return the records of a group, oldest first; a running rebalance comes last."""
+    texts = [record.text for record in history.stored_records(group_id)]
+    steps = history.open_text_steps(group_id)
+    if steps is not None:
+        texts.append(at_once(steps))
+    return list(map(parse_text, texts))

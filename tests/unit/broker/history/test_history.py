@@ -33,6 +33,7 @@ from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
+from kohort.testing.kit.groups import history_records
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.virtual_time import virtual
 
@@ -96,13 +97,41 @@ def outcomes(records: Sequence[HistoryRecord]) -> list[str]:
 
 
 @virtual
+async def test_the_coordinator_and_the_history_fit_together(clock: VirtualClock) -> None:
+    log, history = MemoryHistoryLog(), RebalanceHistory(clock=clock)
+    await history.start(log)
+    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
+    harness = Harness(clock, MemoryOffsetsLog(), config)
+    harness.groups.host.add_observer(history)
+    await harness.groups.host.start()
+    await harness.stable_static("one", "two")
+    await asyncio.sleep(1)
+    assert outcomes(history_records(history, "g"))[-1] is RebalanceOutcome.STABLE
+    assert sequences(history_records(history, "g")) == [entry.sequence for entry in log.entries]
+    await harness.groups.host.close()
+    await history.close()
+
+
+@virtual
+async def test_the_last_ones_are_kept(clock: VirtualClock) -> None:
+    history = RebalanceHistory(HistoryLimits(size=3), clock)
+    for _ in range(5):
+        rebalance(history)
+    history.drain()
+    assert sequences(history_records(history, "g")) == [3, 4, 5]
+    assert history_records(history, "unheard of") == []
+    assert history.totals("g") == (5, 0)
+    assert history.totals("unheard of") == (0, 0)
+    assert list(history.groups()) == ["g"]
+
+
+@virtual
 async def test_the_one_that_runs_comes_last(clock: VirtualClock) -> None:
     history = RebalanceHistory(clock=clock)
     rebalance(history)
     start_one(history)
     history.drain()
-    assert outcomes(history.records("g")) == ["stable", "running"]
-    assert outcomes(history.records("g", 1)) == ["running"]
+    assert outcomes(history_records(history, "g")) == ["stable", "running"]
     assert history.totals("g") == (1, 0)
     start_one(history, "new")
     assert set(history.groups()) == {"g", "new"}
@@ -118,7 +147,7 @@ async def test_a_look_in_steps_shows_the_moment_of_the_call(clock: VirtualClock)
     history.observe("g", joined, Now(5, 5))
     history.observe("g", CauseAdded(Trigger(TriggerKind.MEMBER_LEFT)), Now(6, 6))
     then = parse_text(at_once(steps))
-    (now,) = history.records("g")
+    (now,) = history_records(history, "g")
     assert isinstance(then, RebalanceRecord)
     assert isinstance(now, RebalanceRecord)
     assert (len(then.further_causes), len(now.further_causes)) == (0, 1)
@@ -140,7 +169,7 @@ async def test_listeners_hear_each_record_once_when_it_is_complete(clock: Virtua
     )
     await asyncio.sleep(1)
     assert sequences(heard) == [1, 2, 3]
-    assert heard == history.records("g")
+    assert heard == history_records(history, "g")
     await history.close()
     assert sequences(heard) == [1, 2, 3]
 
@@ -158,7 +187,7 @@ async def test_a_listener_that_fails_does_not_stop_the_history(clock: VirtualClo
     rebalance(history)
     rebalance(history)
     await asyncio.sleep(1)
-    assert sequences(history.records("g")) == [1, 2]
+    assert sequences(history_records(history, "g")) == [1, 2]
     assert sequences(heard) == [1, 2]
     assert [entry.sequence for entry in log.entries] == [1, 2]
     await history.close()
@@ -177,7 +206,7 @@ def test_a_mistake_of_the_history_is_none_of_the_group(
         rebalance(history)
     rebalance(history)
     history.drain()
-    assert sequences(history.records("g")) == [1, 3]
+    assert sequences(history_records(history, "g")) == [1, 3]
     assert [
         one.levelname for one in caplog.records if one.name == "kohort.broker.history.history"
     ] == ["ERROR"]
@@ -208,7 +237,7 @@ async def test_a_rebalance_that_takes_long_is_written_down_as_running_once(
     assert [(entry.kind, entry.sequence) for entry in log.entries] == [(RUNNING, 1)]
     await history.close()
     assert [entry.kind for entry in log.entries] == [RUNNING, "rebalance"]
-    assert outcomes(history.records("g")) == ["unfinished"]
+    assert outcomes(history_records(history, "g")) == ["unfinished"]
 
 
 @virtual
@@ -250,7 +279,7 @@ async def test_the_history_goes_on_after_an_unforeseen_error(
     rebalance(history, "b", at_ms=clock.monotonic_ms())
     await asyncio.sleep(2)
     assert [entry.group_id for entry in log.entries] == ["b"]
-    assert outcomes(history.records("a")) == ["stable"]
+    assert outcomes(history_records(history, "a")) == ["stable"]
     await history.close()
 
 
@@ -297,11 +326,33 @@ async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
     history = RebalanceHistory(clock=clock)
     await history.start(log)
     history.end_recovery()
-    assert outcomes(history.records("g")) == ["stable", "unfinished"]
+    assert outcomes(history_records(history, "g")) == ["stable", "unfinished"]
     rebalance(history, at_ms=clock.monotonic_ms())
     await asyncio.sleep(1)
-    assert sequences(history.records("g")) == [1, 2, 3]
+    assert sequences(history_records(history, "g")) == [1, 2, 3]
     assert [entry.sequence for entry in log.entries] == [1, 2, 2, 3]
+    await history.close()
+
+
+@virtual
+async def test_members_that_never_fetch_their_assignment_hold_a_record_up_for_a_while_only(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    now = Now(clock.monotonic_ms(), clock.wall_ms())
+    start_one(history, at_ms=now.ms)
+    refs = members(2)
+    end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), ())
+    history.observe("g", end, now)
+    history.observe("g", SyncReceived("m0", is_leader=True), now)
+    history.observe("g", RebalanceEnded(RebalanceEnd.STABLE, 2, {"m0": b"", "m1": b""}), now)
+    await asyncio.sleep(SETTLE_MS / 1_000 - 2)
+    assert log.entries == []
+    assert outcomes(history_records(history, "g")) == ["stable"]
+    await asyncio.sleep(5)
+    assert len(log.entries) == 1
+    assert history.open_text_steps("g") is None
     await history.close()
 
 
@@ -342,16 +393,16 @@ async def test_the_history_of_a_removed_group_stays_for_a_while(clock: VirtualCl
         rebalance(history, group_id)
     history.observe("gone", GroupRemoved(expired=False), Now(0, 0))
     await asyncio.sleep(30)
-    assert sequences(history.records("gone")) == [1]
+    assert sequences(history_records(history, "gone")) == [1]
     # It may come back under its name, and goes on with its numbers.
     rebalance(history, "gone")
     history.observe("next", GroupRemoved(expired=False), Now(0, 0))
     await asyncio.sleep(90)
     history.observe("other", GroupRemoved(expired=False), Now(0, 0))
     await asyncio.sleep(1)
-    assert sequences(history.records("gone")) == [1, 2]
-    assert history.records("next") == []
-    assert sequences(history.records("other")) == [1]
+    assert sequences(history_records(history, "gone")) == [1, 2]
+    assert history_records(history, "next") == []
+    assert sequences(history_records(history, "other")) == [1]
     await history.close()
 
 
@@ -413,3 +464,20 @@ async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None
     assert len(lines) == 102
     assert lines[-2] == "200 more rebalances were not logged"
     assert lines[0].startswith("Group g rebalanced at 00:00:00, generation 1 -> 2, because")
+
+
+@pytest.mark.parametrize("size", [3, 2_500])
+@virtual
+async def test_large_groups_are_told_of_in_slices(size: int, clock: VirtualClock) -> None:
+    """Others get the loop in between: counted, not timed."""
+    history, turns = RebalanceHistory(clock=BusyClock()), 0
+    await history.start(MemoryHistoryLog())
+    rebalance(history, size=size)
+    while history.totals("g") == (0, 0):
+        turns += 1
+        await asyncio.sleep(0)
+    (record,) = history_records(history, "g")
+    assert isinstance(record, RebalanceRecord)
+    assert len(record.members) + record.members_dropped == record.members_after == size
+    assert turns > size // 100
+    await history.close()

@@ -19,6 +19,7 @@ from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import JoinResult
 from kohort.protocol.join_reason import JoinReason
+from kohort.testing.kit.groups import history_records
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
@@ -54,7 +55,7 @@ class Process:
         self.history._worker.cancel()
 
     def records(self) -> list[RebalanceRecord]:
-        records = self.history.records("g")
+        records = history_records(self.history, "g")
         return [record for record in records if isinstance(record, RebalanceRecord)]
 
 
