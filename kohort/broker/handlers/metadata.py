@@ -75,8 +75,8 @@ def metadata(
     if known is not None:
         return known
     _check_lookups(ctx, requested)
-    denied = _denied(ctx, request, requested)
-    missing = _to_be_created(ctx, request, requested, denied)
+    requested = _distinct(requested)
+    denied, missing = _denied_and_missing(ctx, request, requested)
     if missing:
         answer = _create_and_respond(ctx, request, requested, missing, denied)
         return ctx.run(answer, name="create topics")
@@ -130,57 +130,37 @@ async def _create_and_respond(
     return _respond(ctx, request, _look_up_all(ctx, requested, denied))
 
 
-def _denied(
+def _denied_and_missing(
     ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
-) -> _Denied:
-    """Return the responses for topics that the principal may not describe or create."""
+) -> tuple[_Denied, list[str]]:
+    """Return the responses for topics that the principal may not describe or create, and the names
+    of the topics to create.
+    """
     denied: _Denied = {}
-    for requested_topic in _distinct(requested):
-        name = requested_topic.name
-        if requested_topic.topic_id != ZERO_UUID:
-            topic = ctx.broker.topics.get_by_id(requested_topic.topic_id)
+    missing: list[str] = []
+    topics = ctx.broker.topics
+    creates = request.allow_auto_topic_creation and topics.settings.config.auto_create_topics_enable
+    for requested_topic in requested:
+        name, topic_id = requested_topic.name, requested_topic.topic_id
+        if topic_id != ZERO_UUID:
+            topic = topics.get_by_id(topic_id)
             if topic is not None and not ctx.may(_DESCRIBE, _TOPIC, topic.name):
-                denied[requested_topic.topic_id] = _missing(
-                    _NOT_ALLOWED, None, requested_topic.topic_id
-                )
+                denied[topic_id] = _missing(_NOT_ALLOWED, None, topic_id)
         elif name is None:
             continue
         elif not ctx.may(_DESCRIBE, _TOPIC, name):
             denied[name] = _missing(_NOT_ALLOWED, name)
             denied[name].is_internal = False
-        elif _creates(ctx, request) and ctx.broker.topics.get(name) is None:
-            may = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
-                Operation.CREATE, _TOPIC, name
-            )
-            if not may:
+        elif creates and topics.get(name) is None:
+            if not (
+                ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+                or ctx.may(Operation.CREATE, _TOPIC, name)
+            ):
                 denied[name] = _missing(_NOT_ALLOWED, name)
-    return denied
-
-
-def _creates(ctx: RequestContext, request: MetadataRequest) -> bool:
-    may_create = ctx.broker.topics.settings.config.auto_create_topics_enable
-    return request.allow_auto_topic_creation and may_create
-
-
-def _to_be_created(
-    ctx: RequestContext,
-    request: MetadataRequest,
-    requested: list[MetadataRequestTopic],
-    denied: _Denied,
-) -> list[str]:
-    if not _creates(ctx, request):
-        return []
-    return [
-        topic.name
-        for topic in _distinct(requested)
-        if topic.topic_id == ZERO_UUID
-        and topic.name not in denied
-        and topic.name is not None
-        and ctx.broker.topics.get(topic.name) is None
-        and name_problem(topic.name) is None
-        # Internal topics are created by the broker itself when it needs them.
-        and topic.name not in {*INTERNAL_TOPICS, CLUSTER_METADATA}
-    ]
+            # Internal topics are created by the broker itself when it needs them.
+            elif not name_problem(name) and name not in {*INTERNAL_TOPICS, CLUSTER_METADATA}:
+                missing.append(name)
+    return denied, missing
 
 
 def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -210,7 +190,7 @@ def _look_up_all(
 ) -> list[MetadataResponseTopic]:
     return [
         denied[_named(topic)] if _named(topic) in denied else _look_up(ctx, topic)
-        for topic in _distinct(requested)
+        for topic in requested
     ]
 
 
