@@ -40,19 +40,6 @@ AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Re
 _Registered = TypeVar("_Registered", bound=Handler | AsyncHandler)
 
 
-def _always(request: object) -> bool:
-    del request
-    return True
-
-
-def _nothing(ctx: RequestContext, request: object) -> None:
-    del ctx, request
-
-
-def _as_it_is(response: Any) -> Any:  # noqa: ANN401
-    return response
-
-
 _BY_ITSELF: Final = OnError()
 
 
@@ -99,10 +86,10 @@ class Api:
         versions: str,
         advertised: str | None = None,
         on_error: OnError = _BY_ITSELF,
-        is_answered: Callable[[Any], bool] = _always,
-        throttled: Callable[[Any], Any] = _as_it_is,
+        is_answered: Callable[[Any], bool] = lambda _: True,
+        throttled: Callable[[Any], Any] = lambda response: response,
         parts: Sequence[Lists] = (),
-        prepare: Callable[[RequestContext, Any], None] = _nothing,
+        prepare: Callable[[RequestContext, Any], None] = lambda *_: None,
         part_max: int = PART_MAX,
         long_bytes: int = LONG_BYTES,
     ) -> None:

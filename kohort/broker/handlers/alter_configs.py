@@ -151,12 +151,7 @@ async def _replace(
     ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
 ) -> None:
     configs = replaced([(config.name, config.value) for config in resource.configs])
-
-    def alteration(current: Mapping[str, str]) -> dict[str, str]:
-        del current
-        return configs
-
-    await alter(ctx, resource, alteration, validate_only=validate_only)
+    await alter(ctx, resource, lambda _: configs, validate_only=validate_only)
 
 
 @handles(

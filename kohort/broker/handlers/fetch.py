@@ -42,9 +42,8 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 their partitions, so they can be answered without the state of a session."""
 
 
-def _without_data(response: FetchResponse | None) -> FetchResponse:
+def _without_data(_response: FetchResponse | None) -> FetchResponse:
     """Return an empty response to a throttled client, whichever quota was exceeded."""
-    del response
     return FetchResponse(responses=[])
 
 

@@ -40,8 +40,7 @@ from kohort.protocol.messages.groups import (
 )
 
 
-def _drop_repeats(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
-    del ctx
+def _drop_repeats(_ctx: RequestContext, request: DeleteGroupsRequest) -> None:
     request.groups_names = list(dict.fromkeys(request.groups_names))
 
 
@@ -109,8 +108,7 @@ def _accepted(values: Sequence[str]) -> frozenset[str]:
 NOT_FOUND_SINCE: Final = 6
 
 
-def _check(ctx: RequestContext, request: DescribeGroupsRequest) -> None:
-    del ctx
+def _check(_ctx: RequestContext, request: DescribeGroupsRequest) -> None:
     check_repeats(request.groups)
 
 

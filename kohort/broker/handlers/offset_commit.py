@@ -64,11 +64,10 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partition indexes of each topic, in the order of the request; hashable."""
 
 
-def _merge_repeats(ctx: RequestContext, request: OffsetCommitRequest) -> None:
+def _merge_repeats(_ctx: RequestContext, request: OffsetCommitRequest) -> None:
     """Merge topics that the request lists several times, and omit those without partitions, as the
     response does.
     """
-    del ctx
     topics: dict[str | bytes, OffsetCommitRequestTopic] = {}
     for topic in request.topics:
         if topic.partitions:

@@ -59,8 +59,7 @@ PATTERN_BYTES_MAX: Final = 1 << 18
 steps for each character to some ten thousand."""
 
 
-def _check_partitions(ctx: RequestContext, request: DescribeProducersRequest) -> None:
-    del ctx
+def _check_partitions(_ctx: RequestContext, request: DescribeProducersRequest) -> None:
     check_repeats(
         (topic.name, index) for topic in request.topics for index in topic.partition_indexes
     )
@@ -182,8 +181,7 @@ def _pattern(text: str | None) -> "re2._Regexp[str] | None":
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
-def _check(ctx: RequestContext, request: DescribeTransactionsRequest) -> None:
-    del ctx
+def _check(_ctx: RequestContext, request: DescribeTransactionsRequest) -> None:
     check_repeats(request.transactional_ids)
 
 

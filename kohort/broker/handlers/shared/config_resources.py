@@ -35,18 +35,17 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+_TYPES: Final = frozenset(ResourceType)
+
+
 def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Operation) -> None:
     """Raise KafkaError unless the principal may describe or alter the configs of a resource."""
-    match kind:
-        case ResourceType.TOPIC:
-            ctx.require(operation, acls.ResourceType.TOPIC, name)
-        case ResourceType.GROUP:
-            ctx.require(operation, acls.ResourceType.GROUP, name)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
-            ctx.require(operation, acls.ResourceType.CLUSTER)
-        case _:
-            # Unknown types are refused before authorisation.
-            pass
+    if kind == ResourceType.TOPIC:
+        ctx.require(operation, acls.ResourceType.TOPIC, name)
+    elif kind == ResourceType.GROUP:
+        ctx.require(operation, acls.ResourceType.GROUP, name)
+    elif kind in _TYPES:  # Unknown types are refused before authorisation.
+        ctx.require(operation, acls.ResourceType.CLUSTER)
 
 
 class Resource(Protocol):
