@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.groups_seen import GroupSeen, OffsetsSeen, Readable
-from kohort.broker.history.rings import Rings, pack
-from kohort.broker.history.store import Packed, StoredRecord
+from kohort.broker.history.rings import Rings
+from kohort.broker.history.store import StoredRecord, pack
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.events import GroupRestored
 from kohort.groups.history.names import REBALANCE
@@ -48,7 +48,7 @@ class NewRecord(NamedTuple):
 
     group_id: str
     sequence: int
-    packed: Packed
+    packed: bytes
     is_rebalance: bool
 
 

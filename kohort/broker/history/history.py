@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.history.closing_queue import ClosingQueue, Waiting
 from kohort.broker.history.restoring import RecordedGenerations, restore
-from kohort.broker.history.rings import Rings, pack
-from kohort.broker.history.store import Packed, StoredRecord
+from kohort.broker.history.rings import Rings
+from kohort.broker.history.store import StoredRecord, pack
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, HistoryLog
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
@@ -372,7 +372,7 @@ class RebalanceHistory:
             self._rings.forget_removed(now_ms - self._limits.removed_retention_ms)
         return None
 
-    def _keep(self, record: HistoryRecord, text: bytes, packed: Packed) -> None:
+    def _keep(self, record: HistoryRecord, text: bytes, packed: bytes) -> None:
         is_rebalance = self._making.is_rebalance(record)
         self._rings.add(record.group, record.sequence, packed, is_rebalance=is_rebalance)
         kind = REBALANCE if is_rebalance else AVOIDED

@@ -14,7 +14,8 @@ records, unless thousands of others were written within the seconds between.
 import logging
 from collections.abc import Iterable, Iterator
 
-from kohort.broker.history.rings import Rings, pack
+from kohort.broker.history.rings import Rings
+from kohort.broker.history.store import pack
 from kohort.broker.history.topic import RUNNING, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.stored_cause import StoredCause, decode_cause
@@ -22,8 +23,6 @@ from kohort.groups.history.entry import Entry
 from kohort.groups.history.names import AVOIDED, REBALANCE
 from kohort.groups.records import Generation
 from kohort.protocol.errors import KafkaError
-
-logger = logging.getLogger(__name__)
 
 logger = logging.getLogger(__name__)
 

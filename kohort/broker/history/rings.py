@@ -7,16 +7,12 @@ records, the oldest records are dropped, first those of removed groups, then tho
 without a rebalance for the longest time.
 """
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.broker.history.store import HistoryStore, Packed, StoredRecord
-
-PACKED_FROM_BYTES: Final = 8 * 1024
-"""Smaller texts, which are nearly all, are not compressed, so reading them costs nothing."""
+from kohort.broker.history.store import HistoryStore, StoredRecord
 
 RECORD_OVERHEAD_BYTES: Final = 90
 """Memory for a record's location, and for the store's own lists."""
@@ -28,13 +24,6 @@ FORGOTTEN_AT_ONCE: Final = 20
 
 CLEANED_AT_ONCE: Final = 2
 """Blocks of the store that are compacted in one call, with a few hundred records each."""
-
-
-def pack(text: bytes) -> Packed:
-    """Compress large texts, which are repetitive: they shrink to about a tenth. For any thread."""
-    if len(text) < PACKED_FROM_BYTES:
-        return Packed(text, is_compressed=False)
-    return Packed(zlib.compress(text, 1), is_compressed=True)
 
 
 class Ring:
@@ -75,7 +64,7 @@ class Rings:
     def get(self, group_id: str) -> Ring | None:
         return self._rings.get(group_id)
 
-    def add(self, group_id: str, sequence: int, packed: Packed, *, is_rebalance: bool) -> None:
+    def add(self, group_id: str, sequence: int, packed: bytes, *, is_rebalance: bool) -> None:
         """Append a record, dropping others if there is no room."""
         ring = self._rings.get(group_id)
         if ring is None:
@@ -96,7 +85,7 @@ class Rings:
         self._make_room()
         self._clean_up()
 
-    def replace_last(self, group_id: str, packed: Packed) -> None:
+    def replace_last(self, group_id: str, packed: bytes) -> None:
         """Replace the text of a group's last record, which must exist."""
         ring = self._rings[group_id]
         self._drop(ring.records.pop())

@@ -31,9 +31,17 @@ _PLAIN: Final = b"\0"
 _COMPRESSED: Final = b"\1"
 
 
-class Packed(NamedTuple):
-    data: bytes
-    is_compressed: bool
+PACKED_FROM_BYTES: Final = 8 * 1024
+"""Smaller texts, which are nearly all, are not compressed, so reading them costs nothing."""
+
+
+def pack(text: bytes) -> bytes:
+    """Return a record as it is stored, after a byte that says whether it is compressed: large texts
+    are repetitive, and shrink to about a tenth. For any thread.
+    """
+    if len(text) < PACKED_FROM_BYTES:
+        return _PLAIN + text
+    return _COMPRESSED + zlib.compress(text, 1)
 
 
 class Block:
@@ -107,12 +115,17 @@ class HistoryStore:
         """Bytes used in all existing blocks, including dropped records."""
         self.live_bytes = 0
 
-    def put(self, owner: str, packed: Packed) -> StoredRecord:
-        """Store a record. `owner` is added to its block's `owners`."""
-        return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
+    def put(self, owner: str, packed: bytes) -> StoredRecord:
+        """Store a record of `pack`. `owner` is added to its block's `owners`."""
+        block = self._block_for(len(packed))
+        block.owners.add(owner)
+        number = block.append(packed)
+        self.used_bytes += len(packed)
+        self.live_bytes += len(packed)
+        return StoredRecord(block, number)
 
     def move(self, owner: str, stored: StoredRecord) -> StoredRecord:
-        moved = self._put(owner, stored.block.read(stored.number))
+        moved = self.put(owner, stored.block.read(stored.number))
         self.drop(stored)
         return moved
 
@@ -136,14 +149,6 @@ class HistoryStore:
         if worst is self._current:
             self._current = None  # The block's records must not be moved into the same block.
         return worst
-
-    def _put(self, owner: str, data: bytes) -> StoredRecord:
-        block = self._block_for(len(data))
-        block.owners.add(owner)
-        number = block.append(data)
-        self.used_bytes += len(data)
-        self.live_bytes += len(data)
-        return StoredRecord(block, number)
 
     def _block_for(self, size_bytes: int) -> Block:
         if size_bytes >= LARGE_BYTES:

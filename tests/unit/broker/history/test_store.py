@@ -9,20 +9,24 @@ from kohort.broker.history.store import (
     LARGE_BYTES,
     WASTE_DIVISOR,
     HistoryStore,
-    Packed,
     StoredRecord,
 )
 
 
-def plain(data: bytes) -> Packed:
-    return Packed(data, is_compressed=False)
+def plain(data: bytes) -> bytes:
+    """A record that is not compressed, whatever its size."""
+    return b"\0" + data
+
+
+def compressed(data: bytes) -> bytes:
+    return b"\1" + zlib.compress(data)
 
 
 def test_records_come_back_as_they_were_put() -> None:
     store = HistoryStore()
     texts = [b"x" * size for size in (0, 1, 4_000, LARGE_BYTES - 1, LARGE_BYTES, 3 * BLOCK_BYTES)]
     kept = [store.put("g", plain(text)) for text in texts]
-    packed = store.put("g", Packed(zlib.compress(b"y" * 9_000), is_compressed=True))
+    packed = store.put("g", compressed(b"y" * 9_000))
     assert [one.text for one in kept] == texts
     assert [one.is_compressed for one in kept] == [False] * len(texts)
     assert packed.is_compressed
@@ -32,7 +36,7 @@ def test_records_come_back_as_they_were_put() -> None:
 def test_the_head_of_a_record_is_had_without_the_rest() -> None:
     store = HistoryStore()
     text = bytes(range(256)) * 100
-    for packed in (plain(text), Packed(zlib.compress(text), is_compressed=True)):
+    for packed in (plain(text), compressed(text)):
         kept = store.put("g", packed)
         assert kept.head(1_000) == text[:1_000]
         assert kept.head(1 << 20) == text
