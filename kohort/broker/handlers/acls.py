@@ -51,19 +51,8 @@ async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> De
     """List rules; requires DESCRIBE on the cluster."""
     text = "No Authorizer is configured on the broker"
     rules = rules_in_force(ctx, Operation.DESCRIBE, text=text)
-    wanted = RuleFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
-    matching: list[Rule] = []
     try:
-        wanted.check()
-        matching = await rules.find(wanted)
+        matching = await rules.find(_filter(request))
     except UnknownFilterError:
         matching = []
     return DescribeAclsResponse(
@@ -127,7 +116,8 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     return DeleteAclsResponse(filter_results=results)
 
 
-def _filter(acl_filter: DeleteAclsFilter) -> RuleFilter:
+def _filter(acl_filter: DeleteAclsFilter | DescribeAclsRequest) -> RuleFilter:
+    """Raises UnknownFilterError."""
     wanted = RuleFilter(
         acl_filter.resource_type_filter,
         acl_filter.resource_name_filter,

@@ -97,19 +97,11 @@ def _respond(ctx: RequestContext, results: Sequence[Coordinator]) -> FindCoordin
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     if key_type not in _KINDS:
-        return Coordinator(
-            key=key,
-            node_id=-1,
-            host="",
-            port=-1,
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"Keys of type {key_type} have no coordinator here.",
-        )
+        text = f"Keys of type {key_type} have no coordinator here."
+        return _failed(key, ErrorCode.INVALID_REQUEST, text)
     kind = _KINDS[key_type]
     if not ctx.may(Operation.DESCRIBE, kind, key):
-        return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=denied(kind).code, error_message=""
-        )
+        return _failed(key, denied(kind).code, "")
     host, port = ctx.advertised
     return Coordinator(
         key=key,
@@ -119,3 +111,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         error_code=ErrorCode.NONE,
         error_message="",
     )
+
+
+def _failed(key: str, error: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)

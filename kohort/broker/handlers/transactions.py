@@ -49,7 +49,7 @@ from kohort.broker.handlers.shared.in_transaction import fenced_in
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from kohort.groups.steps import Steps, at_once
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -146,34 +146,23 @@ SEVERAL_SINCE: Final = 4
         )
     ),
 )
-def add_partitions_to_txn(
+async def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
-    several = ctx.api_version >= SEVERAL_SINCE
-    if several:
+) -> AddPartitionsToTxnResponse:
+    if ctx.api_version >= SEVERAL_SINCE:
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    else:
-        name = request.v3_and_below_transactional_id
-        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-    if several:
-        return ctx.run(_several(ctx, request), name="AddPartitionsToTxn")
-    if ctx.is_long:
-        return ctx.run(_long(ctx, request), name="AddPartitionsToTxn")
+        return await _several(ctx, request)
+    name = request.v3_and_below_transactional_id
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    time_slice = Slice(ctx.broker.clock)
     topics = request.v3_and_below_topics
-    refusals = at_once(_refusals(ctx, topics, allows_internal=False))
+    refusals = await run(_refusals(ctx, topics, allows_internal=False), time_slice)
     if refusals:
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=at_once(_refused(topics, refusals)),
-        )
-    version = ctx.api_version
-
-    def respond(error: ErrorCode) -> AddPartitionsToTxnResponse:
-        code = fenced_in(version, error, since=FENCED_SINCE)
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=at_once(_results(topics, lambda _: code))
-        )
-
-    return _add(ctx, request).map(respond)
+        results = _refused(topics, refusals)
+    else:
+        error = fenced_in(ctx.api_version, await _add(ctx, request), since=FENCED_SINCE)
+        results = _results(topics, lambda _: error)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, time_slice))
 
 
 def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Deferred[ErrorCode]:
@@ -223,21 +212,6 @@ async def _one_of_several(
     )
     error = await transactions.add_partitions(transaction.transactional_id, request)
     return await run(_results(transaction.topics, lambda _: error), time_slice)
-
-
-async def _long(
-    ctx: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
-    """Serve a long request before v4 in slices."""
-    time_slice = Slice(ctx.broker.clock)
-    topics = request.v3_and_below_topics
-    refusals = await run(_refusals(ctx, topics, allows_internal=False), time_slice)
-    if refusals:
-        results = _refused(topics, refusals)
-    else:
-        error = fenced_in(ctx.api_version, await _add(ctx, request), since=FENCED_SINCE)
-        results = _results(topics, lambda _: error)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, time_slice))
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:

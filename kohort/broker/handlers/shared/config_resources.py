@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX
 from kohort.broker.core.security import acls
@@ -20,6 +20,16 @@ from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
 
 CONFIGS_MAX: Final = 1_000
 """Configs of one resource in a request, which are checked in one step. No resource has as many."""
@@ -48,37 +58,16 @@ def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Opera
         ctx.require(operation, acls.ResourceType.CLUSTER)
 
 
-class Resource(Protocol):
-    @property
-    def resource_type(self) -> int: ...
-    @property
-    def resource_name(self) -> str: ...
-
-
-class ResourceChange(Resource, Protocol):
-    """A resource with its configs, as named in a request."""
-
-    @property
-    def configs(self) -> Sequence[object]: ...
-
-
-class AlterationResult(Protocol):
-    """The response for one resource, common to both APIs."""
-
-    error_code: int
-    error_message: str | None
-
-
-_Resource = TypeVar("_Resource", bound=ResourceChange)
-_AlterationResult = TypeVar("_AlterationResult", bound=AlterationResult)
+_Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalResource)
+_Response = TypeVar("_Response", AlterConfigsResourceResponse, IncrementalResourceResponse)
 
 
 async def alter_each(
     clock: Clock,
     resources: Sequence[_Resource],
-    response: Callable[..., _AlterationResult],
+    response: type[_Response],
     change: Callable[[_Resource], Awaitable[None]],
-) -> list[_AlterationResult]:
+) -> list[_Response]:
     """Alter one resource after another: each completely or, with an error in its response, not at
     all.
 
@@ -113,7 +102,7 @@ async def alter_each(
 
 
 async def alter(
-    ctx: RequestContext, resource: Resource, alteration: Alteration, *, validate_only: bool
+    ctx: RequestContext, resource: _Resource, alteration: Alteration, *, validate_only: bool
 ) -> None:
     """Alter the configs of a resource, or only validate the change. Raises KafkaError."""
     kind, name, changes = resource.resource_type, resource.resource_name, ctx.broker.topics.changes
