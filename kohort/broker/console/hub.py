@@ -8,9 +8,10 @@ into "anything may have changed". While no stream is open, groups are not observ
 
 import asyncio
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Final
 
 from kohort.broker.console.paths import HEADERS
+from kohort.broker.groups_seen import GroupsSeen
 from kohort.broker.http.json_parts import dump
 from kohort.broker.runtime.clock import Clock
 from kohort.groups.events import EVENTS, Event, OffsetsStored
@@ -61,13 +62,6 @@ class Pace:
         self._used_until_ms = max(self._used_until_ms, now_ms) + EVERY_MS
 
 
-class Watched(Protocol):
-    """The groups; see `kohort.broker.coordinator.host.GroupHost`."""
-
-    def add_observer(self, observer: "EventHub") -> None: ...
-    def remove_observer(self, observer: "EventHub") -> None: ...
-
-
 class EventStream:
     """The stream of one page. Implements `HttpStream`."""
 
@@ -111,7 +105,7 @@ class EventHub:
     observed: Collection[type[Event]] = EVENTS - {OffsetsStored}
     """See `GroupObserver`. Commits are ignored, because they are too frequent."""
 
-    def __init__(self, groups: Watched, clock: Clock) -> None:
+    def __init__(self, groups: GroupsSeen, clock: Clock) -> None:
         self._groups = groups
         self._clock = clock
         self._streams: set[EventStream] = set()

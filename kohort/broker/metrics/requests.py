@@ -8,11 +8,15 @@ Metadata response may have ten thousand codes.
 
 from collections.abc import Callable, Collection
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.protocol.message import schema_of
 from kohort.protocol.schema import MessageSchema
+
+if TYPE_CHECKING:
+    from kohort.broker.security.tls_listener import TlsListener
+    from kohort.broker.security.users_file import UsersFile
 
 ErrorCounts = dict[int, int]
 """Number of occurrences of each error code; code 0 is not an error."""
@@ -81,22 +85,6 @@ class RequestMeter:
         """Errors by code, without 0; a response counts once for each failed partition."""
 
 
-class CertificateSource(Protocol):
-    """The TLS certificate of one listener; see `kohort.broker.security.tls_listener`."""
-
-    @property
-    def listener(self) -> str: ...
-    @property
-    def expires_s(self) -> float: ...
-    @property
-    def reload_failures(self) -> int: ...
-
-
-class UsersFileSource(Protocol):
-    @property
-    def reload_failures(self) -> int: ...
-
-
 class EdgeMetrics:
     """Counters of requests and connections. Implements `kohort.broker.network.metrics`."""
 
@@ -112,8 +100,8 @@ class EdgeMetrics:
         self.opened_count = 0
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}
-        self.certificates: Collection[CertificateSource] = ()
-        self.users_file: UsersFileSource | None = None
+        self.certificates: Collection[TlsListener] = ()
+        self.users_file: UsersFile | None = None
         self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0
         self.sent_bytes = 0

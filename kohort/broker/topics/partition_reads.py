@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.broker.runtime.slices import Monotonic, Slice, run
 from kohort.broker.storage.log.detached import Detached
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kohort.broker.core.partition.transactions import AbortedTransaction
     from kohort.broker.storage.file_range import FileRange
     from kohort.broker.storage.log.transactions import AbortedSearch
+    from kohort.broker.topics.partition import Partition
 
 T = TypeVar("T")
 Records: TypeAlias = "bytes | memoryview | FileRange"
@@ -34,20 +35,11 @@ REPAIR_ATTEMPTS: Final = 3
 """A rebuilt index is checked once more; and segments may be compacted meanwhile."""
 
 
-class Visible(Protocol):
-    high_watermark: int
-    failure: KafkaError | None
-
-    @property
-    def last_stable_offset(self) -> int: ...
-    def check_online(self) -> None: ...
-
-
 class PartitionReads:
     """Reads of a partition, on the event loop or in another thread."""
 
     def __init__(
-        self, partition: Visible, log: PartitionLog, executor: Executor, tail_cache: TailCache
+        self, partition: Partition, log: PartitionLog, executor: Executor, tail_cache: TailCache
     ) -> None:
         """`partition` provides the visible offsets; it is not changed."""
         self._partition = partition

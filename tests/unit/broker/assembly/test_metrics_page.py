@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import prometheus_client
 import pytest
@@ -101,8 +101,8 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_opened()
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
-        metrics.edge.certificates = [Certificate("SSL", 2e9, 0)]
-        metrics.edge.users_file = UsersFile(0)
+        metrics.edge.certificates = cast("Any", [Certificate("SSL", 2e9, 0)])
+        metrics.edge.users_file = cast("Any", UsersFile(0))
         metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
         metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from kohort.broker.console import hub as hubs
 from kohort.broker.console.hub import (
@@ -49,7 +49,7 @@ class Groups:
 def hub() -> tuple[EventHub, Groups]:
     clock = VirtualClock()
     groups = Groups(clock)
-    return EventHub(groups, clock), groups
+    return EventHub(cast("Any", groups), clock), groups
 
 
 async def opened(one: EventHub) -> EventStream:
