@@ -1,6 +1,7 @@
-"""Computes the advice of all groups on executors, one group after the other in each task."""
+"""Computes the advice of all groups on executors, one group after the other in each task, and
+converts it to messages.
+"""
 
-import pickle
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -9,13 +10,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kohort.insight.advisor import tasks
+from kohort.insight.advisor.rows import SETTING, compute_rows
 from kohort.insight.tables import AVOIDED, REBALANCES
 from kohort.insight.tables.advice import ADVICE
 from kohort.pipeline.arrow import from_rows
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.transformations.advice import GROUP
 from kohort.pipeline.types import spark_schema
+
+GROUP: Final = ("cluster_id", "group")
 
 EVENTS: Final = StructType([StructField(name, StringType()) for name in (*GROUP, "event")])
 """The columns of a history: `event` is the event as JSON, as written by the broker."""
@@ -58,16 +60,43 @@ def advice_of(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> Data
     values = dict(known)
 
     def work(rows: pa.Table) -> pa.Table:
-        key = rows["cluster_id"][0].as_py(), rows["group"][0].as_py()
-        task = tasks.to_read(key, rows["event"].to_pylist(), days, values)
-        trace = pickle.loads(tasks.read(task))  # noqa: S301 - made by `tasks`, as are the others.
-        if trace.trace is None:
-            advice, error = from_rows(ADVICE, [dict(zip(GROUP, key, strict=True))]), trace.error
-        else:
-            replayed = [tasks.replay(task) for task in tasks.to_replay(trace)]
-            weighed = tasks.weigh(tasks.to_weigh(trace, replayed))
-            advice, error = from_rows(ADVICE, pickle.loads(weighed)), None  # noqa: S301
+        key = {name: rows[name][0].as_py() for name in GROUP}
+        tried, error = compute_rows(key["group"], rows["event"].to_pylist(), days, values)
+        advice = from_rows(ADVICE, [key | row for row in tried])
         return advice.append_column(ERROR, pa.array([error] * advice.num_rows, pa.string()))
 
     schema = StructType([*spark_schema(ADVICE).fields, StructField(ERROR, StringType())])
     return by_group(events).groupBy(*GROUP).applyInArrow(work, schema)
+
+
+def messages(rows: DataFrame) -> DataFrame:
+    """Return key and value of the messages for the topic: one per group, from rows of `advice`.
+
+    The key is cluster and group. `advice_id` identifies the events: a reader that finds the same id
+    again may skip the message.
+    """
+    shown = rows.where("is_recorded or is_on_front").withColumns(
+        {f"{name}_ms": f.unix_millis(name) for name in ("first_at", "last_at")}
+    )
+    once = ("history_rebalances", "history_stopped_ms", "first_at_ms", "last_at_ms", "unknown")
+    figures = (
+        *("rebalances", "stopped_ms", "stopped_spread_ms", "unread_ms", "unnoticed_ms"),
+        *("notice_ms", "text"),
+    )
+    choice = f.struct("ordinal", "is_best", f.struct(*SETTING).alias("setting"), *figures)
+    choices = f.array_sort(f.collect_list(f.when(~f.col("is_recorded"), choice)))
+    grouped = shown.groupBy(*GROUP, "last_sequence").agg(
+        *(f.first(name).alias(name) for name in once),
+        f.first(f.when(f.col("is_recorded"), choice), ignorenulls=True).alias("recorded"),
+        choices.alias("choices"),
+    )
+    identity = f.concat_ws("/", *GROUP, f.col("last_sequence").cast("string"))
+    value = f.struct(
+        f.lit(1).alias("schema"),
+        identity.alias("advice_id"),
+        *(*GROUP, "last_sequence", *once, "recorded", "choices"),
+    )
+    return grouped.select(
+        f.concat_ws("/", *GROUP).alias("key"),
+        f.to_json(value, {"ignoreNullFields": "false"}).alias("value"),
+    )

@@ -13,11 +13,10 @@ from kohort.insight.advisor.grid import grid
 from kohort.insight.errors import UsageError
 from kohort.insight.tables import REBALANCES
 from kohort.insight.tables.advice import ADVICE
-from kohort.pipeline.advising import ERROR, EVENTS, advice_of
+from kohort.pipeline.advising import ERROR, EVENTS, advice_of, messages
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.transformations import advice as steps
 from kohort.pipeline.types import spark_schema
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import records, take
@@ -158,7 +157,7 @@ def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
 ) -> None:
     rows = spark.createDataFrame(advised, spark_schema(ADVICE)).where("`group` = 'a'")
 
-    (first,), (second,) = (steps.messages(rows.repartition(n)).collect() for n in (1, 3))
+    (first,), (second,) = (messages(rows.repartition(n)).collect() for n in (1, 3))
 
     assert first == second
     assert first["key"] == "c/a"

@@ -17,7 +17,7 @@ from kohort.formats.text import counted
 from kohort.insight.advisor.client_software import impossible
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.text import TOO_FAR, check, describe, nothing_better
+from kohort.insight.advisor.text import TOO_FAR, check, nothing_better
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from kohort.insight.advisor.weighing import (
     CHANCE_MS,
@@ -57,6 +57,8 @@ _Point: TypeAlias = tuple[int, int, int, int]
 class Advice:
     trace: Trace
     recorded: Prediction
+    predictions: tuple[Prediction, ...]
+    """All settings that were tried, the recorded one first."""
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
@@ -82,15 +84,6 @@ class Advice:
         """The text shown if the front is empty."""
         return nothing_better(self.unranked)
 
-    def lines(self) -> list[str]:
-        texts = [describe(self.recorded, prediction) for prediction in self.front]
-        if not texts:
-            texts = [self.nothing]
-        if self.quicker is not None:
-            texts.append(describe(self.recorded, self.quicker))
-        notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
-        return [*texts, self.check, *notes]
-
 
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     """Compare the predictions for a group; they must include the recorded setting."""
@@ -110,6 +103,7 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     return Advice(
         trace=trace,
         recorded=recorded,
+        predictions=tuple(listed),
         front=tuple(settings[prediction.setting] for prediction in front),
         best=best,
         check=_checked(trace, recorded, is_off=is_off),

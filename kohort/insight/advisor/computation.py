@@ -33,7 +33,7 @@ def compute_advice(
     """
     try:
         trace = read_trace(group, recent_records(records, days), known)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a history: {error!r}") from error
     if trace is None:
         return None

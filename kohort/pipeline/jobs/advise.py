@@ -24,7 +24,7 @@ from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.output import announce, counted
 from kohort.insight.tables.advice import ADVICE
 from kohort.pipeline import options as common
-from kohort.pipeline.advising import ERROR, advice_of, events_in_lake
+from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake, messages
 from kohort.pipeline.arrow import conformed, schema_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, results_of
@@ -35,8 +35,6 @@ from kohort.pipeline.lake import Lake, Tables
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.session import IN_PYTHON
-from kohort.pipeline.transformations import advice as frames
-from kohort.pipeline.transformations.advice import GROUP
 from kohort.pipeline.types import spark_schema
 
 NAME: Final = "kohort-advise"
@@ -200,7 +198,7 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
     """Send one record per group. A repeated run sends them again, with the same key."""
     with explained(f"writing to the topic {topic}"):
         (
-            frames.messages(rows)
+            messages(rows)
             .write.format("kafka")
             .options(**kafka.connector_options())
             .option("topic", topic)

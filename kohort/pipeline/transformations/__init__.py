@@ -1,4 +1,0 @@
-"""Functions of data frames without I/O; each docstring names the resulting columns.
-
-They use only Spark's own functions; no row passes through Python.
-"""
