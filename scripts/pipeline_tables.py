@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.insight.tables import FINDINGS, HISTORY, REBALANCES, Column, Table
 from kohort.insight.tables.advice import ADVICE
-from kohort.insight.tables.columns import ListOf, Struct, Type
+from kohort.insight.tables.columns import Column, ListOf, Struct, Table, Type
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import HISTORY, REBALANCES
 
 ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"

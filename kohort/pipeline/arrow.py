@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kohort.insight.tables import Table
+from kohort.insight.tables.columns import Table
 from kohort.pipeline.types import arrow_type
 
 MOMENT: Final = pa.timestamp("us", "UTC")

@@ -14,7 +14,9 @@ from kohort.insight.analysis.rows import (
     Rebalance,
     Running,
 )
-from kohort.insight.tables import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING, Table
+from kohort.insight.tables.columns import Table
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from kohort.pipeline.arrow import from_columns, schema_of, values_of
 
 READ: Final = {

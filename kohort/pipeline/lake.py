@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from kohort.insight.tables import Table
+from kohort.insight.tables.columns import Table
 
 __all__ = ["Change", "Lake", "Tables"]
 

@@ -25,7 +25,7 @@ from kohort.insight.analysis.finder import Thresholds
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.parsing import typed
-from kohort.insight.tables import FINDINGS
+from kohort.insight.tables.findings import FINDINGS
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, by_group, events_in_lake
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.executors import Batches

@@ -5,7 +5,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from kohort.insight.tables import Table
 from kohort.insight.tables.columns import (
     BYTES,
     FLAG,
@@ -15,6 +14,7 @@ from kohort.insight.tables.columns import (
     WHOLE,
     ListOf,
     Struct,
+    Table,
     Type,
 )
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as f
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
 from kohort.insight.errors import UsageError
-from kohort.insight.tables import REBALANCES
 from kohort.insight.tables.advice import ADVICE
+from kohort.insight.tables.history import REBALANCES
 from kohort.pipeline.advising import ERROR, EVENTS, advice_of, messages
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.testing import assertDataFrameEqual
 
-from kohort.insight.tables import AVOIDED, FINDINGS, HISTORY, REBALANCES
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import AVOIDED, HISTORY, REBALANCES
 from tests.pipeline.driver import LOGS, Driver, numbers, wait_for_news
 from tests.pipeline.events import line, some_event
 from tests.pipeline.lakes import lake_of

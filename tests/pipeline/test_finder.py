@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort.insight.analysis.finder import Finder, Rows, Thresholds, compute_findings
-from kohort.insight.analysis.ownership import Interval
 from kohort.insight.analysis.rows import GroupHistory
+from kohort.insight.tables.findings import Interval
 from tests.pipeline.events import avoided, histories, member, rebalance
 
 if TYPE_CHECKING:

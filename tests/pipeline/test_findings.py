@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.groups.history.model import WaitedFor
-from kohort.insight.analysis.acts import Act, acts
+from kohort.insight.analysis.acts import acts
 from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.finder import Thresholds, compute_findings
-from kohort.insight.analysis.flapping import Flapping, OwnershipIntervals
-from kohort.insight.analysis.ownership import Interval, Unavailability
+from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.rows import by_sequence
-from kohort.insight.analysis.storms import Storm, storms
-from kohort.insight.analysis.summaries import (
+from kohort.insight.analysis.storms import storms
+from kohort.insight.analysis.summaries import needless, sequence_gaps
+from kohort.insight.analysis.wait_times import WaitTimes, percentile
+from kohort.insight.tables.findings import (
+    FINDINGS,
+    Act,
+    Flapping,
     GroupRow,
+    HeartbeatGap,
+    Interval,
     NeedlessRebalance,
     SequenceGap,
-    needless,
-    sequence_gaps,
-)
-from kohort.insight.analysis.wait_times import (
-    HeartbeatGap,
     SlowMember,
-    WaitTimes,
-    percentile,
+    Storm,
+    Unavailability,
 )
-from kohort.insight.tables import FINDINGS
 from kohort.pipeline.findings_in_arrow import SCHEMAS, tables_of
 from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
 

@@ -12,7 +12,7 @@ from kohort.groups.history.json_form import as_json
 from kohort.groups.history.model import WaitedFor
 from kohort.insight import event_rows
 from kohort.insight.parsing import Read, Refused, read, typed
-from kohort.insight.tables import AVOIDED, MEMBERS, REBALANCES, RUNNING
+from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from tests.pipeline.events import BEGIN_MS, avoided, line, member, rebalance, records
 
 if TYPE_CHECKING:

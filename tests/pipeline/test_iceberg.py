@@ -12,8 +12,9 @@ import pytest
 from pyspark.testing import assertDataFrameEqual
 
 from kohort.insight.errors import ReportedError
-from kohort.insight.tables import FINDINGS, HISTORY
 from kohort.insight.tables.columns import MOMENT, TEXT, WHOLE, Column, Table
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import HISTORY
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.rebalances.findings import Findings, Thresholds

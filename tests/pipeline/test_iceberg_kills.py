@@ -61,7 +61,7 @@ def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None
 def test_batches_and_findings_are_whole_however_often_they_are_killed(
     tmp_path: Path, pipeline_kills: int
 ) -> None:
-    from kohort.insight.tables import REBALANCES  # noqa: PLC0415 - Spark's types.
+    from kohort.insight.tables.history import REBALANCES  # noqa: PLC0415 - Spark's types.
 
     seed = random.randrange(1 << 32)
     print(f"seed {seed}, {KILLS_OF_ONE * pipeline_kills} kills")
@@ -107,7 +107,8 @@ def events_avoided(events: int) -> int:
 
 def tables(root: str) -> dict[str, list[Any]]:
     """The rows of all tables, in an order of their own."""
-    from kohort.insight.tables import FINDINGS, HISTORY  # noqa: PLC0415
+    from kohort.insight.tables.findings import FINDINGS  # noqa: PLC0415
+    from kohort.insight.tables.history import HISTORY  # noqa: PLC0415
     from kohort.pipeline.arrow import schema_of  # noqa: PLC0415 - Spark's types.
 
     lake = lake_at(root)

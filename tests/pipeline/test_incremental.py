@@ -72,7 +72,7 @@ def history(chance: random.Random) -> list[HistoryRecord]:
 def test_findings_made_bit_by_bit_are_those_made_at_once(
     spark: SparkSession, tmp_path: Path, long_form: bool
 ) -> None:
-    from kohort.insight.tables import FINDINGS  # noqa: PLC0415
+    from kohort.insight.tables.findings import FINDINGS  # noqa: PLC0415
     from kohort.pipeline.arrow import is_same, schema_of  # noqa: PLC0415
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
@@ -113,7 +113,7 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
 def test_a_group_that_is_too_large_is_worked_out_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from kohort.insight.tables import FINDINGS  # noqa: PLC0415
+    from kohort.insight.tables.findings import FINDINGS  # noqa: PLC0415
     from kohort.pipeline.rebalances import findings  # noqa: PLC0415
 
     def add(lake: Lake, values: list[bytes]) -> None:

@@ -11,8 +11,8 @@ from tests.pipeline.events import BEGIN_MS, GROUP, histories, member, rebalance
 
 if TYPE_CHECKING:
     from kohort.groups.history.model import RebalanceRecord
-    from kohort.insight.analysis.ownership import Interval
     from kohort.insight.analysis.rows import GroupHistory
+    from kohort.insight.tables.findings import Interval
 
 Told: TypeAlias = tuple[str, int, str | None, int, int | None, str | None]
 """State, sequence, owner, from and until in ms since the beginning, what ended it."""

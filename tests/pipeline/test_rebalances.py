@@ -108,7 +108,8 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
 def test_a_large_batch_is_written_by_several_tasks_each_event_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kohort.insight.tables import FINDINGS, HISTORY  # noqa: PLC0415
+    from kohort.insight.tables.findings import FINDINGS  # noqa: PLC0415
+    from kohort.insight.tables.history import HISTORY  # noqa: PLC0415
     from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.rebalances import files, findings, ingest  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ An act has no rebalance if it was avoided, or if it happened during the rebalanc
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.insight.analysis.episodes import (
     QUIET_MS,
@@ -19,6 +19,7 @@ from kohort.insight.analysis.episodes import (
     Moves,
 )
 from kohort.insight.analysis.rows import Avoided, Rebalance, longest, total
+from kohort.insight.tables.findings import Act
 
 PROCESSES_LISTED: Final = 100
 
@@ -31,32 +32,6 @@ _IN_A_ROW: Final = frozenset(
     }
 )
 """Kinds of which several in a row are one act; crashes and pauses are counted one by one."""
-
-
-class Act(NamedTuple):
-    """A row of the table `acts`, without its group."""
-
-    ordinal: int
-    kind: str
-    first_sequence: int
-    last_sequence: int
-    started_at: int | None
-    ended_at: int | None
-    process_count: int
-    processes: list[str]
-    sequences: list[int]
-    rebalance_count: int
-    second_half_count: int
-    avoided_count: int
-    needless_count: int
-    stopped_total_ms: int | None
-    stopped_longest_ms: int
-    away_longest_ms: int | None
-    late_count: int
-    late_longest_ms: int | None
-    late_session_timeout_ms: int | None
-    likely_count: int
-    unclear_count: int
 
 
 def acts(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves) -> list[Act]:

@@ -4,24 +4,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from kohort.insight.analysis.ownership import OWNED, Interval
+from kohort.insight.analysis.ownership import OWNED
 from kohort.insight.analysis.rows import between_ms
-
-
-class Flapping(NamedTuple):
-    """A row of the table `flapping`, without its group."""
-
-    topic: str
-    partition: int
-    moves: int
-    moves_in_window: int
-    window_ended_at: int
-    owner_count: int
-    returns: int
-    shortest_ms: int
-
+from kohort.insight.tables.findings import Flapping, Interval
 
 _Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
 

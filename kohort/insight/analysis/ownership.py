@@ -24,6 +24,7 @@ from kohort.insight.analysis.rows import (
     total,
 )
 from kohort.insight.event_rows import later
+from kohort.insight.tables.findings import Interval, Unavailability
 
 _NAME: Final = re.compile(r"(.+)-([0-9]+)")
 _NUMBER_MAX: Final = 2**31 - 1
@@ -36,39 +37,6 @@ _START: Final = 1
 
 OWNED: Final = "owned"
 UNAVAILABLE: Final = "unavailable"
-
-
-class Interval(NamedTuple):
-    """A row of the table `partitions`, without its group."""
-
-    topic: str
-    partitions: tuple[int, ...]
-    sequence: int
-    state: str
-    member_id: str | None
-    owner: str | None
-    client_id: str | None
-    from_at: int
-    until_at: int | None
-    duration_ms: int | None
-    until_sequence: int | None
-    ended_by: str | None
-    cause: str | None
-    cause_member_id: str | None
-    unnoticed_ms_max: int | None
-
-
-class Unavailability(NamedTuple):
-    """A row of the table `unavailability`, without its group."""
-
-    topic: str
-    partition: int
-    cause: str
-    times: int
-    total_ms: int | None
-    longest_ms: int
-    open_count: int
-    last_at: int
 
 
 class _Part(NamedTuple):

@@ -2,32 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kohort.insight.analysis.rows import Rebalance, between_ms, longest, total
-
-
-class Storm(NamedTuple):
-    """A row of the table `storms`, without its group."""
-
-    first_sequence: int
-    last_sequence: int
-    started_at: int | None
-    ended_at: int | None
-    duration_ms: int | None
-    rebalance_count: int
-    follow_up_count: int
-    needless_count: int
-    member_count: int
-    first_cause: str | None
-    first_member_id: str | None
-    first_client_id: str | None
-    first_host: str | None
-    main_client_id: str | None
-    main_client_count: int | None
-    causes: list[str]
-    stopped_total_ms: int | None
-    stopped_longest_ms: int
+from kohort.insight.tables.findings import Storm
 
 
 def storms(rebalances: Sequence[Rebalance], *, quiet_ms: int, size: int) -> list[Storm]:

@@ -2,56 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from kohort.insight.analysis.ownership import Unavailability
 from kohort.insight.analysis.rows import Avoided, Rebalance, Running, longest, total
-from kohort.insight.analysis.storms import Storm
-
-
-class NeedlessRebalance(NamedTuple):
-    """A row of the table `needless`, without its group."""
-
-    sequence: int
-    started_at: int | None
-    duration_ms: int | None
-    trigger_kind: str | None
-    trigger_member_id: str | None
-    trigger_client_id: str | None
-    trigger_reason: str | None
-    members_after: int | None
-    stopped_total_ms: int | None
-    stopped_longest_ms: int | None
-    trigger_certainty: str | None
-
-
-class SequenceGap(NamedTuple):
-    """A row of the table `sequence_gaps`, without its group."""
-
-    from_sequence: int
-    to_sequence: int
-    missing_count: int
-    after_at: int | None
-    before_at: int | None
-    running_count: int
-
-
-class GroupRow(NamedTuple):
-    """The row of the table `groups`, without the group's name."""
-
-    first_sequence: int
-    last_sequence: int
-    event_count: int
-    missing_count: int
-    first_at: int | None
-    last_at: int | None
-    rebalance_count: int
-    avoided_count: int
-    needless_count: int
-    stopped_total_ms: int
-    stopped_longest_ms: int
-    unavailable_total_ms: int
-    storm_count: int
+from kohort.insight.tables.findings import (
+    GroupRow,
+    NeedlessRebalance,
+    SequenceGap,
+    Storm,
+    Unavailability,
+)
 
 
 def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:

@@ -7,47 +7,13 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.insight.analysis.rows import Member, Rebalance, longest, total
+from kohort.insight.tables.findings import HeartbeatGap, SlowMember
 
 _OF_MEMBERS: Final = frozenset({"join", "sync", "revoke", "tell", "give"})
 """Phases that end when members do something; the last three in consumer groups."""
-
-
-class SlowMember(NamedTuple):
-    """A row of the table `slow_members`, without its group."""
-
-    process: str | None
-    client_id: str | None
-    host: str | None
-    waited_for_count: int
-    waited_for_total_ms: int
-    waited_for_longest_ms: int
-    for_join_count: int
-    for_assignment_count: int
-    join_count: int
-    join_delay_p50_ms: int
-    join_delay_p99_ms: int
-    join_delay_longest_ms: int
-    missed_count: int
-    last_at: int | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-
-
-class HeartbeatGap(NamedTuple):
-    """A row of the table `heartbeat_gaps`, without its group."""
-
-    process: str | None
-    told_count: int
-    told_p50_ms: int | None
-    told_p90_ms: int | None
-    told_p99_ms: int | None
-    told_longest_ms: int | None
-    expired_count: int
-    expired_timeout_ms: int | None
-    session_timeout_ms: int | None
 
 
 @dataclass(slots=True)

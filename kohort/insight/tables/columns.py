@@ -5,7 +5,7 @@ docs/pipeline-tables.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_type_hints
 
 Type: TypeAlias = "str | ListOf | Struct"
 """The name of a type in SQL, or a compound type."""
@@ -56,3 +56,9 @@ class Table:
 
 def struct(**fields: Type) -> Struct:
     return Struct(tuple(fields.items()))
+
+
+def columns_of(row: type) -> tuple[Column, ...]:
+    """Return the columns that a class declares by ``Annotated[type in Python, type, meaning]``."""
+    hints = get_type_hints(row, include_extras=True)
+    return tuple([Column(name, *hint.__metadata__) for name, hint in hints.items()])

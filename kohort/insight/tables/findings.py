@@ -1,9 +1,11 @@
 """Tables computed from several events of a group, from `rebalances`, `avoided` and `members`.
 
-They are renewed for each group that has new events, and may be deleted at any time.
+They are renewed for each group that has new events, and may be deleted at any time. A table's
+columns are those of the group and the fields of a class of rows; an annotation has the type in
+Python, the column's type, and its meaning.
 """
 
-from typing import Final
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from kohort.insight.tables.columns import (
     MOMENT,
@@ -13,40 +15,50 @@ from kohort.insight.tables.columns import (
     TEXTS,
     WHOLE,
     WHOLES,
-    Column,
     Table,
+    columns_of,
 )
-from kohort.insight.tables.history import CLUSTER, EVENT_KEY, GROUP, IDENTITY
+from kohort.insight.tables.history import CLUSTER, EVENT_KEY, GROUP, SEQUENCE
 
 _GROUP_KEY: Final = (CLUSTER.name, GROUP.name)
-_TOPIC_PARTITION: Final = (
-    Column("topic", TEXT, "Topic."),
-    Column("partition", SMALL, "Partition of the topic."),
-)
 _PARTITION_KEY: Final = (*_GROUP_KEY, "topic", "partition")
+
+_Topic: TypeAlias = Annotated[str, TEXT, "Topic."]
+_Partition: TypeAlias = Annotated[int, SMALL, "Partition of the topic."]
+
+
+class GroupRow(NamedTuple):
+    first_sequence: Annotated[int, WHOLE, "First event in the tables."]
+    last_sequence: Annotated[int, WHOLE, "Last event."]
+    event_count: Annotated[int, WHOLE, "Events, including avoided rebalances."]
+    missing_count: Annotated[int, WHOLE, "Missing events between the first and the last."]
+    first_at: Annotated[int | None, MOMENT, "Time of the first event."]
+    last_at: Annotated[int | None, MOMENT, "Time of the last event."]
+    rebalance_count: Annotated[int, WHOLE, "Rebalances."]
+    avoided_count: Annotated[int, WHOLE, "Avoided rebalances."]
+    needless_count: Annotated[int, WHOLE, "Needless rebalances."]
+    stopped_total_ms: Annotated[int, WHOLE, "Stopped time of all members."]
+    stopped_longest_ms: Annotated[int, WHOLE, "Longest stop of a member."]
+    unavailable_total_ms: Annotated[int, WHOLE, "Ended times without an owner, of all partitions."]
+    storm_count: Annotated[int, WHOLE, "Storms."]
+
 
 GROUPS: Final = Table(
     "groups",
     "One row per group: totals, and how much is missing.",
     _GROUP_KEY,
-    (
-        CLUSTER,
-        GROUP,
-        Column("first_sequence", WHOLE, "First event in the tables."),
-        Column("last_sequence", WHOLE, "Last event."),
-        Column("event_count", WHOLE, "Events, including avoided rebalances."),
-        Column("missing_count", WHOLE, "Missing events between the first and the last."),
-        Column("first_at", MOMENT, "Time of the first event."),
-        Column("last_at", MOMENT, "Time of the last event."),
-        Column("rebalance_count", WHOLE, "Rebalances."),
-        Column("avoided_count", WHOLE, "Avoided rebalances."),
-        Column("needless_count", WHOLE, "Needless rebalances."),
-        Column("stopped_total_ms", WHOLE, "Stopped time of all members."),
-        Column("stopped_longest_ms", WHOLE, "Longest stop of a member."),
-        Column("unavailable_total_ms", WHOLE, "Ended times without an owner, of all partitions."),
-        Column("storm_count", WHOLE, "Storms."),
-    ),
+    (CLUSTER, GROUP, *columns_of(GroupRow)),
 )
+
+
+class SequenceGap(NamedTuple):
+    from_sequence: Annotated[int, WHOLE, "First missing number."]
+    to_sequence: Annotated[int, WHOLE, "Last missing number."]
+    missing_count: Annotated[int, WHOLE, "Missing numbers."]
+    after_at: Annotated[int | None, MOMENT, "Time of the event before the gap."]
+    before_at: Annotated[int | None, MOMENT, "Time of the event after the gap."]
+    running_count: Annotated[int, WHOLE, "How many of them are in `running`."]
+
 
 SEQUENCE_GAPS: Final = Table(
     "sequence_gaps",
@@ -54,17 +66,38 @@ SEQUENCE_GAPS: Final = Table(
     "that the broker could not write, or records in `quarantine`. Totals over this "
     "time are too low; an ownership that ends in a gap has `ended_by` = `unknown`.",
     (*_GROUP_KEY, "from_sequence"),
-    (
-        CLUSTER,
-        GROUP,
-        Column("from_sequence", WHOLE, "First missing number."),
-        Column("to_sequence", WHOLE, "Last missing number."),
-        Column("missing_count", WHOLE, "Missing numbers."),
-        Column("after_at", MOMENT, "Time of the event before the gap."),
-        Column("before_at", MOMENT, "Time of the event after the gap."),
-        Column("running_count", WHOLE, "How many of them are in `running`."),
-    ),
+    (CLUSTER, GROUP, *columns_of(SequenceGap)),
 )
+
+
+class Interval(NamedTuple):
+    topic: _Topic
+    partitions: Annotated[tuple[int, ...], SMALLS, "Partitions of the topic, in ascending order."]
+    sequence: Annotated[int, WHOLE, "The rebalance in which the period began."]
+    state: Annotated[str, TEXT, "`owned`, or `unavailable` (without an owner)."]
+    member_id: Annotated[str | None, TEXT, "Present or last owner."]
+    owner: Annotated[str | None, TEXT, "Its instance_id, or member_id without one."]
+    client_id: Annotated[str | None, TEXT, "Its client.id."]
+    from_at: Annotated[int, MOMENT, "Start."]
+    until_at: Annotated[int | None, MOMENT, "End; null if it has not ended or is unknown."]
+    duration_ms: Annotated[int | None, WHOLE, "Duration, or null."]
+    until_sequence: Annotated[int | None, WHOLE, "The rebalance in which it ended, or null."]
+    ended_by: Annotated[
+        str | None,
+        TEXT,
+        "For `owned`: `stopped` (an eager member's join), `given_up`, the fate of the owner, "
+        "or `unknown` if the event is missing. For `unavailable`: `assigned`. Null if it has "
+        "not ended.",
+    ]
+    cause: Annotated[str | None, TEXT, "For `unavailable`: trigger_kind of that rebalance."]
+    cause_member_id: Annotated[str | None, TEXT, "For `unavailable`: its trigger_member_id."]
+    unnoticed_ms_max: Annotated[
+        int | None,
+        WHOLE,
+        "For `unavailable` after an expired session: the session timeout. The owner may have "
+        "been dead for up to that long before `from_at`.",
+    ]
+
 
 PARTITIONS: Final = Table(
     "partitions",
@@ -74,54 +107,49 @@ PARTITIONS: Final = Table(
     "period without an owner, also for partitions that it gets back. A partition "
     "appears when an event first names it; events name at most 50 per member.",
     (*_GROUP_KEY, "topic", "partitions", "sequence", "state"),
-    (
-        CLUSTER,
-        GROUP,
-        Column("topic", TEXT, "Topic."),
-        Column("partitions", SMALLS, "Partitions of the topic, in ascending order."),
-        Column("sequence", WHOLE, "The rebalance in which the period began."),
-        Column("state", TEXT, "`owned`, or `unavailable` (without an owner)."),
-        Column("member_id", TEXT, "Present or last owner."),
-        Column("owner", TEXT, "Its instance_id, or member_id without one."),
-        Column("client_id", TEXT, "Its client.id."),
-        Column("from_at", MOMENT, "Start."),
-        Column("until_at", MOMENT, "End; null if it has not ended or is unknown."),
-        Column("duration_ms", WHOLE, "Duration, or null."),
-        Column("until_sequence", WHOLE, "The rebalance in which it ended, or null."),
-        Column(
-            "ended_by",
-            TEXT,
-            "For `owned`: `stopped` (an eager member's join), `given_up`, the fate of the "
-            "owner, or `unknown` if the event is missing. For `unavailable`: `assigned`. Null "
-            "if it has not ended.",
-        ),
-        Column("cause", TEXT, "For `unavailable`: trigger_kind of that rebalance."),
-        Column("cause_member_id", TEXT, "For `unavailable`: its trigger_member_id."),
-        Column(
-            "unnoticed_ms_max",
-            WHOLE,
-            "For `unavailable` after an expired session: the session timeout. The owner "
-            "may have been dead for up to that long before `from_at`.",
-        ),
-    ),
+    (CLUSTER, GROUP, *columns_of(Interval)),
 )
+
+
+class Unavailability(NamedTuple):
+    topic: _Topic
+    partition: _Partition
+    cause: Annotated[str, TEXT, "trigger_kind of the rebalance that took it from its owner."]
+    times: Annotated[int, WHOLE, "Periods, including those that have not ended."]
+    total_ms: Annotated[int | None, WHOLE, "Sum of the ended ones."]
+    longest_ms: Annotated[int, WHOLE, "Longest of them."]
+    open_count: Annotated[int, WHOLE, "Periods that have not ended."]
+    last_at: Annotated[int, MOMENT, "Start of the last one."]
+
 
 UNAVAILABILITY: Final = Table(
     "unavailability",
     "One row per group, partition and cause: how long it had no owner.",
     (*_PARTITION_KEY, "cause"),
-    (
-        CLUSTER,
-        GROUP,
-        *_TOPIC_PARTITION,
-        Column("cause", TEXT, "trigger_kind of the rebalance that took it from its owner."),
-        Column("times", WHOLE, "Periods, including those that have not ended."),
-        Column("total_ms", WHOLE, "Sum of the ended ones."),
-        Column("longest_ms", WHOLE, "Longest of them."),
-        Column("open_count", WHOLE, "Periods that have not ended."),
-        Column("last_at", MOMENT, "Start of the last one."),
-    ),
+    (CLUSTER, GROUP, *columns_of(Unavailability)),
 )
+
+
+class Storm(NamedTuple):
+    first_sequence: Annotated[int, WHOLE, "First rebalance."]
+    last_sequence: Annotated[int, WHOLE, "Last rebalance."]
+    started_at: Annotated[int | None, MOMENT, "Start of the first one."]
+    ended_at: Annotated[int | None, MOMENT, "End of the last one, or null."]
+    duration_ms: Annotated[int | None, WHOLE, "From one to the other."]
+    rebalance_count: Annotated[int, WHOLE, "Rebalances."]
+    follow_up_count: Annotated[int, WHOLE, "Those that followed another one."]
+    needless_count: Annotated[int, WHOLE, "Needless ones."]
+    member_count: Annotated[int, WHOLE, "Different client ids that caused them."]
+    first_cause: Annotated[str | None, TEXT, "trigger_kind of the first rebalance."]
+    first_member_id: Annotated[str | None, TEXT, "Its trigger_member_id."]
+    first_client_id: Annotated[str | None, TEXT, "Its trigger_client_id."]
+    first_host: Annotated[str | None, TEXT, "Its trigger_host."]
+    main_client_id: Annotated[str | None, TEXT, "Client id that caused most of them."]
+    main_client_count: Annotated[int | None, WHOLE, "How many it caused."]
+    causes: Annotated[list[str], TEXTS, "Different trigger_kinds, sorted."]
+    stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
+    stopped_longest_ms: Annotated[int, WHOLE, "Longest stop of a member."]
+
 
 STORMS: Final = Table(
     "storms",
@@ -129,76 +157,77 @@ STORMS: Final = Table(
     "within `--storm-quiet-ms` after the previous one, superseded it, or assigned its "
     "revoked partitions.",
     (*_GROUP_KEY, "first_sequence"),
-    (
-        CLUSTER,
-        GROUP,
-        Column("first_sequence", WHOLE, "First rebalance."),
-        Column("last_sequence", WHOLE, "Last rebalance."),
-        Column("started_at", MOMENT, "Start of the first one."),
-        Column("ended_at", MOMENT, "End of the last one, or null."),
-        Column("duration_ms", WHOLE, "From one to the other."),
-        Column("rebalance_count", WHOLE, "Rebalances."),
-        Column("follow_up_count", WHOLE, "Those that followed another one."),
-        Column("needless_count", WHOLE, "Needless ones."),
-        Column("member_count", WHOLE, "Different client ids that caused them."),
-        Column("first_cause", TEXT, "trigger_kind of the first rebalance."),
-        Column("first_member_id", TEXT, "Its trigger_member_id."),
-        Column("first_client_id", TEXT, "Its trigger_client_id."),
-        Column("first_host", TEXT, "Its trigger_host."),
-        Column("main_client_id", TEXT, "Client id that caused most of them."),
-        Column("main_client_count", WHOLE, "How many it caused."),
-        Column("causes", TEXTS, "Different trigger_kinds, sorted."),
-        Column("stopped_total_ms", WHOLE, "Stopped time of all members."),
-        Column("stopped_longest_ms", WHOLE, "Longest stop of a member."),
-    ),
+    (CLUSTER, GROUP, *columns_of(Storm)),
 )
+
+
+class Flapping(NamedTuple):
+    topic: _Topic
+    partition: _Partition
+    moves: Annotated[int, WHOLE, "Changes of owner."]
+    moves_in_window: Annotated[int, WHOLE, "Most of them within one window."]
+    window_ended_at: Annotated[int, MOMENT, "End of that window."]
+    owner_count: Annotated[int, WHOLE, "Different owners."]
+    returns: Annotated[int, WHOLE, "Moves back, such as from A to B to A."]
+    shortest_ms: Annotated[int, WHOLE, "Shortest ownership before a move."]
+
 
 FLAPPING: Final = Table(
     "flapping",
     "One row per partition that changed its owner at least `--flapping-moves` times "
     "within `--flapping-window-ms`.",
     _PARTITION_KEY,
-    (
-        CLUSTER,
-        GROUP,
-        *_TOPIC_PARTITION,
-        Column("moves", WHOLE, "Changes of owner."),
-        Column("moves_in_window", WHOLE, "Most of them within one window."),
-        Column("window_ended_at", MOMENT, "End of that window."),
-        Column("owner_count", WHOLE, "Different owners."),
-        Column("returns", WHOLE, "Moves back, such as from A to B to A."),
-        Column("shortest_ms", WHOLE, "Shortest ownership before a move."),
-    ),
+    (CLUSTER, GROUP, *columns_of(Flapping)),
 )
+
+
+class SlowMember(NamedTuple):
+    process: Annotated[
+        str | None,
+        TEXT,
+        "instance_id; for dynamic members client_id, which several may share.",
+    ]
+    client_id: Annotated[str | None, TEXT, "client.id at the last event."]
+    host: Annotated[str | None, TEXT, "Address at the last event."]
+    waited_for_count: Annotated[int, WHOLE, "Rebalances in which it caused the longest wait."]
+    waited_for_total_ms: Annotated[int, WHOLE, "Sum of these waits."]
+    waited_for_longest_ms: Annotated[int, WHOLE, "Longest of them."]
+    for_join_count: Annotated[int, WHOLE, "Waits for its join."]
+    for_assignment_count: Annotated[int, WHOLE, "Waits for its assignment as leader."]
+    join_count: Annotated[int, WHOLE, "Rebalances that it joined after it learned of them."]
+    join_delay_p50_ms: Annotated[int, WHOLE, "Median of `members.join_delay_ms`."]
+    join_delay_p99_ms: Annotated[int, WHOLE, "99th percentile of these."]
+    join_delay_longest_ms: Annotated[int, WHOLE, "Longest of these."]
+    missed_count: Annotated[int, WHOLE, "Rebalance timeouts that it missed."]
+    last_at: Annotated[int | None, MOMENT, "Last rebalance that it took part in."]
+    session_timeout_ms: Annotated[int | None, WHOLE, "Session timeout in its last join."]
+    rebalance_timeout_ms: Annotated[int | None, WHOLE, "Rebalance timeout in its last join."]
+
 
 SLOW_MEMBERS: Final = Table(
     "slow_members",
     "One row per process that rebalances waited for: the last to join, or slow to "
     "assign as leader.",
     (*_GROUP_KEY, "process"),
-    (
-        CLUSTER,
-        GROUP,
-        Column(
-            "process", TEXT, "instance_id; for dynamic members client_id, which several may share."
-        ),
-        Column("client_id", TEXT, "client.id at the last event."),
-        Column("host", TEXT, "Address at the last event."),
-        Column("waited_for_count", WHOLE, "Rebalances in which it caused the longest wait."),
-        Column("waited_for_total_ms", WHOLE, "Sum of these waits."),
-        Column("waited_for_longest_ms", WHOLE, "Longest of them."),
-        Column("for_join_count", WHOLE, "Waits for its join."),
-        Column("for_assignment_count", WHOLE, "Waits for its assignment as leader."),
-        Column("join_count", WHOLE, "Rebalances that it joined after it learned of them."),
-        Column("join_delay_p50_ms", WHOLE, "Median of `members.join_delay_ms`."),
-        Column("join_delay_p99_ms", WHOLE, "99th percentile of these."),
-        Column("join_delay_longest_ms", WHOLE, "Longest of these."),
-        Column("missed_count", WHOLE, "Rebalance timeouts that it missed."),
-        Column("last_at", MOMENT, "Last rebalance that it took part in."),
-        Column("session_timeout_ms", WHOLE, "Session timeout in its last join."),
-        Column("rebalance_timeout_ms", WHOLE, "Rebalance timeout in its last join."),
-    ),
+    (CLUSTER, GROUP, *columns_of(SlowMember)),
 )
+
+
+class HeartbeatGap(NamedTuple):
+    process: Annotated[
+        str | None,
+        TEXT,
+        "instance_id; for dynamic members client_id, which several may share.",
+    ]
+    told_count: Annotated[int, WHOLE, "Rebalances that it learned of by a heartbeat or poll."]
+    told_p50_ms: Annotated[int | None, WHOLE, "Median of `members.told_ms`."]
+    told_p90_ms: Annotated[int | None, WHOLE, "90th percentile."]
+    told_p99_ms: Annotated[int | None, WHOLE, "99th percentile."]
+    told_longest_ms: Annotated[int | None, WHOLE, "Longest."]
+    expired_count: Annotated[int, WHOLE, "Expired sessions."]
+    expired_timeout_ms: Annotated[int | None, WHOLE, "Longest session timeout that it missed."]
+    session_timeout_ms: Annotated[int | None, WHOLE, "Session timeout in its last join."]
+
 
 HEARTBEAT_GAPS: Final = Table(
     "heartbeat_gaps",
@@ -207,22 +236,55 @@ HEARTBEAT_GAPS: Final = Table(
     "between two heartbeats: the longest value is close to the process's longest "
     "interval, the median half of its usual one.",
     (*_GROUP_KEY, "process"),
-    (
-        CLUSTER,
-        GROUP,
-        Column(
-            "process", TEXT, "instance_id; for dynamic members client_id, which several may share."
-        ),
-        Column("told_count", WHOLE, "Rebalances that it learned of by a heartbeat or poll."),
-        Column("told_p50_ms", WHOLE, "Median of `members.told_ms`."),
-        Column("told_p90_ms", WHOLE, "90th percentile."),
-        Column("told_p99_ms", WHOLE, "99th percentile."),
-        Column("told_longest_ms", WHOLE, "Longest."),
-        Column("expired_count", WHOLE, "Expired sessions."),
-        Column("expired_timeout_ms", WHOLE, "Longest session timeout that it missed."),
-        Column("session_timeout_ms", WHOLE, "Session timeout in its last join."),
-    ),
+    (CLUSTER, GROUP, *columns_of(HeartbeatGap)),
 )
+
+
+class Act(NamedTuple):
+    ordinal: Annotated[int, WHOLE, "Number of the act, in the order of time, from 0."]
+    kind: Annotated[
+        str,
+        TEXT,
+        "As in the report: `restart`, `deploy`, `slow_restart`, `crash`, `pause`, "
+        "`crash_or_pause`, `static_gone`, `start`, `scale_out`, `scale_in`, `topic_change`, "
+        "`subscription_change`, `enforced`, `broker_restart`. Besides, `rejoined`: without a "
+        "known reason. `removed`: by an administrator. `too_slow`: a rebalance timeout "
+        "expired. `never_joined`: a new member did not join in time. Otherwise the "
+        "trigger_kind.",
+    ]
+    first_sequence: Annotated[int, WHOLE, "First event."]
+    last_sequence: Annotated[int, WHOLE, "Last event."]
+    started_at: Annotated[
+        int | None,
+        MOMENT,
+        "Start: the last sign of life of a process, if known.",
+    ]
+    ended_at: Annotated[int | None, MOMENT, "End of the last rebalance."]
+    process_count: Annotated[int, WHOLE, "Processes."]
+    processes: Annotated[
+        list[str],
+        TEXTS,
+        "Their instance ids or client ids (at most 100). A client id that several members "
+        "have at a time is followed by four characters of the member id.",
+    ]
+    sequences: Annotated[list[int], WHOLES, "Rebalances."]
+    rebalance_count: Annotated[int, WHOLE, "Their number."]
+    second_half_count: Annotated[
+        int,
+        WHOLE,
+        "Those that only assigned what a cooperative rebalance before had revoked.",
+    ]
+    avoided_count: Annotated[int, WHOLE, "Avoided rebalances."]
+    needless_count: Annotated[int, WHOLE, "Needless rebalances."]
+    stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
+    stopped_longest_ms: Annotated[int, WHOLE, "Longest stop of a member."]
+    away_longest_ms: Annotated[int | None, WHOLE, "Longest absence of a process that came back."]
+    late_count: Annotated[int, WHOLE, "Static members that came back after their session expired."]
+    late_longest_ms: Annotated[int | None, WHOLE, "How long after it at the latest, or null."]
+    late_session_timeout_ms: Annotated[int | None, WHOLE, "Their session timeout, or null."]
+    likely_count: Annotated[int, WHOLE, "Rebalances of which the cause is only likely."]
+    unclear_count: Annotated[int, WHOLE, "Rebalances of which the cause is one of several."]
+
 
 ACTS: Final = Table(
     "acts",
@@ -230,66 +292,50 @@ ACTS: Final = Table(
     "rebalances that it caused. A rebalance belongs to one act. An act without rebalances was "
     "avoided, or happened during the rebalance of another act.",
     (*_GROUP_KEY, "ordinal"),
-    (
-        CLUSTER,
-        GROUP,
-        Column("ordinal", WHOLE, "Number of the act, in the order of time, from 0."),
-        Column(
-            "kind",
-            TEXT,
-            "As in the report: `restart`, `deploy`, `slow_restart`, `crash`, `pause`, "
-            "`crash_or_pause`, `static_gone`, `start`, `scale_out`, `scale_in`, `topic_change`, "
-            "`subscription_change`, `enforced`, `broker_restart`. Besides, `rejoined`: without a "
-            "known reason. `removed`: by an administrator. `too_slow`: a rebalance timeout "
-            "expired. `never_joined`: a new member "
-            "did not join in time. Otherwise the trigger_kind.",
-        ),
-        Column("first_sequence", WHOLE, "First event."),
-        Column("last_sequence", WHOLE, "Last event."),
-        Column("started_at", MOMENT, "Start: the last sign of life of a process, if known."),
-        Column("ended_at", MOMENT, "End of the last rebalance."),
-        Column("process_count", WHOLE, "Processes."),
-        Column(
-            "processes",
-            TEXTS,
-            "Their instance ids or client ids (at most 100). A client id that several members "
-            "have at a time is followed by four characters of the member id.",
-        ),
-        Column("sequences", WHOLES, "Rebalances."),
-        Column("rebalance_count", WHOLE, "Their number."),
-        Column(
-            "second_half_count",
-            WHOLE,
-            "Those that only assigned what a cooperative rebalance before had revoked.",
-        ),
-        Column("avoided_count", WHOLE, "Avoided rebalances."),
-        Column("needless_count", WHOLE, "Needless rebalances."),
-        Column("stopped_total_ms", WHOLE, "Stopped time of all members."),
-        Column("stopped_longest_ms", WHOLE, "Longest stop of a member."),
-        Column("away_longest_ms", WHOLE, "Longest absence of a process that came back."),
-        Column("late_count", WHOLE, "Static members that came back after their session expired."),
-        Column("late_longest_ms", WHOLE, "How long after it at the latest, or null."),
-        Column("late_session_timeout_ms", WHOLE, "Their session timeout, or null."),
-        Column("likely_count", WHOLE, "Rebalances of which the cause is only likely."),
-        Column("unclear_count", WHOLE, "Rebalances of which the cause is one of several."),
-    ),
+    (CLUSTER, GROUP, *columns_of(Act)),
 )
+
+
+class NeedlessRebalance(NamedTuple):
+    sequence: Annotated[int, WHOLE, SEQUENCE.meaning]
+    started_at: Annotated[int | None, MOMENT, "Start."]
+    duration_ms: Annotated[int | None, WHOLE, "Duration."]
+    trigger_kind: Annotated[str | None, TEXT, "Observed cause (`kind`)."]
+    trigger_member_id: Annotated[str | None, TEXT, "Member that caused it."]
+    trigger_client_id: Annotated[str | None, TEXT, "Its client.id."]
+    trigger_reason: Annotated[
+        str | None,
+        TEXT,
+        "JoinReason that it stated, or inferred from its text.",
+    ]
+    members_after: Annotated[int | None, WHOLE, "Members of the group."]
+    stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
+    stopped_longest_ms: Annotated[int | None, WHOLE, "Longest stop of a member."]
+    trigger_certainty: Annotated[
+        str | None,
+        TEXT,
+        "How well the cause is known, as in `rebalances`.",
+    ]
+
 
 NEEDLESS: Final = Table(
     "needless",
     "One row per rebalance of a group with members in which no partition moved.",
     EVENT_KEY,
-    (
-        *IDENTITY,
-        Column("started_at", MOMENT, "Start."),
-        Column("duration_ms", WHOLE, "Duration."),
-        Column("trigger_kind", TEXT, "Observed cause (`kind`)."),
-        Column("trigger_member_id", TEXT, "Member that caused it."),
-        Column("trigger_client_id", TEXT, "Its client.id."),
-        Column("trigger_reason", TEXT, "JoinReason that it stated, or inferred from its text."),
-        Column("members_after", WHOLE, "Members of the group."),
-        Column("stopped_total_ms", WHOLE, "Stopped time of all members."),
-        Column("stopped_longest_ms", WHOLE, "Longest stop of a member."),
-        Column("trigger_certainty", TEXT, "How well the cause is known, as in `rebalances`."),
-    ),
+    (CLUSTER, GROUP, *columns_of(NeedlessRebalance)),
 )
+
+FINDINGS: Final = (
+    PARTITIONS,
+    UNAVAILABILITY,
+    STORMS,
+    FLAPPING,
+    SLOW_MEMBERS,
+    HEARTBEAT_GAPS,
+    ACTS,
+    NEEDLESS,
+    SEQUENCE_GAPS,
+    GROUPS,
+)
+"""Rows of these tables are replaced when their group has new events. `groups` is written last: it
+stores the last event covered by the group's rows in the others."""

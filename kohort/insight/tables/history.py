@@ -321,3 +321,6 @@ QUARANTINE: Final = Table(
         Column("value", BYTES, "The record's value, unchanged, or null."),
     ),
 )
+
+HISTORY: Final = (REBALANCES, AVOIDED, MEMBERS, RUNNING, QUARANTINE)
+"""Rows of these tables are written once."""

@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import dataset
 from pyspark.sql.types import StructType
 
-from kohort.insight.tables import Table
+from kohort.insight.tables.columns import Table
 from kohort.pipeline.arrow import conformed, held_of, is_same
 from kohort.pipeline.slices import SLICES, slice_of
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table import Transaction
 
-    from kohort.insight.tables import Table
+    from kohort.insight.tables.columns import Table
 
 
 class IcebergChange:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kohort.insight.output import announce, counted
-from kohort.insight.tables import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from kohort.pipeline import options as common
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK

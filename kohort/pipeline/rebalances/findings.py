@@ -22,16 +22,9 @@ import pyarrow as pa
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted
-from kohort.insight.tables import (
-    AVOIDED,
-    EVENT_KEY,
-    FINDINGS,
-    GROUPS,
-    MEMBERS,
-    PARTITIONS,
-    REBALANCES,
-    Table,
-)
+from kohort.insight.tables.columns import Table
+from kohort.insight.tables.findings import FINDINGS, GROUPS, PARTITIONS
+from kohort.insight.tables.history import AVOIDED, EVENT_KEY, MEMBERS, REBALANCES
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, items, objects, results_of

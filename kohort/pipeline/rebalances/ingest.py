@@ -18,7 +18,8 @@ from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted
 from kohort.insight.parsing import Read, Record, Refused, read, typed
-from kohort.insight.tables import (
+from kohort.insight.tables.columns import Table
+from kohort.insight.tables.history import (
     AVOIDED,
     EVENT_KEY,
     HISTORY,
@@ -26,7 +27,6 @@ from kohort.insight.tables import (
     QUARANTINE,
     REBALANCES,
     RUNNING,
-    Table,
 )
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.errors import retry_on_conflict

@@ -26,8 +26,10 @@ from kohort.insight.report.contents import (
     sentences_max,
 )
 from kohort.insight.report.from_history import drawn, drawn_part, page_of, with_sentence
-from kohort.insight.tables import ACTS, EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
 from kohort.insight.tables.advice import ADVICE
+from kohort.insight.tables.columns import Table
+from kohort.insight.tables.findings import ACTS, FINDINGS, GROUPS, PARTITIONS
+from kohort.insight.tables.history import EVENT_KEY, REBALANCES
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake

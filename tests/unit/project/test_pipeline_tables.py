@@ -8,8 +8,11 @@ import pytest
 from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history import model
 from kohort.groups.history.json_form import as_json
-from kohort.insight.tables import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
-from kohort.insight.tables.columns import ListOf, Struct
+from kohort.insight.event_rows import SCHEMA_VERSION
+from kohort.insight.tables.columns import ListOf, Struct, Table
+from kohort.insight.tables.event import EVENT
+from kohort.insight.tables.findings import FINDINGS
+from kohort.insight.tables.history import HISTORY
 from scripts import pipeline_tables
 
 DOCUMENT = pipeline_tables.PATH.read_text(encoding="utf-8")
