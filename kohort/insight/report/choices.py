@@ -1,6 +1,7 @@
 """Renders the advice on a group: a table of settings and configuration lines."""
 
 import re
+from operator import add
 from typing import Final
 
 from kohort.insight.advisor.config_lines import config_lines
@@ -10,8 +11,8 @@ from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text
 from kohort.insight.report.settings_plot import front
-from kohort.insight.report.tables import folded, number, table
-from kohort.insight.report.text import duration, name, seconds, unit_of
+from kohort.insight.report.tables import by_columns, folded, number
+from kohort.insight.report.text import column, duration, name, seconds, unit_of
 
 TRIED_MAX: Final = 100
 _FOR: Final = {
@@ -21,20 +22,6 @@ _FOR: Final = {
     "kohort": "Kohort's consumer (arguments)",
     "broker": "The brokers (server.properties)",
 }
-_TITLES: Final = (
-    "Setting",
-    "Rebalances",
-    "Stopped, s",
-    "No reader, s",
-    "A crash is noticed after",
-)
-_SHORT_TITLES: Final = (
-    "Setting",
-    "Rebalances, replayed",
-    "Stopped",
-    "No reader",
-    "Crash noticed",
-)
 
 
 def changed(recorded: Row, row: Row) -> str:
@@ -54,27 +41,21 @@ def compared(summary: FirstScreen) -> Markup:
     recorded = summary.recorded
     assert recorded is not None
     now = element("small", _now(recorded), class_="now")
-    shown = [(join(("As recorded: ", now)), recorded)]
-    shown += [
-        (_named(place, recorded, row), row) for place, row in enumerate(summary.choices, start=1)
-    ]
+    titles = [join(("As recorded: ", now))]
+    titles += [_named(place, recorded, row) for place, row in enumerate(summary.choices, start=1)]
+    rows = [recorded, *summary.choices]
     if summary.quicker is not None:
-        shown.append((text(changed(recorded, summary.quicker)), summary.quicker))
-    stopped, unread, noticed = (
-        unit_of([row[column] for _, row in shown])
-        for column in ("stopped_ms", "unread_ms", "notice_ms")
+        titles.append(text(changed(recorded, summary.quicker)))
+        rows.append(summary.quicker)
+    stopped = unit_of([row["stopped_ms"] for row in rows])
+    return by_columns(
+        ("Setting", titles),
+        ("Rebalances, replayed", [number(row["rebalances"]) for row in rows]),
+        ("Stopped", [stopped.text(row["stopped_ms"], _spread_ms(row)) for row in rows]),
+        ("No reader", column(row["unread_ms"] for row in rows)),
+        ("Crash noticed", column(row["notice_ms"] for row in rows)),
+        class_="compared",
     )
-    rows = [
-        (
-            title,
-            number(row["rebalances"]),
-            stopped.text(row["stopped_ms"], _spread_ms(row)),
-            unread.text(row["unread_ms"]),
-            noticed.text(row["notice_ms"]),
-        )
-        for title, row in shown
-    ]
-    return table(_SHORT_TITLES, rows, class_="compared")
 
 
 def _now(recorded: Row) -> str:
@@ -241,16 +222,13 @@ def _tried(page: GroupPage, recorded: Row) -> Markup:
     note = (
         f"The {len(shown)} with the least stopped time; {left:,} more were tried." if left else ""
     )
-    unit = unit_of([row["notice_ms"] for row in shown])
-    rows = [
-        (
-            changed(recorded, row),
-            number(row["rebalances"]),
-            seconds(row["stopped_ms"])
-            + (f" ± {seconds(spread)}" if (spread := _spread_ms(row)) else ""),
-            seconds(row["unread_ms"]),
-            unit.text(row["notice_ms"]),
-        )
-        for row in shown
-    ]
-    return join((element("p", note, class_="muted") if note else None, table(_TITLES, rows)))
+    spreads = [f" ± {seconds(spread)}" if (spread := _spread_ms(row)) else "" for row in shown]
+    stopped = [seconds(row["stopped_ms"]) for row in shown]
+    tried = by_columns(
+        ("Setting", [changed(recorded, row) for row in shown]),
+        ("Rebalances", [number(row["rebalances"]) for row in shown]),
+        ("Stopped, s", list(map(add, stopped, spreads))),
+        ("No reader, s", [seconds(row["unread_ms"]) for row in shown]),
+        ("A crash is noticed after", column(row["notice_ms"] for row in shown)),
+    )
+    return join((element("p", note, class_="muted") if note else None, tried))

@@ -1,5 +1,6 @@
 """Renders the page: a single file without scripts or external resources."""
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
@@ -72,38 +73,31 @@ def _title(contents: Contents) -> str:
 
 def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
     """Render the table of groups, with a summary of each."""
-    titles = (
-        "Group",
-        "Costliest cause",
-        "Waited for",
-        "What to change",
-        "Rebalances",
-        "Stopped",
-    )
-    rows: list[tables.Cells] = []
-    stopped = column(page.figures["stopped_total_ms"] for page in contents.groups)
-    for place, (page, summary) in enumerate(zip(contents.groups, answers, strict=True), start=1):
-        link = element("a", name(page.group), href=f"#g{place}")
-        rows.append(
-            (
-                link,
-                mostly(page, summary),
-                slowest(page, summary),
-                change(summary),
-                f"{page.figures['rebalance_count']:,}",
-                stopped[place - 1],
-            )
-        )
-    others_stopped = column(row["stopped_total_ms"] for row in contents.others.rows)
-    others = [
-        (name(row["group"]), f"{row['rebalance_count']:,}", text)
-        for row, text in zip(contents.others.rows, others_stopped, strict=True)
+    groups = list(zip(contents.groups, answers, strict=True))
+    links = [
+        element("a", name(page.group), href=f"#g{place}")
+        for place, page in enumerate(contents.groups, start=1)
     ]
-    more = None
-    if others:
-        shown = tables.table(("Group", "Rebalances", "Stopped"), others)
-        more = tables.listed("Groups with less stopped time", contents.others, shown)
-    return join((tables.table(titles, rows, texts=4), more))
+    shown = tables.by_columns(
+        ("Group", links),
+        ("Costliest cause", [mostly(*group) for group in groups]),
+        ("Waited for", [slowest(*group) for group in groups]),
+        ("What to change", [change(summary) for summary in answers]),
+        *_totals([page.figures for page in contents.groups]),
+        texts=4,
+    )
+    others = contents.others.rows
+    if not others:
+        return shown
+    names = ("Group", [name(row["group"]) for row in others])
+    more = tables.by_columns(names, *_totals(others))
+    return join((shown, tables.listed("Groups with less stopped time", contents.others, more)))
+
+
+def _totals(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the last columns of tables of groups."""
+    yield "Rebalances", [f"{row['rebalance_count']:,}" for row in rows]
+    yield "Stopped", column(row["stopped_total_ms"] for row in rows)
 
 
 def _group(page: GroupPage, summary: FirstScreen, place: int, *, is_alone: bool) -> Markup:
@@ -140,11 +134,8 @@ def _owners(page: GroupPage) -> Child:
     rows = table_rows(page)
     cut = f" (the first {_OWNED_ROWS_MAX} of {len(rows):,})" if len(rows) > _OWNED_ROWS_MAX else ""
     titles = ("Partition", "Owner", "From", "For", "Because")
-    folded = tables.table(
-        titles,
-        [tuple(row.values()) for row in rows[:_OWNED_ROWS_MAX]],
-        texts=len(titles),
-    )
+    cells = [tuple(row.values()) for row in rows[:_OWNED_ROWS_MAX]]
+    folded = tables.table(titles, cells, texts=len(titles))
     return [
         element("h3", "Who owned what"),
         element("p", about, class_="muted") if about else None,

@@ -1,7 +1,7 @@
 """Tables that fit on a phone: there, each row is a block, and each value has its title."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kohort.insight.report.contents import Listed, Row
 from kohort.insight.report.markup import Child, Markup, element
@@ -49,149 +49,102 @@ def number(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
+def by_columns(
+    *columns: tuple[str, Sequence[Child]], texts: int = 1, class_: str | None = None
+) -> Markup:
+    """Make a table from titles and the cells below each."""
+    titles, cells = zip(*columns, strict=True)
+    return table(titles, zip(*cells, strict=True), texts=texts, class_=class_)
+
+
+def _numbers(rows: Sequence[Row], name: str) -> list[str]:
+    return [number(row[name]) for row in rows]
+
+
+def _seconds(rows: Sequence[Row], name: str) -> list[str]:
+    return [seconds(row[name]) for row in rows]
+
+
+def _durations(rows: Sequence[Row], name: str) -> list[str]:
+    return column(row[name] for row in rows)
+
+
+def _partitions(rows: Sequence[Row]) -> list[str]:
+    return [f"{name(row['topic'])}-{row['partition']}" for row in rows]
+
+
 def slow_members(rows: Sequence[Row]) -> Markup:
-    titles = (
-        "Member",
-        "Host",
-        "Waited for, times",
-        "Waited for, s",
-        "Longest, s",
-        "Joins after, usually",
-        "99 % within",
-        "Rebalance timeout",
-        "Missed",
-    )
-    usual, most, timeouts = (
-        column(
-            row[title] if row["join_count"] or title == "rebalance_timeout_ms" else None
-            for row in rows
-        )
-        for title in ("join_delay_p50_ms", "join_delay_p99_ms", "rebalance_timeout_ms")
-    )
-    return table(
-        titles,
-        (
-            (
-                name(row["process"]),
-                name(row["host"] or NOTHING),
-                number(row["waited_for_count"]),
-                seconds(row["waited_for_total_ms"]),
-                seconds(row["waited_for_longest_ms"]),
-                usual[place],
-                most[place],
-                timeouts[place],
-                number(row["missed_count"]),
-            )
-            for place, row in enumerate(rows)
-        ),
+    joined = [row if row["join_count"] else {**row, **_NEVER_JOINED} for row in rows]
+    return by_columns(
+        ("Member", [name(row["process"]) for row in rows]),
+        ("Host", [name(row["host"] or NOTHING) for row in rows]),
+        ("Waited for, times", _numbers(rows, "waited_for_count")),
+        ("Waited for, s", _seconds(rows, "waited_for_total_ms")),
+        ("Longest, s", _seconds(rows, "waited_for_longest_ms")),
+        ("Joins after, usually", _durations(joined, "join_delay_p50_ms")),
+        ("99 % within", _durations(joined, "join_delay_p99_ms")),
+        ("Rebalance timeout", _durations(rows, "rebalance_timeout_ms")),
+        ("Missed", _numbers(rows, "missed_count")),
         texts=2,
     )
 
 
+_NEVER_JOINED: Final = dict.fromkeys(("join_delay_p50_ms", "join_delay_p99_ms"))
+
+
 def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
-    titles = (
-        "Member",
-        "Notifications",
-        "After, usually",
-        "99 % within",
-        "Longest",
-        "Sessions expired",
-        "Session timeout",
-    )
-    usual, most, longest = (
-        column(row[title] for row in rows)
-        for title in ("told_p50_ms", "told_p99_ms", "told_longest_ms")
-    )
-    sessions = column(row["session_timeout_ms"] or row["expired_timeout_ms"] for row in rows)
-    return table(
-        titles,
-        (
-            (
-                name(row["process"]),
-                number(row["told_count"]),
-                usual[place],
-                most[place],
-                longest[place],
-                number(row["expired_count"]),
-                sessions[place],
-            )
-            for place, row in enumerate(rows)
-        ),
+    timeouts = [row["session_timeout_ms"] or row["expired_timeout_ms"] for row in rows]
+    return by_columns(
+        ("Member", [name(row["process"]) for row in rows]),
+        ("Notifications", _numbers(rows, "told_count")),
+        ("After, usually", _durations(rows, "told_p50_ms")),
+        ("99 % within", _durations(rows, "told_p99_ms")),
+        ("Longest", _durations(rows, "told_longest_ms")),
+        ("Sessions expired", _numbers(rows, "expired_count")),
+        ("Session timeout", column(timeouts)),
     )
 
 
 def unavailability(rows: Sequence[Row]) -> Markup:
-    titles = (
-        "Partition",
-        "Lost because",
-        "Times",
-        "Without a reader, s",
-        "Longest, s",
-        "Ongoing",
-    )
-    return table(
-        titles,
-        (
-            (
-                f"{name(row['topic'])}-{row['partition']}",
-                cause(row["cause"]),
-                number(row["times"]),
-                seconds(row["total_ms"]),
-                seconds(row["longest_ms"]),
-                number(row["open_count"]),
-            )
-            for row in rows
-        ),
+    return by_columns(
+        ("Partition", _partitions(rows)),
+        ("Lost because", [cause(row["cause"]) for row in rows]),
+        ("Times", _numbers(rows, "times")),
+        ("Without a reader, s", _seconds(rows, "total_ms")),
+        ("Longest, s", _seconds(rows, "longest_ms")),
+        ("Ongoing", _numbers(rows, "open_count")),
         texts=2,
     )
 
 
 def flapping(rows: Sequence[Row]) -> Markup:
-    titles = ("Partition", "Moves", "At most, close together", "Owners", "Returns", "Shortest time")
-    shortest = column(row["shortest_ms"] for row in rows)
-    return table(
-        titles,
-        (
-            (
-                f"{name(row['topic'])}-{row['partition']}",
-                number(row["moves"]),
-                number(row["moves_in_window"]),
-                number(row["owner_count"]),
-                number(row["returns"]),
-                shortest[place],
-            )
-            for place, row in enumerate(rows)
-        ),
+    return by_columns(
+        ("Partition", _partitions(rows)),
+        ("Moves", _numbers(rows, "moves")),
+        ("At most, close together", _numbers(rows, "moves_in_window")),
+        ("Owners", _numbers(rows, "owner_count")),
+        ("Returns", _numbers(rows, "returns")),
+        ("Shortest time", _durations(rows, "shortest_ms")),
     )
 
 
 def needless(rows: Sequence[Row]) -> Markup:
-    return table(
-        ("Started", "Cause", "Caused by", "Stopped, s"),
-        (
-            (
-                clock(row["started_at_ms"]),
-                f"{cause(row['trigger_kind'])}{_mark(row.get('trigger_certainty'))}",
-                name(row["trigger_client_id"] or row["trigger_member_id"] or NOTHING),
-                seconds(row["stopped_total_ms"]),
-            )
-            for row in rows
-        ),
+    causes = [f"{cause(row['trigger_kind'])}{_mark(row.get('trigger_certainty'))}" for row in rows]
+    members = [row["trigger_client_id"] or row["trigger_member_id"] or NOTHING for row in rows]
+    return by_columns(
+        ("Started", [clock(row["started_at_ms"]) for row in rows]),
+        ("Cause", causes),
+        ("Caused by", list(map(name, members))),
+        ("Stopped, s", _seconds(rows, "stopped_total_ms")),
         texts=3,
     )
 
 
 def by_time(rows: Sequence[Row]) -> Markup:
-    return table(
-        ("From", "Rebalances", "Stopped, s"),
-        (
-            (
-                clock(row["at_ms"]),
-                number(row["rebalance_count"]),
-                seconds(row["stopped_total_ms"]),
-            )
-            for row in rows
-        ),
+    return by_columns(
+        ("From", [clock(row["at_ms"]) for row in rows]),
+        ("Rebalances", _numbers(rows, "rebalance_count")),
+        ("Stopped, s", _seconds(rows, "stopped_total_ms")),
     )
 
 
@@ -200,29 +153,13 @@ def _mark(certainty: str | None) -> str:
 
 
 def causes(rows: Sequence[Row]) -> Markup:
-    titles = (
-        "Cause",
-        "Times",
-        "Rebalances",
-        "Second halves",
-        "Avoided",
-        "Moved nothing",
-        "Stopped, s",
-        "Longest stop, s",
-    )
-    return table(
-        titles,
-        (
-            (
-                f"{act(row['kind'])}{_mark(doubts(row))}",
-                number(row["act_count"]),
-                number(row["rebalance_count"]),
-                number(row["second_half_count"]),
-                number(row["avoided_count"]),
-                number(row["needless_count"]),
-                seconds(row["stopped_total_ms"]),
-                seconds(row["stopped_longest_ms"]),
-            )
-            for row in rows
-        ),
+    return by_columns(
+        ("Cause", [f"{act(row['kind'])}{_mark(doubts(row))}" for row in rows]),
+        ("Times", _numbers(rows, "act_count")),
+        ("Rebalances", _numbers(rows, "rebalance_count")),
+        ("Second halves", _numbers(rows, "second_half_count")),
+        ("Avoided", _numbers(rows, "avoided_count")),
+        ("Moved nothing", _numbers(rows, "needless_count")),
+        ("Stopped, s", _seconds(rows, "stopped_total_ms")),
+        ("Longest stop, s", _seconds(rows, "stopped_longest_ms")),
     )
