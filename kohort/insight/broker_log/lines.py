@@ -6,14 +6,11 @@ Lines of other parts of the broker, and of groups with the consumer protocol (KI
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member as named by a line; fields are None if the line does not contain them."""
 
     member_id: str
@@ -24,8 +21,7 @@ class Member:
     rebalance_timeout_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Preparing:
+class Preparing(NamedTuple):
     """A rebalance begins."""
 
     group: str
@@ -33,8 +29,7 @@ class Preparing:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stabilized:
+class Stabilized(NamedTuple):
     """The join phase ended: all members have joined, or the timeout has expired."""
 
     group: str
@@ -42,29 +37,25 @@ class Stabilized:
     members: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(NamedTuple):
     group: str
     generation: int
     leader: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Emptied:
+class Emptied(NamedTuple):
     """The last member left."""
 
     group: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     group: str
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """A member left, or was removed by an administrator."""
 
     group: str
@@ -72,24 +63,21 @@ class Left:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A member's session expired."""
 
     group: str
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class NotJoined:
+class NotJoined(NamedTuple):
     """Members that had not joined in time were removed."""
 
     group: str
     member_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(NamedTuple):
     """A static member's process came back; the line does not contain its new id."""
 
     group: str
@@ -108,7 +96,7 @@ class Line(NamedTuple):
     fact: Fact
 
 
-_Patterns: TypeAlias = tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], ...]
+_Patterns: TypeAlias = tuple[tuple[type[Fact], re.Pattern[str]], ...]
 
 
 def read(line: str, zone: tzinfo) -> Line | None:
@@ -215,160 +203,121 @@ def _millis(stamp: re.Match[str], zone: tzinfo) -> int:
 
 
 def _fact(text: str, patterns: _Patterns) -> Fact | None:
-    for pattern, make_fact in patterns:
+    for kind, pattern in patterns:
         match = pattern.search(text)
         if match is not None:
-            return make_fact(match)
+            return _made(kind, match.groupdict())
     return None
+
+
+def _made(kind: Any, parts: dict[str, Any]) -> Fact:  # noqa: ANN401 - the class of a fact.
+    """Make a fact of the groups of its pattern, which are fields of the fact or of its member."""
+    numbers = ("generation", "members", "session_timeout_ms", "rebalance_timeout_ms")
+    values = parts | {name: int(parts[name]) for name in numbers if parts.get(name)}
+    values["instance_id"] = optional(parts.get("instance_id"))
+    values["text"] = reason_text(parts.get("text"))
+    values["member_ids"] = parse_ids(parts.get("member_ids") or parts.get("member_id") or "")
+    if "member_id" in parts:
+        values["member"] = Member._make(map(values.get, Member._fields))
+    fact: Fact = kind._make(map(values.get, kind._fields))
+    return fact
 
 
 _TOPIC: Final = r"(?: \(__consumer_offsets-\d+\))?"
 _END: Final = r"\.?$"
 _METADATA: Final = (
-    r"MemberMetadata\(memberId=(?P<id>.*?), groupInstanceId=(?P<instance>.*?), "
-    r"clientId=(?P<client>.*?), clientHost=(?P<host>.*?), sessionTimeoutMs=(?P<session>\d+), "
-    r"rebalanceTimeoutMs=(?P<rebalance>\d+), supportedProtocols=.*?\)"
+    r"MemberMetadata\(memberId=(?P<member_id>.*?), groupInstanceId=(?P<instance_id>.*?), "
+    r"clientId=(?P<client_id>.*?), clientHost=(?P<host>.*?), "
+    r"sessionTimeoutMs=(?P<session_timeout_ms>\d+), rebalanceTimeoutMs=(?P<rebalance_timeout_ms>\d+), "
+    r"supportedProtocols=.*?\)"
 )
 
 
-def _member(match: re.Match[str]) -> Member:
-    parts = match.groupdict()
-    session, rebalance = parts.get("session"), parts.get("rebalance")
-    return Member(
-        member_id=parts["id"],
-        instance_id=optional(parts.get("instance")),
-        client_id=parts.get("client"),
-        host=parts.get("host"),
-        session_timeout_ms=int(session) if session else None,
-        rebalance_timeout_ms=int(rebalance) if rebalance else None,
-    )
+def _pattern(kind: type[Fact], text: str) -> tuple[type[Fact], re.Pattern[str]]:
+    return kind, re.compile(text)
 
 
-def _left(match: re.Match[str]) -> Left:
-    return Left(match["group"], _member(match), reason_text(match.groupdict().get("text")))
-
-
-def _stabilized(match: re.Match[str]) -> Stabilized:
-    members = match["members"]
-    return Stabilized(match["group"], int(match["generation"]), int(members) if members else None)
-
-
-_PATTERNS: Final[_Patterns] = (
-    (
-        # "restabilize" until 0.10; without state and reason until 2.0.
-        re.compile(
-            r"Preparing to (?:rebalance|restabilize) group (?P<group>.+?)"
-            r"(?: in state \w+)? with old generation (?P<generation>\d+)"
-            rf"{_TOPIC}(?: \(reason: (?P<reason>.*)\))?{_END}"
-        ),
-        lambda match: Preparing(match["group"], int(match["generation"]), match["reason"]),
+_PATTERNS: Final = (
+    # "restabilize" until 0.10; without state and reason until 2.0.
+    _pattern(
+        Preparing,
+        r"Preparing to (?:rebalance|restabilize) group (?P<group>.+?)"
+        r"(?: in state \w+)? with old generation (?P<generation>\d+)"
+        rf"{_TOPIC}(?: \(reason: (?P<reason>.*)\))?{_END}",
     ),
-    (
-        re.compile(
-            r"Stabilized group (?P<group>.+) generation (?P<generation>\d+)"
-            rf"{_TOPIC}(?: with (?P<members>\d+) members)?{_END}"
-        ),
-        _stabilized,
+    _pattern(
+        Stabilized,
+        r"Stabilized group (?P<group>.+) generation (?P<generation>\d+)"
+        rf"{_TOPIC}(?: with (?P<members>\d+) members)?{_END}",
     ),
-    (
-        # Without the leader until 2.7.
-        re.compile(
-            r"Assignment received from leader (?:(?P<leader>.+?) )?for group (?P<group>.+) "
-            r"for generation (?P<generation>\d+)"
-        ),
-        lambda match: Assigned(match["group"], int(match["generation"]), match["leader"]),
+    # Without the leader until 2.7.
+    _pattern(
+        Assigned,
+        r"Assignment received from leader (?:(?P<leader>.+?) )?for group (?P<group>.+) "
+        r"for generation (?P<generation>\d+)",
     ),
-    (
-        re.compile(
-            rf"Group (?P<group>.+) with generation (?P<generation>\d+) is now empty{_TOPIC}"
-        ),
-        lambda match: Emptied(match["group"], int(match["generation"])),
+    _pattern(
+        Emptied, rf"Group (?P<group>.+) with generation (?P<generation>\d+) is now empty{_TOPIC}"
     ),
-    (
-        # 4.x: all members; before, a debug line.
-        re.compile(
-            r"Pending dynamic member with id (?P<id>.+) joins group (?P<group>.+) in \w+ state\. "
-            r"Adding to the group now"
-        ),
-        lambda match: Joined(match["group"], _member(match)),
+    # 4.x: all members; before, a debug line.
+    _pattern(
+        Joined,
+        r"Pending dynamic member with id (?P<member_id>.+) joins group (?P<group>.+) in \w+ "
+        r"state\. Adding to the group now",
     ),
-    (
-        # Dynamic members must join again with their new id, except with JoinGroup up to version 3.
-        re.compile(
-            r"(?:Static [Mm]ember with groupInstanceId=(?P<instance>.+) and|Dynamic [Mm]ember with)"
-            r" unknown member id joins group (?P<group>.+) in (?:state )?\w+(?: state)?\. "
-            r"Created a new member id (?P<id>.+?) (?:for this member )?and add(?:ed)? "
-            r"(?:the member )?to the group"
-        ),
-        lambda match: Joined(match["group"], _member(match)),
+    # Dynamic members must join again with their new id, except with JoinGroup up to version 3.
+    _pattern(
+        Joined,
+        r"(?:Static [Mm]ember with groupInstanceId=(?P<instance_id>.+) and|Dynamic [Mm]ember "
+        r"with) unknown member id joins group (?P<group>.+) in (?:state )?\w+(?: state)?\. "
+        r"Created a new member id (?P<member_id>.+?) (?:for this member )?and add(?:ed)? "
+        r"(?:the member )?to the group",
     ),
-    (
-        re.compile(
-            r"Static member with groupInstanceId=(?P<instance>.+) and unknown member id joins "
-            r"group (?P<group>.+) in \w+ state\. "
-            r"Replacing previously mapped member (?P<id>.+) with this"
-        ),
-        lambda match: Replaced(match["group"], _member(match)),
+    _pattern(
+        Replaced,
+        r"Static member with groupInstanceId=(?P<instance_id>.+) and unknown member id joins "
+        r"group (?P<group>.+) in \w+ state\. "
+        r"Replacing previously mapped member (?P<member_id>.+) with this",
     ),
-    (
-        # 3.x, with a reason since 3.2.
-        re.compile(
-            rf"Member {_METADATA} has left group (?P<group>.+) through explicit `LeaveGroup`"
-            rf"(?:; client reason: (?P<text>.*?))?{_END}"
-        ),
-        _left,
+    # 3.x, with a reason since 3.2.
+    _pattern(
+        Left,
+        rf"Member {_METADATA} has left group (?P<group>.+) through explicit `LeaveGroup`"
+        rf"(?:; client reason: (?P<text>.*?))?{_END}",
     ),
-    (
-        # 4.x. Ids that were assigned but never used do not count as members.
-        re.compile(
-            r"\[Group (?P<group>.+)\] (?:Static )?Member (?P<id>.+?)"
-            r"(?: with instance id (?P<instance>.+?))? has left group through explicit "
-            rf"`LeaveGroup` request; client reason: (?P<text>.*?){_END}"
-        ),
-        _left,
+    # 4.x. Ids that were assigned but never used do not count as members.
+    _pattern(
+        Left,
+        r"\[Group (?P<group>.+)\] (?:Static )?Member (?P<member_id>.+?)"
+        r"(?: with instance id (?P<instance_id>.+?))? has left group through explicit "
+        rf"`LeaveGroup` request; client reason: (?P<text>.*?){_END}",
     ),
-    (
-        # 2.4 to 2.8.
-        re.compile(
-            r"Member\[group\.instance\.id (?P<instance>.+), member\.id (?P<id>.+)\] "
-            r"in group (?P<group>.+) has left, removing it from the group"
-        ),
-        _left,
+    # 2.4 to 2.8.
+    _pattern(
+        Left,
+        r"Member\[group\.instance\.id (?P<instance_id>.+), member\.id (?P<member_id>.+)\] "
+        r"in group (?P<group>.+) has left, removing it from the group",
     ),
-    (
-        re.compile(
-            r"Member (?P<id>.+) in group (?P<group>.+) has left, removing it from the group"
-        ),
-        _left,
+    _pattern(
+        Left,
+        r"Member (?P<member_id>.+) in group (?P<group>.+) has left, removing it from the group",
     ),
-    (
-        re.compile(rf"Member {_METADATA} in group (?P<group>.+) has failed, removing it"),
-        lambda match: Failed(match["group"], _member(match)),
-    ),
-    (
-        re.compile(r"Member (?P<id>.+) in group (?P<group>.+) has failed, removing it"),
-        lambda match: Failed(match["group"], _member(match)),
-    ),
-    (
-        re.compile(
-            r"Group (?P<group>.+) removed dynamic members who haven't joined: "
-            rf"(?P<ids>(?:\w*\(|\[).*[\])]){_END}"
-        ),
-        lambda match: NotJoined(match["group"], parse_ids(match["ids"])),
+    _pattern(Failed, rf"Member {_METADATA} in group (?P<group>.+) has failed, removing it"),
+    _pattern(Failed, r"Member (?P<member_id>.+) in group (?P<group>.+) has failed, removing it"),
+    _pattern(
+        NotJoined,
+        r"Group (?P<group>.+) removed dynamic members who haven't joined: "
+        rf"(?P<member_ids>(?:\w*\(|\[).*[\])]){_END}",
     ),
 )
 
 _CONSUMER: Final = (
-    r"\[GroupId (?P<group>.+)\] (?:Static m|M)ember (?P<id>\S+)(?: with instance id \S+)? "
+    r"\[GroupId (?P<group>.+)\] (?:Static m|M)ember (?P<member_id>\S+)"
+    r"(?: with instance id \S+)? "
 )
-_CONSUMER_PATTERNS: Final[_Patterns] = (
-    (re.compile(rf"{_CONSUMER}left the consumer group{_END}"), _left),
-    (
-        re.compile(rf"{_CONSUMER}fenced from the group because the member session expired{_END}"),
-        lambda match: Failed(match["group"], _member(match)),
-    ),
-    (
-        re.compile(rf"{_CONSUMER}fenced from the group because it failed to transition from epoch"),
-        lambda match: NotJoined(match["group"], (match["id"],)),
-    ),
+_FENCED: Final = f"{_CONSUMER}fenced from the group because "
+_CONSUMER_PATTERNS: Final = (
+    _pattern(Left, rf"{_CONSUMER}left the consumer group{_END}"),
+    _pattern(Failed, rf"{_FENCED}the member session expired{_END}"),
+    _pattern(NotJoined, rf"{_FENCED}it failed to transition from epoch"),
 )

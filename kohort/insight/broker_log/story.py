@@ -94,7 +94,6 @@ class GroupStory:
         yield from self._flush()
         yield from self._settle_replaced()
         if self._open is not None:
-            self._open.outcome = "running"
             yield record(self._open)
             self._open = None
 
@@ -268,11 +267,4 @@ class GroupStory:
         known = self.members.get(member.member_id)
         if known is None:
             return member
-        return Member(
-            member.member_id,
-            member.instance_id or known.instance_id,
-            member.client_id or known.client_id,
-            member.host or known.host,
-            member.session_timeout_ms or known.session_timeout_ms,
-            member.rebalance_timeout_ms or known.rebalance_timeout_ms,
-        )
+        return Member._make(new or old for new, old in zip(member, known, strict=True))
