@@ -319,26 +319,12 @@ def _with_protocol(
 def _exceeds_chance(prediction: Prediction, recorded: Prediction) -> bool:
     """Whether a setting gains more than two runs, one under each setting, may differ by chance."""
     return any(
-        before - after > hypot(before_spread, after_spread)
-        for before, after, before_spread, after_spread in (
-            (
-                recorded.rebalances,
-                prediction.rebalances,
-                recorded.rebalances_spread,
-                prediction.rebalances_spread,
-            ),
-            (
-                recorded.stopped_ms,
-                prediction.stopped_ms,
-                recorded.stopped_spread_ms,
-                prediction.stopped_spread_ms,
-            ),
-            (
-                recorded.unread_ms,
-                prediction.unread_ms,
-                recorded.unread_spread_ms,
-                prediction.unread_spread_ms,
-            ),
+        getattr(recorded, name) - getattr(prediction, name)
+        > hypot(getattr(recorded, spread), getattr(prediction, spread))
+        for name, spread in (
+            ("rebalances", "rebalances_spread"),
+            ("stopped_ms", "stopped_spread_ms"),
+            ("unread_ms", "unread_spread_ms"),
         )
     )
 

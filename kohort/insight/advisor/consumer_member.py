@@ -4,16 +4,14 @@ one at once when it has applied an assignment, after the recorded time to give u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.reasons import NO_REASON, state_reason
-from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
-from kohort.insight.advisor.replay import RequestHandle
+from kohort.insight.advisor.replay import Process, RequestHandle
 from kohort.insight.advisor.shares import NOTHING, Share
-from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
+from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
@@ -30,22 +28,10 @@ by whatever supervises them."""
 
 
 @dataclass(slots=True, eq=False)
-class ConsumerMember:
-    """One run of the process in `slot`."""
-
+class ConsumerMember(Process):
     replay: ConsumerReplay
-    slot: Slot
-    index: int
-    instance_id: str | None
-    heartbeat_times: HeartbeatTimes
-    member_id: str
     epoch: int = 0
-    owned: Share = NOTHING
-    reason: JoinReason = JoinReason.RESTART
     is_alive: bool = True
-    is_paused: bool = False
-    is_leaving: bool = False
-    on_end: Callable[[], None] | None = None
     _subscription: int = 0
     """Number of its changes of subscription."""
     _assigned: Share = NOTHING
@@ -59,11 +45,6 @@ class ConsumerMember:
     @property
     def sends_heartbeats(self) -> bool:
         return self.is_alive and not self.is_paused
-
-    @property
-    def waits_for_answer(self) -> bool:
-        """False: the broker answers every heartbeat at once."""
-        return False
 
     # Requests.
 
@@ -185,11 +166,6 @@ class ConsumerMember:
         if self.epoch and self.sends_heartbeats:
             self.reason = reason
             self._send(states_topics=changes_protocols)
-
-    def pause(self) -> None:
-        self.replay.stop_heartbeats(self)
-        self.is_paused = True
-        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
 
     def wake(self) -> None:
         self.is_paused = False

@@ -6,18 +6,16 @@ LeaveGroup, and an eager member revokes its partitions before it joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.groups.reasons import StatedReason, state_reason
 from kohort.groups.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
-from kohort.insight.advisor.heartbeat_times import HeartbeatTimes
 from kohort.insight.advisor.member_lifetimes import AGAIN_MS
-from kohort.insight.advisor.replay import RequestHandle
-from kohort.insight.advisor.shares import NOTHING, Share
-from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
+from kohort.insight.advisor.replay import Process, RequestHandle
+from kohort.insight.advisor.shares import NOTHING
+from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
@@ -54,27 +52,14 @@ class Phase(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedMember:
-    """One run of the process in `slot`."""
-
+class SimulatedMember(Process):
     replay: ClassicReplay
-    slot: Slot
-    index: int
-    instance_id: str | None
-    heartbeat_times: HeartbeatTimes
-    member_id: str = ""
     generation: int = -1
     phase: Phase = Phase.JOINING
-    owned: Share = NOTHING
     topics_version: int = 0
-    reason: JoinReason = JoinReason.RESTART
     is_new: bool = True
     """Whether no join has been answered under its id."""
-    is_paused: bool = False
     wants_rejoin: bool = False
-    is_leaving: bool = False
-    """Whether the member will leave after the pending response."""
-    on_end: Callable[[], None] | None = None
     _joined_ms: int = 0
     """Time of the response to its last join."""
     _number: int = 0
@@ -92,7 +77,6 @@ class SimulatedMember:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Whether its heartbeat thread keeps its session alive."""
         return self.is_alive and not self.is_paused and not self.is_new
 
     # Joining.
@@ -130,7 +114,6 @@ class SimulatedMember:
         return RequestHandle(self, self._number)
 
     def answered(self, handle: RequestHandle, body: Any) -> None:  # noqa: ANN401 - of either request.
-        """Handle a response, unless the process has ended or sent another request since."""
         if not self.is_alive or handle.number != self._number:
             return
         self._pending = 0
@@ -291,7 +274,6 @@ class SimulatedMember:
     # Membership.
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat, which may report a rebalance."""
         if self.phase is not Phase.SETTLED or self.is_paused:
             return
         replay = self.replay
@@ -305,7 +287,6 @@ class SimulatedMember:
             replay.schedule_heartbeat(self)
 
     def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
-        """Join again on the member's own initiative."""
         self.topics_version += changes_protocols
         if self.phase is Phase.SETTLED and not self.is_paused:
             self.reason = reason
@@ -313,14 +294,7 @@ class SimulatedMember:
         elif self.phase in {Phase.JOINING, Phase.JOINED} and changes_protocols:
             self.wants_rejoin, self.reason = True, reason
 
-    def pause(self) -> None:
-        """Suspend the process, including its heartbeats."""
-        self.replay.stop_heartbeats(self)
-        self.is_paused = True
-        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
-
     def wake(self) -> None:
-        """Resume, and handle the responses received during the pause."""
         if not self.is_alive:
             return
         self.is_paused = False

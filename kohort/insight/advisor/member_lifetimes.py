@@ -5,9 +5,9 @@ name them. Missing values stay None; nothing is estimated here.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.insight.advisor.client_software import UNKNOWN, Software, software_of
 
@@ -220,6 +220,40 @@ def causes_of(record: Json) -> Iterator[Json]:
     """Yield the trigger of a record, and the causes added while it ran."""
     yield record.get("trigger") or {}
     yield from record.get("further_causes") or ()
+
+
+UNCLEAR_MOST: Final = 0.1
+"""Share of unclear departures up to which advice may rest on all."""
+
+_LEFT: Final = frozenset({"left", "removed_by_admin"})
+"""Reasons that need not be told apart: either way the member left before its session ended."""
+
+
+class Departures(NamedTuple):
+    """Numbers of members that left."""
+
+    total: int
+    likely: int
+    unclear: int
+
+    @property
+    def are_unclear(self) -> bool:
+        """Whether too many departures are unclear for advice that depends on them."""
+        return self.unclear > UNCLEAR_MOST * self.total
+
+
+def count_departures(rebalances: Iterable[Mapping[str, Any]]) -> Departures:
+    """Count the departures; those in a broker's own history are certain."""
+    total = likely = unclear = 0
+    for record in rebalances:
+        for member in record.get("members") or ():
+            if member.get("fate") in STAYS or member.get("fate") == "replaced":
+                continue
+            total += 1
+            if not set(member.get("candidates") or ["unknown"]) <= _LEFT:
+                likely += member.get("certainty") == "likely"
+                unclear += member.get("certainty") == "unclear"
+    return Departures(total, likely, unclear)
 
 
 def _number(value: Any) -> int | None:  # noqa: ANN401 - any JSON value.

@@ -7,7 +7,7 @@ slot is its client id if no two processes had that at the same time, else client
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.insight.advisor.client_software import UNKNOWN
 from kohort.insight.advisor.member_lifetimes import MemberLifetime
@@ -32,15 +32,8 @@ WARM_UP_MS: Final = 900_000
 """Members that joined before the history began are started this long before it."""
 
 
-@dataclass(slots=True)
-class _Place:
-    """The lifetimes of one slot, in order."""
-
-    lifetimes: list[MemberLifetime] = field(default_factory=list)
-
-    @property
-    def last(self) -> MemberLifetime:
-        return self.lifetimes[-1]
+_Place: TypeAlias = list[MemberLifetime]
+"""The lifetimes of one slot, in order."""
 
 
 @dataclass(slots=True)
@@ -72,7 +65,7 @@ def find_member_slots(
     names: dict[str, int] = defaultdict(int)
     for place in places:
         member_slots.of_member |= {
-            lifetime.member_id: len(member_slots.slots) for lifetime in place.lifetimes
+            lifetime.member_id: len(member_slots.slots) for lifetime in place
         }
         member_slots.slots.append(_slot(place, recorded, begin_ms, names, member_slots))
     member_slots.strangers = _strangers(places)
@@ -116,10 +109,10 @@ def _places(
         same = by_key[key]
         place = same[0] if is_static and same else _free(same, lifetime, recorded)
         if place is None:
-            place = _Place()
+            place = []
             places.append(place)
             by_key[key].append(place)
-        place.lifetimes.append(lifetime)
+        place.append(lifetime)
     return places
 
 
@@ -129,7 +122,7 @@ def _free(places: list[_Place], lifetime: MemberLifetime, recorded: Setting) -> 
         return None
     free = []
     for place in places:
-        heard = heard_ms(place.last, recorded)
+        heard = heard_ms(place[-1], recorded)
         if heard is not None and heard <= lifetime.start_ms:
             free.append((heard, place))
     return min(free, key=lambda entry: entry[0])[1] if free else None
@@ -156,12 +149,15 @@ def _slot(
     names: dict[str, int],
     member_slots: MemberSlots,
 ) -> Slot:
-    first = place.lifetimes[0]
+    def delays(name: str) -> Delays:
+        return Delays.from_samples([took for life in place for took in getattr(life, name)])
+
+    first = place[0]
     runs: list[Run] = []
     pauses: list[Pause] = []
-    join = [sample for lifetime in place.lifetimes for sample in lifetime.join]
-    for index, lifetime in enumerate(place.lifetimes):
-        before = place.lifetimes[index - 1] if index else None
+    join = [sample for lifetime in place for sample in lifetime.join]
+    for index, lifetime in enumerate(place):
+        before = place[index - 1] if index else None
         start_ms = begin_ms - WARM_UP_MS if lifetime.start_ms is None else lifetime.start_ms
         run = _run(lifetime, recorded, member_slots)
         if before is not None and runs and _is_same_process(before, lifetime):
@@ -183,23 +179,15 @@ def _slot(
         host=first.host,
         instance_id=first.instance_id,
         software=next(
-            (life.software for life in reversed(place.lifetimes) if life.software.library), UNKNOWN
+            (life.software for life in reversed(place) if life.software.library), UNKNOWN
         ),
         runs=tuple(runs),
         pauses=tuple(pauses),
         join=Delays.from_samples(join),
-        again=Delays.from_samples(
-            [sample for lifetime in place.lifetimes for sample in lifetime.again]
-        ),
-        assign=Delays.from_samples(
-            [sample for lifetime in place.lifetimes for sample in lifetime.assign]
-        ),
-        sync=Delays.from_samples(
-            [sample for lifetime in place.lifetimes for sample in lifetime.sync]
-        ),
-        revoke=Delays.from_samples(
-            [sample for lifetime in place.lifetimes for sample in lifetime.revoke]
-        ),
+        again=delays("again"),
+        assign=delays("assign"),
+        sync=delays("sync"),
+        revoke=delays("revoke"),
     )
 
 
@@ -257,9 +245,9 @@ def _strangers(places: list[_Place]) -> int:
     """Count the places that began soon after another one had ended for good, as in a deployment
     under new names.
     """
-    ends = sorted(place.last.end_ms for place in places if place.last.end_ms is not None)
+    ends = sorted(place[-1].end_ms for place in places if place[-1].end_ms is not None)
     starts = sorted(
-        lifetime.start_ms for p in places if (lifetime := p.lifetimes[0]).start_ms is not None
+        lifetime.start_ms for place in places if (lifetime := place[0]).start_ms is not None
     )
     count = 0
     for start_ms in starts:

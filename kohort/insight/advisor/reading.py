@@ -12,7 +12,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
-from kohort.insight.advisor.departures import Departures, count_departures
 from kohort.insight.advisor.heartbeat_times import (
     LOOK_MS,
     TIMERS,
@@ -21,7 +20,13 @@ from kohort.insight.advisor.heartbeat_times import (
     look_of_timer,
     runs_on,
 )
-from kohort.insight.advisor.member_lifetimes import Json, MemberLifetimes, causes_of
+from kohort.insight.advisor.member_lifetimes import (
+    Departures,
+    Json,
+    MemberLifetimes,
+    causes_of,
+    count_departures,
+)
 from kohort.insight.advisor.member_slots import LOST, MemberSlots, find_member_slots
 from kohort.insight.advisor.recorded_setting import modes_seen, recorded_setting, settings_seen
 from kohort.insight.advisor.setting import Setting

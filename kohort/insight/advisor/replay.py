@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import zip_longest
 from random import Random
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kohort.groups.classic.member import SESSION
 from kohort.groups.config import GroupConfig
@@ -33,7 +33,7 @@ from kohort.groups.requests import Now
 from kohort.insight.advisor.heartbeat_times import HeartbeatTimer, HeartbeatTimes
 from kohort.insight.advisor.outcome import Meter, ReplayOutcome
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.shares import Share
+from kohort.insight.advisor.shares import NOTHING, Share
 from kohort.insight.advisor.trace import End, Rejoin, Run, Slot, Trace
 from kohort.protocol.join_reason import JoinReason
 
@@ -50,50 +50,62 @@ SETTLE_MS: Final = 3_600_000
 give up partitions than max.poll.interval.ms never do."""
 
 
-class Process(Protocol):
+@dataclass(slots=True, eq=False)
+class Process(ABC):
     """One run of the process in `slot`."""
 
+    replay: "Replay[Any]"
     slot: Slot
     index: int
     instance_id: str | None
     heartbeat_times: HeartbeatTimes
-    member_id: str
-    owned: Share
-    is_paused: bool
-    is_leaving: bool
+    member_id: str = ""
+    owned: Share = NOTHING
+    reason: JoinReason = JoinReason.RESTART
+    is_paused: bool = False
+    is_leaving: bool = False
     """Whether it will leave after the pending response."""
-    on_end: Act | None
+    on_end: Act | None = None
 
     @property
+    @abstractmethod
     def is_alive(self) -> bool: ...
 
     @property
+    @abstractmethod
     def sends_heartbeats(self) -> bool:
         """Whether its heartbeat thread keeps its session alive."""
-        ...
 
     @property
-    def waits_for_answer(self) -> bool: ...
+    def waits_for_answer(self) -> bool:
+        return False
 
+    @abstractmethod
     def join(self) -> None: ...
 
+    @abstractmethod
     def answered(self, handle: "RequestHandle", body: Any) -> None:  # noqa: ANN401 - of any request.
-        ...
+        """Handle a response, unless the process has ended or sent another request since."""
 
+    @abstractmethod
     def send_heartbeat(self) -> None:
         """Send a heartbeat now, if one can have an effect."""
-        ...
 
+    @abstractmethod
     def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
         """Join again, or ask for a rebalance, on the member's own initiative."""
-        ...
 
     def pause(self) -> None:
         """Suspend the process, including its heartbeats."""
-        ...
+        self.replay.stop_heartbeats(self)
+        self.is_paused = True
+        self.replay.meter.stop_reading(self.owned, self.replay.now_ms)
 
-    def wake(self) -> None: ...
+    @abstractmethod
+    def wake(self) -> None:
+        """Resume, and handle the responses received during the pause."""
 
+    @abstractmethod
     def end(self) -> None: ...
 
 
