@@ -22,7 +22,7 @@ from kohort.cli.errors import (
     UnavailableError,
     UsageError,
 )
-from kohort.cli.groups.from_files import UNKNOWN_STATE, add_timezone
+from kohort.cli.groups.from_files import UNKNOWN_STATE
 from kohort.cli.groups.history import local_clock, positive, why_lines
 from kohort.cli.groups.summary import last_act
 from kohort.cli.options import add_kafka, cluster_of, print_json
@@ -34,6 +34,7 @@ from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.sentence import record_sentence
 from kohort.insight.output import announce
+from kohort.insight.zones import add_timezone
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut

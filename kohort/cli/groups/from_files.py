@@ -8,10 +8,8 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC
 from time import time
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.cli.admin_http import Json
 from kohort.cli.errors import NotFoundError, UsageError
@@ -19,6 +17,7 @@ from kohort.formats.text import listed
 from kohort.groups.history.json_form import as_json, from_json
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.observed import observed_key
+from kohort.insight.zones import add_timezone
 
 UNKNOWN_STATE: Final = "Unknown"
 """Kafka's name of a state that is not known."""
@@ -36,24 +35,6 @@ def add_from(parser: argparse.ArgumentParser) -> None:
         "first",
     )
     add_timezone(parser)
-
-
-def add_timezone(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the logs of brokers."""
-    parser.add_argument(
-        "--timezone",
-        type=_zone,
-        default=UTC,
-        metavar="NAME",
-        help="time zone of a broker's log whose times have none (UTC)",
-    )
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error
 
 
 def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:

@@ -3,11 +3,11 @@
 import argparse
 import sys
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.insight.broker_log.convert import convert_files
 from kohort.insight.errors import UsageError
 from kohort.insight.output import announce, counted
+from kohort.insight.zones import add_timezone
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,26 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="file to write (standard output)"
     )
-    parser.add_argument(
-        "--timezone",
-        default="UTC",
-        metavar="NAME",
-        help="time zone of times in the log that have none, as Europe/Berlin (%(default)s)",
-    )
+    add_timezone(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write JSON lines, and a summary to standard error. Raises ReportedError."""
-    try:
-        zone = ZoneInfo(options.timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"--timezone: unknown time zone {options.timezone!r}") from error
     if options.output is None:
-        converter = convert_files(options.logs, sys.stdout, zone)
+        converter = convert_files(options.logs, sys.stdout, options.timezone)
     else:
         try:
             with options.output.open("w", encoding="utf-8") as output:
-                converter = convert_files(options.logs, output, zone)
+                converter = convert_files(options.logs, output, options.timezone)
         except OSError as error:
             raise UsageError(f"{options.output}: {error.strerror}") from error
     announce(

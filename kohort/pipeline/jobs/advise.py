@@ -8,10 +8,8 @@ to standard output.
 import argparse
 import time
 from collections.abc import Iterable
-from datetime import UTC
 from functools import partial
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +21,7 @@ from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.output import announce, counted
 from kohort.insight.tables.advice import ADVICE
+from kohort.insight.zones import add_timezone
 from kohort.pipeline import options as common
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake, messages
 from kohort.pipeline.arrow import conformed, schema_of
@@ -67,13 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a history as JSON lines, or the log of a stock Kafka broker, instead of the "
         "lake's tables; .gz is decompressed, - is standard input; may be repeated, oldest first",
     )
-    parser.add_argument(
-        "--timezone",
-        type=_zone,
-        default=UTC,
-        metavar="NAME",
-        help="time zone of a log whose times have no offset (UTC)",
-    )
+    add_timezone(parser)
     parser.add_argument(
         "--cluster-id",
         default="",
@@ -147,13 +140,6 @@ def from_files(spark: SparkSession, paths: list[str], options: argparse.Namespac
         announce(f"skipped {skipped} without a history event")
     events = lines.where(f.col("group").isNotNull())
     return events.where(f.col("group").isin(*options.group)) if options.group else events
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error
 
 
 def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -> DataFrame:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, SparkSession
 
 from kohort.insight.analysis.rows import Group
 from kohort.insight.errors import ReportedError
 from kohort.insight.output import announce, counted
+from kohort.insight.zones import add_timezone
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.java import QUICK
@@ -225,13 +225,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="cluster id for files (%(default)s)",
     )
-    parser.add_argument(
-        "--timezone",
-        type=_zone,
-        default=ZoneInfo("UTC"),
-        metavar="NAME",
-        help="time zone of a log whose times have no offset, such as Europe/Berlin (UTC)",
-    )
+    add_timezone(parser)
     common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
         "--max-offsets-per-trigger",
@@ -286,10 +280,3 @@ def _settings(options: argparse.Namespace, lake: Lake) -> HistorySettings:
         stream=common.stream_of(options, lake),
         offsets_max=options.max_offsets_per_trigger,
     )
-
-
-def _zone(text: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"unknown time zone {text!r}") from error
