@@ -228,7 +228,8 @@ _END: Final = r"\.?$"
 _METADATA: Final = (
     r"MemberMetadata\(memberId=(?P<member_id>.*?), groupInstanceId=(?P<instance_id>.*?), "
     r"clientId=(?P<client_id>.*?), clientHost=(?P<host>.*?), "
-    r"sessionTimeoutMs=(?P<session_timeout_ms>\d+), rebalanceTimeoutMs=(?P<rebalance_timeout_ms>\d+), "
+    r"sessionTimeoutMs=(?P<session_timeout_ms>\d+), "
+    r"rebalanceTimeoutMs=(?P<rebalance_timeout_ms>\d+), "
     r"supportedProtocols=.*?\)"
 )
 
