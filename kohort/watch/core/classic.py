@@ -8,32 +8,35 @@ from typing import Final
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import (
     CauseAdded,
-    Certainty,
     Evidence,
-    GroupRestored,
     JoinPhaseEnd,
-    JoinPhaseEnded,
     MemberRef,
     MemberRemoved,
     MemberReplaced,
     RebalanceAvoided,
-    RebalanceEnd,
-    RebalanceEnded,
-    RebalanceStarted,
     RemovalReason,
     Trigger,
     TriggerKind,
 )
 from kohort.groups.history.model import WaitedFor
 from kohort.groups.history.shares import parse_share
-from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Phase, fate_of
-from kohort.watch.core.followed import FollowedGroup, Poll, Seen, TimedEvent, at, ref
+from kohort.watch.core.followed import (
+    FollowedGroup,
+    Poll,
+    Seen,
+    TimedEvent,
+    at,
+    ended,
+    ref,
+    restored,
+    started,
+)
 from kohort.watch.core.generations import Difference, MemberSettings, difference, settings_of
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times, begun_by
-from kohort.watch.core.origin import Cause, beginning, causes, first_seen
+from kohort.watch.core.origin import Cause, beginning, causes, first_seen, unknown
 from kohort.watch.core.view import ClassicView
 
 _SUPERSEDED_MAX: Final = 100
@@ -158,7 +161,7 @@ class ClassicGroup(FollowedGroup):
         if is_known:
             yield from self._rebalanced(old, record, seen, log)
         else:
-            yield at(_restored(record), seen.at_ms)
+            yield at(restored(record), seen.at_ms)
         self._keep(record, seen, is_new=True)
 
     def _keep(self, record: GroupRecord, seen: Seen, *, is_new: bool) -> None:
@@ -217,7 +220,7 @@ class ClassicGroup(FollowedGroup):
             fate = fate_of(member, signs, gone_ms, phase)
             fates.append((member, log.fate(member.member_id, fate, times)))
         polls = self._polls_since_rest(old)
-        traces = causes(old, changes, fates, end_ms, polls) or [_unknown(end_ms)]
+        traces = causes(old, changes, fates, end_ms, polls) or [unknown(end_ms)]
         if self._converted is not None:
             traces, self._converted = [self._converted], None
         order = beginning(traces, phase, polls)
@@ -232,7 +235,8 @@ class ClassicGroup(FollowedGroup):
         self.waited = _waited(fates, order[0].at_ms, end_ms)
         yield from _skipped_rebalances(old, record, order[0].at_ms, log, times)
         yield from self._begin(old, record.generation - 1, fates, order)
-        yield from _end(old, record, phase, order[0].at_ms, end_ms, seen.at_ms)
+        end = _end(old, phase, order[0].at_ms, end_ms)
+        yield from ended(record, end, end_ms, seen.at_ms)
 
     def _phase(
         self, old: GroupRecord, record: GroupRecord, end_ms: int, changes: Difference
@@ -311,7 +315,7 @@ class ClassicGroup(FollowedGroup):
         for member, fate in fates:
             at_ms = first.at_ms if fate.at_ms is None else max(fate.at_ms, first.at_ms)
             yield at(MemberRemoved(ref(member), fate.reason, fate.text), at_ms)
-        yield at(_started(old, first.trigger, generation), first.at_ms)
+        yield at(started(old, first.trigger, generation), first.at_ms)
         for cause in order[1:]:
             yield at(CauseAdded(cause.trigger), max(cause.at_ms, first.at_ms))
 
@@ -323,8 +327,8 @@ def _skipped_rebalances(
     is known.
     """
     for generation in range(old.generation, record.generation - 1):
-        cause = log.origin(old, record, generation, times) or _unknown(began_ms)
-        yield at(_started(old, cause.trigger, generation), min(cause.at_ms, began_ms))
+        cause = log.origin(old, record, generation, times) or unknown(began_ms)
+        yield at(started(old, cause.trigger, generation), min(cause.at_ms, began_ms))
 
 
 def _end_ms(record: GroupRecord, seen: Seen) -> int:
@@ -336,29 +340,6 @@ def _end_ms(record: GroupRecord, seen: Seen) -> int:
 def _before(record: GroupRecord) -> GroupRecord:
     """Return the state before the first generation, which brokers before 4.0 do not store."""
     return GroupRecord(record.group_id, None, 0, None, None, -1, ())
-
-
-def _restored(record: GroupRecord) -> GroupRestored:
-    return GroupRestored(
-        record.generation,
-        record.protocol_type,
-        record.leader_id,
-        {member.member_id: member.assignment for member in record.members},
-    )
-
-
-def _started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
-    return RebalanceStarted(
-        trigger,
-        ClassicState.STABLE.value if old.members else EMPTY,
-        generation,
-        tuple([ref(one) for one in old.members if one.member_id not in trigger.removed]),
-        GroupKind.CLASSIC,
-    )
-
-
-def _unknown(end_ms: int) -> Cause:
-    return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), end_ms)
 
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
@@ -388,27 +369,8 @@ def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) 
     return WaitedFor(phase="join", member_ids=tuple(late), ms=end_ms - began_ms) if late else None
 
 
-def _end(
-    old: GroupRecord, record: GroupRecord, phase: Phase, began_ms: int, end_ms: int, stored_ms: int
-) -> Iterator[TimedEvent]:
-    if not record.members:
-        yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), end_ms)
-        return
-    end = JoinPhaseEnd.ALL_JOINED
+def _end(old: GroupRecord, phase: Phase, began_ms: int, end_ms: int) -> JoinPhaseEnd:
     if not old.members:
-        end = JoinPhaseEnd.INITIAL_DELAY
-    elif abs(end_ms - began_ms - phase.timeouts_ms[1]) <= _ON_TIME_MS:
-        end = JoinPhaseEnd.TIMEOUT
-    joined = JoinPhaseEnded(
-        end,
-        record.generation,
-        record.protocol_name,
-        record.leader_id,
-        tuple([ref(member) for member in record.members]),
-        (),
-        (),
-        record.protocol_type,
-    )
-    yield at(joined, end_ms)
-    assignments = {member.member_id: member.assignment for member in record.members}
-    yield at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), stored_ms)
+        return JoinPhaseEnd.INITIAL_DELAY
+    is_timeout = abs(end_ms - began_ms - phase.timeouts_ms[1]) <= _ON_TIME_MS
+    return JoinPhaseEnd.TIMEOUT if is_timeout else JoinPhaseEnd.ALL_JOINED

@@ -4,9 +4,10 @@ from typing import Any, TypeAlias
 
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
-from kohort.groups.history.json_form import as_json
+from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import TakenPartitions
 from kohort.groups.steps import at_once
+from kohort.watch.core.fate import Fate
 
 Json: TypeAlias = dict[str, Any]
 
@@ -35,3 +36,10 @@ def closed_records(
             record, taken = at_once(steps)
             records.append(as_json(record))
     return records, taken
+
+
+def state_fate(member: Json, fate: Fate) -> None:
+    """State in the record of a member how sure it is how it went."""
+    member["certainty"] = fate.certainty.value
+    member["candidates"] = [reason.value for reason in fate.candidates]
+    member["evidence"] = [fields_of(fact) for fact in fate.evidence]

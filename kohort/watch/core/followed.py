@@ -2,12 +2,26 @@
 the places of records.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.consumer.records import ConsumerMemberRecord
-from kohort.groups.events import Event, MemberRef
+from kohort.groups.events import (
+    Certainty,
+    Event,
+    GroupRestored,
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    MemberRef,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    Trigger,
+)
 from kohort.groups.history.shares import TopicPartition
-from kohort.groups.records import DurableRecord, StoredMember
+from kohort.groups.kinds import EMPTY, GroupKind
+from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import Now
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate
@@ -57,6 +71,56 @@ def at(event: Event, at_ms: int) -> TimedEvent:
 def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:
     """Return the identity of a stored member."""
     return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
+
+
+def likely(trigger: Trigger) -> Trigger:
+    """Return a trigger that is at most likely."""
+    is_certain = trigger.certainty is Certainty.CERTAIN
+    return trigger._replace(certainty=Certainty.LIKELY) if is_certain else trigger
+
+
+def _assignments(record: GroupRecord) -> dict[str, bytes]:
+    return {member.member_id: member.assignment for member in record.members}
+
+
+def restored(record: GroupRecord) -> GroupRestored:
+    """Return that a group is in this state, however it came to it."""
+    return GroupRestored(
+        record.generation, record.protocol_type, record.leader_id, _assignments(record)
+    )
+
+
+def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
+    """Return that a trigger began a rebalance in this state."""
+    return RebalanceStarted(
+        trigger,
+        ClassicState.STABLE.value if old.members else EMPTY,
+        generation,
+        tuple([ref(one) for one in old.members if one.member_id not in trigger.removed]),
+        GroupKind.CLASSIC,
+    )
+
+
+def ended(
+    record: GroupRecord, end: JoinPhaseEnd, joined_ms: int, stored_ms: int
+) -> Iterator[TimedEvent]:
+    """Yield how a rebalance led to this state."""
+    if not record.members:
+        yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), joined_ms)
+        return
+    joined = JoinPhaseEnded(
+        end,
+        record.generation,
+        record.protocol_name,
+        record.leader_id,
+        tuple([ref(member) for member in record.members]),
+        (),
+        (),
+        record.protocol_type,
+    )
+    yield at(joined, joined_ms)
+    stable = RebalanceEnded(RebalanceEnd.STABLE, record.generation, _assignments(record))
+    yield at(stable, stored_ms)
 
 
 class FollowedGroup:

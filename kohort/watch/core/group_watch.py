@@ -17,7 +17,7 @@ from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
-from kohort.watch.core.closing import closed_records
+from kohort.watch.core.closing import closed_records, state_fate
 from kohort.watch.core.commits import Commit, Signs
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Place, Poll, Seen, TimedEvent, at, ref
@@ -275,9 +275,7 @@ class GroupWatch:
         for member in data["members"]:
             fate = followed.fates.get(member["member_id"])
             if fate is not None and member["fate"] in _DEPARTURES:
-                member["certainty"] = fate.certainty.value
-                member["candidates"] = [one.value for one in fate.candidates]
-                member["evidence"] = [fields_of(fact) for fact in fate.evidence]
+                state_fate(member, fate)
         if isinstance(followed, ClassicGroup):
             _complete(data, followed)
         return data

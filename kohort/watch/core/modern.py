@@ -46,7 +46,7 @@ from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import CONSUMER, Now
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_consumer
-from kohort.watch.core.followed import FollowedGroup, TimedEvent, ref
+from kohort.watch.core.followed import FollowedGroup, TimedEvent, likely, ref
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times
 from kohort.watch.core.origin import TRIGGERS
 from kohort.watch.core.topics import TopicNames
@@ -202,7 +202,7 @@ class ConsumerGroup(FollowedGroup):
             return [Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)]
         is_weak = causes[0].kind in _WEAK and has_other_topics
         if self._upgraded is None and (is_weak or _is_ambiguous(causes, len(hashes))):
-            return [_at_most_likely(causes[0]), *causes[1:]]
+            return [likely(causes[0]), *causes[1:]]
         return causes
 
     def _is_next(self, epoch: int) -> bool:
@@ -467,12 +467,6 @@ def _is_ambiguous(causes: Sequence[Trigger], epoch_count: int) -> bool:
     members = {trigger.member for trigger in causes}
     is_one_step = epoch_count == 1 and len(members) == 1
     return len(causes) < epoch_count or (len(kinds) > 1 and not is_one_step)
-
-
-def _at_most_likely(trigger: Trigger) -> Trigger:
-    if trigger.certainty is Certainty.CERTAIN:
-        return trigger._replace(certainty=Certainty.LIKELY)
-    return trigger
 
 
 def _pairs(partitions: Mapping[bytes, Mapping[int, int]]) -> list[tuple[bytes, int]]:

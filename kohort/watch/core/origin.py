@@ -39,6 +39,11 @@ class Cause:
     """Whether nothing else can have begun the rebalance, if it is the only cause."""
 
 
+def unknown(at_ms: int) -> Cause:
+    """Return that it is not known what began a rebalance at a time."""
+    return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), at_ms)
+
+
 TRIGGERS: Final = {
     RemovalReason.LEFT: TriggerKind.MEMBER_LEFT,
     RemovalReason.REMOVED_BY_ADMIN: TriggerKind.REMOVED_BY_ADMIN,

@@ -15,36 +15,29 @@ from kohort.groups.events import (
     CauseAdded,
     Certainty,
     GroupRemoved,
-    GroupRestored,
     JoinPhaseEnd,
-    JoinPhaseEnded,
     MemberRemoved,
     MemberReplaced,
     RebalanceAvoided,
-    RebalanceEnd,
-    RebalanceEnded,
-    RebalanceStarted,
     RemovalReason,
     Trigger,
     TriggerKind,
 )
 from kohort.groups.history.fold import GroupFold
-from kohort.groups.history.json_form import fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
 from kohort.groups.requests import Now
 from kohort.watch.core.changes import Changes
-from kohort.watch.core.closing import closed_records
+from kohort.watch.core.closing import closed_records, state_fate
 from kohort.watch.core.commits import Commit
 from kohort.watch.core.fate import Fate, Phase
-from kohort.watch.core.followed import Poll, TimedEvent, at, ref
+from kohort.watch.core.followed import Poll, TimedEvent, at, ended, likely, ref, restored, started
 from kohort.watch.core.generations import Difference, difference
 from kohort.watch.core.logged import Logs, Times
-from kohort.watch.core.origin import Cause, beginning, causes, first_seen
-from kohort.watch.core.polled_view import PolledView
-from kohort.watch.core.view import View
+from kohort.watch.core.origin import beginning, causes, first_seen, unknown
+from kohort.watch.core.view import PolledView, View
 
 Json: TypeAlias = dict[str, Any]
 
@@ -157,7 +150,7 @@ class PolledGroup:
         brief: tuple[StoredMember, ...],
     ) -> Iterator[TimedEvent]:
         if old is None:
-            yield at(_restored(new), new.at_ms)
+            yield at(restored(new.record), new.at_ms)
             return
         is_quiet = len(polls) == 1 and not brief and old.kind is new.kind
         if is_quiet and _is_same(old.record, new.record):
@@ -187,27 +180,16 @@ class PolledGroup:
         # The first poll may be late by the whole interval since the group was last at rest.
         timed = [Poll(old.at_ms, old.state, frozenset(_ids(old.record))), *polls]
         found = causes(old.record, came, gone, new.at_ms, timed)
-        order = beginning(found or [_unknown(new.at_ms)], phase, timed)
+        order = beginning(found or [unknown(new.at_ms)], phase, timed)
         triggers = [_observed(cause.trigger, changes, old, new) for cause in order]
-        triggers[0] = _likely(triggers[0])
+        triggers[0] = likely(triggers[0])
         at_ms = max(min(order[0].at_ms, polls[0].at_ms), old.at_ms)
         for member, fate in gone:
             yield at(MemberRemoved(ref(member), fate.reason), at_ms)
-        removed = triggers[0].removed
-        before = [ref(one) for one in old.record.members if one.member_id not in removed]
-        yield at(
-            RebalanceStarted(
-                triggers[0],
-                ClassicState.STABLE.value if old.record.members else EMPTY,
-                old.record.generation,
-                tuple(before),
-                GroupKind.CLASSIC,
-            ),
-            at_ms,
-        )
+        yield at(started(old.record, triggers[0], old.record.generation), at_ms)
         for cause, trigger in zip(order[1:], triggers[1:], strict=True):
             yield at(CauseAdded(trigger), max(cause.at_ms, at_ms))
-        yield from _end(new)
+        yield from ended(new.record, JoinPhaseEnd.ALL_JOINED, new.at_ms, new.at_ms)
 
     def _logged(self, member: StoredMember, fate: Fate, old: Snapshot, new: Snapshot) -> Fate:
         """Return how a member went, by the broker's log if that says it. Members of consumer groups
@@ -243,9 +225,7 @@ class PolledGroup:
             member["role"] = member["stopped_ms"] = None
             fate = self._fates.get(member["member_id"])
             if fate is not None:
-                member["certainty"] = fate.certainty.value
-                member["candidates"] = [reason.value for reason in fate.candidates]
-                member["evidence"] = [fields_of(fact) for fact in fate.evidence]
+                state_fate(member, fate)
         return data
 
 
@@ -257,12 +237,6 @@ def _placed(data: Json, at_ms: int) -> Json:
 
 def _ids(record: GroupRecord) -> set[str]:
     return {member.member_id for member in record.members}
-
-
-def _restored(snapshot: Snapshot) -> GroupRestored:
-    record = snapshot.record
-    assignments = {member.member_id: member.assignment for member in record.members}
-    return GroupRestored(record.generation, record.protocol_type, None, assignments)
 
 
 def _is_same(old: GroupRecord, new: GroupRecord) -> bool:
@@ -298,10 +272,6 @@ def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
     return Fate(candidates[0], Certainty.UNCLEAR, None, tuple(candidates))
 
 
-def _unknown(at_ms: int) -> Cause:
-    return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), at_ms)
-
-
 def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapshot) -> Trigger:
     """Return a cause as the protocol of the group names it. Polls do not show who leads."""
     kinds = old.kind, new.kind
@@ -330,33 +300,6 @@ def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
         topics = ", ".join((*changes.grown_topics, *changes.lost_topics))
         return Trigger(TriggerKind.TOPICS_CHANGED, detail=topics, certainty=Certainty.LIKELY)
     return Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)
-
-
-def _likely(trigger: Trigger) -> Trigger:
-    if trigger.certainty is Certainty.CERTAIN:
-        return trigger._replace(certainty=Certainty.LIKELY)
-    return trigger
-
-
-def _end(new: Snapshot) -> Iterator[TimedEvent]:
-    record = new.record
-    if not record.members:
-        yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), new.at_ms)
-        return
-    members = tuple([ref(member) for member in record.members])
-    joined = JoinPhaseEnded(
-        JoinPhaseEnd.ALL_JOINED,
-        record.generation,
-        record.protocol_name,
-        None,
-        members,
-        (),
-        (),
-        record.protocol_type,
-    )
-    yield at(joined, new.at_ms)
-    assignments = {member.member_id: member.assignment for member in record.members}
-    yield at(RebalanceEnded(RebalanceEnd.STABLE, record.generation, assignments), new.at_ms)
 
 
 class PolledGroups:

@@ -7,8 +7,7 @@ the group is followed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
@@ -32,25 +31,19 @@ _PHASES: Final = {
 }
 """What a classic group waits for, by its state."""
 
-_NO_GAUGES: Final[Mapping[str, int]] = MappingProxyType({})
+_STABLE: Final = ClassicState.STABLE.value
 
 
-class View(Protocol):
-    """A group, as :class:`kohort.broker.groups_seen.GroupSeen` describes it, without offsets."""
+class View:
+    """A group, as :class:`kohort.broker.groups_seen.GroupSeen` describes it, without offsets.
 
-    def describe(self) -> GroupDescription: ...
-    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]: ...
-    def describe_waiting(self) -> WaitingFor | None: ...
-    def gauges(self) -> Mapping[str, int]: ...
+    Without an override, a group that nobody has joined.
+    """
 
-
-class OffsetsOnlyView(NamedTuple):
-    """A group that nobody has joined; it only stores offsets."""
-
-    group_id: str
+    __slots__ = ()
 
     def describe(self) -> GroupDescription:
-        return GroupDescription(self.group_id, GroupKind.CLASSIC, EMPTY)
+        raise NotImplementedError
 
     def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
         del count_max
@@ -60,13 +53,85 @@ class OffsetsOnlyView(NamedTuple):
         return None
 
     def gauges(self) -> Mapping[str, int]:
-        return _NO_GAUGES
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicView:
+class OffsetsOnlyView(View):
+    """A group that only stores offsets."""
+
+    group_id: str
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(self.group_id, GroupKind.CLASSIC, EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordView(View):
     record: GroupRecord
-    """The last stored generation."""
+    """The last stored generation, or what a poll shows."""
+
+    def _description(
+        self, kind: GroupKind, state: str, since_ms: int, *, is_rebalancing: bool
+    ) -> GroupDescription:
+        record = self.record
+        return GroupDescription(
+            record.group_id,
+            kind,
+            state,
+            record.protocol_type or None,
+            record.generation,
+            record.protocol_name,
+            record.leader_id,
+            since_ms,
+            len(record.members),
+            is_stable=state == _STABLE,
+            is_rebalancing=is_rebalancing,
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        protocol = self.record.protocol_name
+        return [
+            DescribedMember(
+                *ref(member)[:4],
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                (protocol,) if protocol else (),
+                member.subscription,
+                member.assignment,
+            )
+            for member in islice(self.record.members, count_max)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PolledView(_RecordView):
+    """As polls alone show it."""
+
+    kind: GroupKind
+    state: str
+    since_ms: int
+    """When the state was first seen."""
+
+    def describe(self) -> GroupDescription:
+        is_rebalancing = self.state not in {_STABLE, EMPTY}
+        return self._description(
+            self.kind, self.state, self.since_ms, is_rebalancing=is_rebalancing
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        members = _RecordView.describe_members(self, count_max)
+        return [member._replace(metadata=b"") for member in members]
+
+    def describe_waiting(self) -> WaitingFor | None:
+        if self.state != ClassicState.PREPARING_REBALANCE.value:
+            return None
+        members = tuple([ref(member) for member in self.record.members])
+        return WaitingFor("join", self.since_ms, None, members, is_any=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicView(_RecordView):
     since_ms: int
     """When it was stored, or the rebalance was first seen."""
     poll: Poll | None
@@ -77,41 +142,13 @@ class ClassicView:
         return None if self.poll is None else _PHASES.get(self.poll.state)
 
     def describe(self) -> GroupDescription:
-        record = self.record
-        state = ClassicState.STABLE.value if record.members else EMPTY
-        if self.poll is not None and self._phase is not None:
+        state = _STABLE if self.record.members else EMPTY
+        is_rebalancing = self._phase is not None
+        if self.poll is not None and is_rebalancing:
             state = self.poll.state
-        return GroupDescription(
-            record.group_id,
-            GroupKind.CLASSIC,
-            state,
-            record.protocol_type or None,
-            record.generation,
-            record.protocol_name,
-            record.leader_id,
-            self.since_ms,
-            len(record.members),
-            is_stable=state == ClassicState.STABLE.value,
-            is_rebalancing=self._phase is not None,
+        return self._description(
+            GroupKind.CLASSIC, state, self.since_ms, is_rebalancing=is_rebalancing
         )
-
-    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        """Return the members of the last generation."""
-        protocol = self.record.protocol_name
-        return [
-            DescribedMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.session_timeout_ms,
-                member.rebalance_timeout_ms,
-                (protocol,) if protocol else (),
-                member.subscription,
-                member.assignment,
-            )
-            for member in islice(self.record.members, count_max)
-        ]
 
     def describe_waiting(self) -> WaitingFor | None:
         """Return what a poll shows: who of the members is missing is not known."""
@@ -128,9 +165,6 @@ class ClassicView:
         members = [ref(member) for member in self.record.members if member.member_id in present]
         return WaitingFor(phase, self.since_ms, until_ms, tuple(members), is_any=True)
 
-    def gauges(self) -> Mapping[str, int]:
-        return _NO_GAUGES
-
 
 class ConsumerMemberView(NamedTuple):
     member: ConsumerMemberRecord
@@ -139,7 +173,7 @@ class ConsumerMemberView(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerView:
+class ConsumerView(View):
     group_id: str
     state: str
     epoch: int
@@ -168,10 +202,7 @@ class ConsumerView:
     def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
         return [
             DescribedMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
+                *ref(member)[:4],
                 self.timeouts.session_ms,
                 member.rebalance_timeout_ms,
                 (member.server_assignor,) if member.server_assignor else (),
