@@ -11,8 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final, Self
 
-from kohort.watch.core.backlog import Backlog, Json
-from kohort.watch.store import StoreError
+from kohort.watch.store import HistoryStore, StoreError
 
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENTS_MAX: Final = 8
@@ -25,11 +24,8 @@ _BEGIN: Final = b'{"schema":'
 """What all records begin with: a file that begins otherwise is no history cut short."""
 
 
-class HistoryDirectory:
+class HistoryDirectory(HistoryStore):
     """Appends the records that it does not have yet."""
-
-    is_full = False
-    trouble = None
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
         """Read what the directory has; a line that was cut short by a crash is removed.
@@ -38,11 +34,11 @@ class HistoryDirectory:
             OSError
             ValueError: it is not a directory, not of this cluster, or another watcher writes to it.
         """
+        super().__init__()
         if path.exists() and not path.is_dir():
             raise ValueError(f"not a directory; a file can be continued as DIRECTORY/{_ACTIVE}")
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._backlog = Backlog()
         with ExitStack() as stack:
             _acquire(stack.enter_context((path / _LOCK).open("a+")), cluster_id)
             self._segments = sorted(path.glob("history-*.jsonl"))
@@ -60,10 +56,6 @@ class HistoryDirectory:
     def __exit__(self, *exception: object) -> None:
         self._open.close()
         self._active.close()
-
-    def offer(self, record: Json) -> Json:
-        """See `Backlog.offer`."""
-        return self._backlog.offer(record)
 
     def flush(self) -> None:
         """Append what was offered. Raises StoreError."""
@@ -106,16 +98,13 @@ class HistoryDirectory:
             for line in file:
                 if line.endswith(b"\n"):
                     whole += len(line)
-                    self._note(segment, line)
+                    try:
+                        self._note(line)
+                    except ValueError as error:
+                        raise _foreign(segment) from error
                 elif not whole and not line.startswith(_BEGIN[: len(line)]):
                     raise _foreign(segment)
         return whole
-
-    def _note(self, segment: Path, line: bytes) -> None:
-        try:
-            self._backlog.note(json.loads(line))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise _foreign(segment) from error
 
 
 def _acquire(lock: IO[str], cluster_id: str | None) -> None:

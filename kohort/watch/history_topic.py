@@ -8,7 +8,7 @@ number, so that readers see them once.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kohort.admin.cluster import Cluster, RefusedError
@@ -22,9 +22,9 @@ from kohort.groups.history.names import REBALANCE
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Record
-from kohort.watch.core.backlog import Backlog, Json
+from kohort.watch.core.backlog import Json
 from kohort.watch.membership import Membership
-from kohort.watch.store import StoreDeniedError, StoreError, StoreOutageError
+from kohort.watch.store import HistoryStore, StoreDeniedError, StoreError, StoreOutageError
 
 RETENTION_MS: Final = 30 * 86_400_000
 RETENTION_BYTES: Final = 256 << 20
@@ -50,7 +50,7 @@ _DENIALS: Final = frozenset(
 )
 
 
-class HistoryTopic:
+class HistoryTopic(HistoryStore):
     """Appends the records that the topic does not have yet.
 
     Its methods raise StoreError.
@@ -68,10 +68,10 @@ class HistoryTopic:
         Raises:
             ValueError: the topic is another's.
         """
+        super().__init__()
         self._cluster = cluster
         self._topic = topic
         self._membership = membership
-        self._backlog = Backlog()
         self._next_offset = 0
         with _store_errors():
             _ensure(cluster, topic)
@@ -87,21 +87,15 @@ class HistoryTopic:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records should be offered before another watcher has written some."""
         return len(self._backlog) >= WAITING_MAX
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written at present."""
         if self._membership is not None and self._membership.trouble is not None:
             return self._membership.trouble
         if self.is_full:
             return f"waiting for the watcher that writes to {self._topic}"
         return None
-
-    def offer(self, record: Json) -> Json:
-        """See `Backlog.offer`."""
-        return self._backlog.offer(record)
 
     def flush(self) -> None:
         """Append what was offered, unless that is another watcher's task."""
@@ -132,14 +126,10 @@ class HistoryTopic:
             # Retention has deleted some, or it is another topic of this name.
             self._next_offset = start
         for record in read_records(self._cluster, self._topic, 0, self._next_offset, end):
-            self._note(record)
+            # Readers skip what is no record, too.
+            with suppress(ValueError):
+                self._note(record.value or b"")
         self._next_offset = end
-
-    def _note(self, record: Record) -> None:
-        try:
-            self._backlog.note(json.loads(record.value or b""))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return  # Readers skip it too.
 
 
 @contextmanager

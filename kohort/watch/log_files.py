@@ -4,11 +4,11 @@ import gzip
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from datetime import tzinfo
 from pathlib import Path
-from typing import IO, Final, Protocol, Self
+from typing import IO, Final, Self, TypeAlias
 
 from kohort.insight.broker_log.lines import read, read_departure
 from kohort.watch.core.logged import Logs
@@ -26,10 +26,8 @@ IDLE_S: Final = 1.0
 _CHUNK: Final = 1 << 18
 
 
-class _Source(Protocol):
-    def chunk(self, wait_s: float | None) -> bytes:
-        """Return new bytes; empty if there are none yet, for `wait_s` (None: until the end)."""
-        ...
+_Source: TypeAlias = Callable[[float | None], bytes]
+"""Returns new bytes; empty if there are none yet, for so many seconds (None: until the end)."""
 
 
 class _File:
@@ -65,30 +63,25 @@ class _File:
         return False
 
 
-class _Compressed:
-    """A file that is not written any more."""
+def _compressed(file: gzip.GzipFile) -> _Source:
+    """Return the contents of a file that is not written any more."""
 
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        self._file = gzip.open(path)  # noqa: SIM115 - the stack closes it.
-        stack.callback(self._file.close)
+    def chunk(_: float | None) -> bytes:
+        with suppress(EOFError):  # It was cut.
+            return file.read(_CHUNK)
+        return b""
 
-    def chunk(self, wait_s: float | None) -> bytes:
-        del wait_s
-        try:
-            return self._file.read(_CHUNK)
-        except EOFError:
-            return b""  # It was cut.
+    return chunk
 
 
-class _Pipe:
-    """Standard input, or another pipe."""
+def _pipe(descriptor: int) -> _Source:
+    """Return standard input, or another pipe."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def chunk(wait_s: float | None) -> bytes:
+        ready, _, _ = select.select([descriptor], [], [], wait_s)
+        return os.read(descriptor, _CHUNK) if ready else b""
 
-    def chunk(self, wait_s: float | None) -> bytes:
-        ready, _, _ = select.select([self._descriptor], [], [], wait_s)
-        return os.read(self._descriptor, _CHUNK) if ready else b""
+    return chunk
 
 
 class _Lines:
@@ -102,7 +95,7 @@ class _Lines:
     def read(self, wait_s: float | None, bytes_max: float) -> Iterator[str]:
         count = 0
         while count < bytes_max:
-            chunk = self._source.chunk(wait_s)
+            chunk = self._source(wait_s)
             if not chunk:
                 return
             count += len(chunk)
@@ -154,10 +147,10 @@ class LogFiles:
 
 def _opened(name: str, stack: ExitStack) -> _Source:
     if name == STDIN:
-        return _Pipe(sys.stdin.fileno())
+        return _pipe(sys.stdin.fileno())
     path = Path(name)
     if path.suffix == ".gz":
-        return _Compressed(path, stack)
+        return _compressed(stack.enter_context(gzip.open(path)))
     if path.exists() and not path.is_file() and not path.is_dir():
-        return _Pipe(stack.enter_context(path.open("rb", buffering=0)).fileno())
-    return _File(path, stack)
+        return _pipe(stack.enter_context(path.open("rb", buffering=0)).fileno())
+    return _File(path, stack).chunk

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from kohort.broker.groups_seen import GroupSeen, OffsetsSeen, Readable
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.store import StoredRecord, pack
-from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.description import WaitingFor
 from kohort.groups.events import GroupRestored
 from kohort.groups.history.names import REBALANCE
 from kohort.groups.requests import Now
@@ -139,28 +139,17 @@ def _ready(text: bytes) -> Steps[bytes]:
 class WatchedGroup:
     """One group; implements `GroupSeen`."""
 
-    __slots__ = ("_view", "group_id", "offsets")
-
     def __init__(self, group_id: str, view: View, offsets: OffsetsSeen) -> None:
         self.group_id = group_id
         self.offsets = offsets
-        self._view = view
-
-    def describe(self) -> GroupDescription:
-        return self._view.describe()
-
-    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        return self._view.describe_members(count_max)
-
-    def describe_waiting(self) -> WaitingFor | None:
-        return self._view.describe_waiting()
+        self.describe = view.describe
+        self.describe_members = view.describe_members
+        self.describe_waiting = view.describe_waiting
+        self.gauges = view.gauges
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return None: it serves pages about topics, which a watcher does not have."""
         return None
-
-    def gauges(self) -> Mapping[str, int]:
-        return self._view.gauges()
 
 
 class WatchedGroups:

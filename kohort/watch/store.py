@@ -1,8 +1,8 @@
 """Where a watcher stores the history, so that a later run, or another watcher, continues it."""
 
-from typing import Protocol
+import json
 
-from kohort.watch.core.backlog import Json
+from kohort.watch.core.backlog import Backlog
 
 
 class StoreError(Exception):
@@ -17,25 +17,32 @@ class StoreOutageError(StoreError):
     """Nothing can be stored at present."""
 
 
-class HistoryStore(Protocol):
+class HistoryStore:
     """Takes the records that were made, in the order of each group, and stores those that it does
     not have. A record that was offered and not stored is made again by the next run.
     """
 
+    def __init__(self) -> None:
+        self._backlog = Backlog()
+        self.offer = self._backlog.offer
+
     @property
     def is_full(self) -> bool:
         """Whether no more should be offered before another watcher has stored some."""
-        ...
+        return False
 
     @property
     def trouble(self) -> str | None:
         """Why nothing can be stored at present."""
-        ...
-
-    def offer(self, record: Json) -> Json:
-        """Take a record; return it with the sequence number that the store continues with."""
-        ...
+        return None
 
     def flush(self) -> None:
         """Store what was offered. Raises StoreError."""
-        ...
+        raise NotImplementedError
+
+    def _note(self, text: bytes) -> None:
+        """Note a stored record. Raises ValueError if it is none."""
+        try:
+            self._backlog.note(json.loads(text))
+        except (TypeError, KeyError, RecursionError) as error:
+            raise ValueError("not a record of a history") from error
