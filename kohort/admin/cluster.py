@@ -1,4 +1,8 @@
-"""Connections to the brokers of a cluster; routes each request to the right broker."""
+"""Connections to the brokers of a cluster; routes each request to the right broker.
+
+Everything in this package that asks a broker raises DisconnectedError if none answers, and
+RefusedError if it answers with an error.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -72,6 +76,12 @@ def error_name(error: int) -> str:
         return ErrorCode(error).name
     except ValueError:
         return f"error {error}"
+
+
+def check(error: int, what: str, message: str | None = None) -> None:
+    """Raise RefusedError, for a code other than NONE."""
+    if error:
+        raise RefusedError(error, what, message)
 
 
 class Cluster:
@@ -171,8 +181,7 @@ class Cluster:
             coordinator = self.ask(broker, request).coordinators[0]
         else:
             coordinator = self.ask(broker, FindCoordinatorRequest(key=key, key_type=kind))
-        if coordinator.error_code:
-            raise RefusedError(coordinator.error_code, f"{_MANAGED[kind]} has no coordinator")
+        check(coordinator.error_code, f"{_MANAGED[kind]} has no coordinator")
         return self.connection(coordinator.host, coordinator.port)
 
     def leader(self, topic: str, partition: int) -> BlockingConnection | None:
@@ -205,6 +214,15 @@ class Cluster:
                 if error.error not in _RETRIABLE or time.monotonic() + RETRY_S > deadline_s:
                     raise
             time.sleep(RETRY_S)
+
+    def at_coordinator(
+        self,
+        key: str,
+        ask: Callable[[BlockingConnection], T],
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
+    ) -> T:
+        """Ask the coordinator of a group or a transactional id, with retries as `retrying`."""
+        return self.retrying(lambda: ask(self.coordinator(key, kind)))
 
     def _any(self) -> BlockingConnection:
         """A connection to the first server that answers.

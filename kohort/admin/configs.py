@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -68,7 +68,7 @@ def described(
     keys: Sequence[str] | None,
     what: str,
 ) -> Sequence[DescribeConfigsResourceResult]:
-    """Configs of a resource, all without `keys`. Raises RefusedError, DisconnectedError."""
+    """Configs of a resource, all without `keys`."""
     asked = DescribeConfigsResource(
         resource_type=resource.kind,
         resource_name=resource.name,
@@ -78,8 +78,7 @@ def described(
         connection, DescribeConfigsRequest(resources=[asked])
     )
     result = answer.results[0]
-    if result.error_code:
-        raise RefusedError(result.error_code, what, result.error_message)
+    check(result.error_code, what, result.error_message)
     return result.configs
 
 
@@ -91,7 +90,7 @@ def alter(
     is_dry_run: bool = False,
     broker: BlockingConnection | None = None,
 ) -> None:
-    """Change configs; the others of a resource are kept. Raises as `described`.
+    """Change configs; the others of a resource are kept.
 
     Args:
         broker: the one whose configs are changed; otherwise, the controller is asked.
@@ -105,5 +104,4 @@ def alter(
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=is_dry_run)
     answer: IncrementalAlterConfigsResponse = cluster.ask(broker or cluster.controller(), request)
     for response in answer.responses:
-        if response.error_code:
-            raise RefusedError(response.error_code, what, response.error_message)
+        check(response.error_code, what, response.error_message)

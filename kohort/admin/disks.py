@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
@@ -22,10 +22,9 @@ class Directory(NamedTuple):
 
 
 def directories(cluster: Cluster, broker: BlockingConnection) -> list[Directory]:
-    """The data directories of a broker. Raises RefusedError, DisconnectedError."""
+    """The data directories of a broker."""
     answer: DescribeLogDirsResponse = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
-    if answer.error_code:
-        raise RefusedError(answer.error_code, f"{broker.address} does not list its directories")
+    check(answer.error_code, f"{broker.address} does not list its directories")
     return [
         Directory(
             directory.log_dir,

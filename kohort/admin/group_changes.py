@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
-from kohort.admin.offsets import TopicPartition
+from kohort.admin.cluster import Cluster, check
+from kohort.admin.offsets import TopicPartition, by_topic
+from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kohort.protocol.messages.offset_commit import (
@@ -12,16 +13,23 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetCommitResponseTopic,
 )
 from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
 )
 
 _OFFSET_COMMIT_MAX: Final = 9
 """Last version with topic names; later ones have topic ids."""
+
+_HINTS: Final = {
+    int(ErrorCode.UNKNOWN_MEMBER_ID): ": it has members; stop them first",
+    int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): ": members read the topic; stop them first",
+}
 
 
 def delete_group(cluster: Cluster, group_id: str) -> None:
@@ -29,18 +37,15 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP...
-        DisconnectedError
     """
+    request = DeleteGroupsRequest(groups_names=[group_id])
 
-    def ask() -> None:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
-        request = DeleteGroupsRequest(groups_names=[group_id])
+    def ask(coordinator: BlockingConnection) -> None:
         answer: DeleteGroupsResponse = cluster.ask(coordinator, request)
         result = answer.results[0]
-        if result.error_code:
-            raise RefusedError(result.error_code, f"group {group_id!r}", result.error_message)
+        check(result.error_code, f"group {group_id!r}", result.error_message)
 
-    cluster.retrying(ask)
+    cluster.at_coordinator(group_id, ask)
 
 
 def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -48,35 +53,30 @@ def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID if it has members; the error of the first failed partition.
-        DisconnectedError
     """
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, index), offset in sorted(offsets.items()):
-        wanted = OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_metadata=""
+    topics = by_topic(
+        (
+            topic,
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=""
+            ),
         )
-        topics.setdefault(topic, []).append(wanted)
+        for (topic, index), offset in sorted(offsets.items())
+    )
     request = OffsetCommitRequest(
         group_id=group_id,
         member_id="",
         topics=[
             OffsetCommitRequestTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
+            for name, partitions in topics
         ],
     )
 
-    def ask() -> None:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+    def ask(coordinator: BlockingConnection) -> None:
         answer: OffsetCommitResponse = cluster.ask(coordinator, request, at_most=_OFFSET_COMMIT_MAX)
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                if partition.error_code:
-                    what = f"group {group_id!r}, {topic.name}-{partition.partition_index}"
-                    if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                        what += ": it has members; stop them first"
-                    raise RefusedError(partition.error_code, what)
+        _check_all(group_id, answer.topics)
 
-    cluster.retrying(ask)
+    cluster.at_coordinator(group_id, ask)
 
 
 def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> None:
@@ -85,31 +85,32 @@ def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPa
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC...; the error of the first
             failed partition.
-        DisconnectedError
     """
-    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
-    for topic, index in sorted(partitions):
-        partition = OffsetDeleteRequestPartition(partition_index=index)
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(
+        (topic, OffsetDeleteRequestPartition(partition_index=index))
+        for topic, index in sorted(partitions)
+    )
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
             OffsetDeleteRequestTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
+            for name, partitions in topics
         ],
     )
 
-    def ask() -> None:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+    def ask(coordinator: BlockingConnection) -> None:
         answer: OffsetDeleteResponse = cluster.ask(coordinator, request)
-        if answer.error_code:
-            raise RefusedError(answer.error_code, f"group {group_id!r}")
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                if partition.error_code:
-                    what = f"group {group_id!r}, {topic.name}-{partition.partition_index}"
-                    if partition.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
-                        what += ": members read the topic; stop them first"
-                    raise RefusedError(partition.error_code, what)
+        check(answer.error_code, f"group {group_id!r}")
+        _check_all(group_id, answer.topics)
 
-    cluster.retrying(ask)
+    cluster.at_coordinator(group_id, ask)
+
+
+def _check_all(
+    group_id: str,
+    topics: Iterable[OffsetCommitResponseTopic | OffsetDeleteResponseTopic],
+) -> None:
+    for topic in topics:
+        for partition in topic.partitions:
+            what = f"group {group_id!r}, {topic.name}-{partition.partition_index}"
+            check(partition.error_code, what + _HINTS.get(partition.error_code, ""))

@@ -54,7 +54,7 @@ class GroupRow:
 
 
 def overview(cluster: Cluster) -> list[GroupRow]:
-    """All groups by name. Raises RefusedError, DisconnectedError, DecodeError."""
+    """All groups by name. Raises DecodeError."""
     listed: dict[str, ListedGroup] = {}
     members: dict[str, int] = {}
     offsets: dict[str, dict[TopicPartition, int]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.versions import UnsupportedVersionError
@@ -89,23 +89,18 @@ class Group:
 
 
 def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
-    """The groups that a broker coordinates. Raises RefusedError, DisconnectedError."""
+    """The groups that a broker coordinates."""
 
     def ask() -> list[ListedGroup]:
         answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
-        if answer.error_code:
-            raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
+        check(answer.error_code, f"{broker.address} does not list its groups")
         return answer.groups
 
     return cluster.retrying(ask)
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
-    """Describe a group; None if it does not exist.
-
-    Raises:
-        RefusedError, DisconnectedError
-    """
+    """Describe a group; None if it does not exist."""
     coordinator, described = _describe(cluster, group_id)
     if described is None:
         return _describe_new(cluster, group_id)
@@ -129,8 +124,9 @@ def _ask_new(
 ) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
     """A consumer group's coordinator and description; None if the group does not exist there."""
 
-    def ask() -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+    def ask(
+        coordinator: BlockingConnection,
+    ) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
         request = new_groups.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
             answer: new_groups.ConsumerGroupDescribeResponse = cluster.ask(coordinator, request)
@@ -139,12 +135,10 @@ def _ask_new(
         described = answer.groups[0]
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return coordinator, None
-        if described.error_code:
-            what = "the group cannot be described"
-            raise RefusedError(described.error_code, what, described.error_message)
+        check(described.error_code, "the group cannot be described", described.error_message)
         return coordinator, described
 
-    return cluster.retrying(ask)
+    return cluster.at_coordinator(group_id, ask)
 
 
 def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
@@ -184,7 +178,7 @@ def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
 
 
 def describe_state(cluster: Cluster, group_id: str) -> str | None:
-    """The state of a group, None if there is none. Raises RefusedError, DisconnectedError."""
+    """The state of a group, None if there is none."""
     _, described = _describe(cluster, group_id)
     if described is not None:
         return described.group_state
@@ -195,28 +189,22 @@ def describe_state(cluster: Cluster, group_id: str) -> str | None:
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
     """A group's coordinator, and its description of a classic group."""
 
-    def ask() -> tuple[BlockingConnection, DescribedGroup]:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+    def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, DescribedGroup]:
         request = DescribeGroupsRequest(groups=[group_id])
         described: DescribedGroup = cluster.ask(coordinator, request).groups[0]
-        if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
-            raise RefusedError(described.error_code, "the group cannot be described")
+        if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            check(described.error_code, "the group cannot be described")
         return coordinator, described
 
-    coordinator, described = cluster.retrying(ask)
+    coordinator, described = cluster.at_coordinator(group_id, ask)
     # Up to version 5, DescribeGroups reports an unknown group as Dead.
     is_gone = described.error_code or described.group_state == "Dead"
     return coordinator, None if is_gone else described
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All committed offsets; empty without the group. Raises RefusedError, DisconnectedError."""
-
-    def ask() -> dict[TopicPartition, int]:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
-        return _committed(cluster, coordinator, group_id)
-
-    return cluster.retrying(ask)
+    """All committed offsets; empty without the group."""
+    return cluster.at_coordinator(group_id, lambda broker: _committed(cluster, broker, group_id))
 
 
 def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
@@ -280,11 +268,9 @@ def _committed(
         request = OffsetFetchRequest(groups=[asked])
         answer: OffsetFetchResponse = cluster.ask(coordinator, request, at_most=version)
         group = answer.groups[0]
-        if group.error_code:
-            raise RefusedError(group.error_code, what)
+        check(group.error_code, what)
         return offsets_in(group.topics)
     request = OffsetFetchRequest(group_id=group_id, topics=None)
     answer = cluster.ask(coordinator, request, at_most=version)
-    if answer.error_code:
-        raise RefusedError(answer.error_code, what)
+    check(answer.error_code, what)
     return offsets_in(answer.topics)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.admin.groups import describe_state
 from kohort.admin.offsets import END, START, find_offsets
 from kohort.groups.history.observed import observed_key
@@ -51,7 +51,6 @@ def read_batches(
     Raises:
         RefusedError: the partition cannot be read.
         DecodeError: a batch is damaged.
-        DisconnectedError
     """
     leader = cluster.leader(topic, partition)
     while leader is not None and start < stop:
@@ -74,8 +73,7 @@ def read_batches(
         )
         answer: FetchResponse = cluster.ask(leader, request, at_most=_FETCH_MAX)
         data = answer.responses[0].partitions[0]
-        if data.error_code:
-            raise RefusedError(data.error_code, f"{topic}-{partition} cannot be read")
+        check(data.error_code, f"{topic}-{partition} cannot be read")
         before = start
         for header, batch in split_batches(data.records or b"", partial_tail=True):
             if not crc_matches(batch, header):
@@ -154,7 +152,7 @@ def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
 
     None if the topic does not exist, or its offsets cannot be read.
 
-    Raises RefusedError, DisconnectedError, DecodeError.
+    Raises DecodeError.
     """
     partition = (TOPIC, 0)
     ends = find_offsets(cluster, {partition: END})

@@ -1,8 +1,8 @@
 """Looks up offsets of partitions by time, at their leaders."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.blocking import BlockingConnection
@@ -14,6 +14,7 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
+T = TypeVar("T")
 TopicPartition: TypeAlias = tuple[str, int]
 
 END: Final = -1
@@ -39,7 +40,7 @@ def find_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     """The first offset at or after a time in ms, or `START` or `END`, of each partition.
 
-    Unknown partitions are left out. Raises DisconnectedError.
+    Unknown partitions are left out.
 
     Args:
         committed_only: `END` means the last stable offset, as with read_committed.
@@ -68,7 +69,7 @@ def starts_of_lagging(
 ) -> dict[TopicPartition, int]:
     """The log start offsets of partitions whose committed offset is below the end.
 
-    Only these can have deleted records that must not count as lag. Raises DisconnectedError.
+    Only these can have deleted records that must not count as lag.
     """
     lagging = [
         partition for partition, offset in committed.items() if offset < ends.get(partition, 0)
@@ -79,17 +80,20 @@ def starts_of_lagging(
 def checked_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:
-    """`find_offsets`, but an error of a partition is raised.
-
-    Raises:
-        RefusedError
-        DisconnectedError
-    """
+    """`find_offsets`, but an error of a partition is raised."""
     found = find_offsets(cluster, times, committed_only=committed_only)
     for (topic, index), result in found.items():
         if result.error:
             raise RefusedError(result.error, f"the offsets of {topic}-{index} cannot be read")
     return {partition: result.offset for partition, result in found.items()}
+
+
+def by_topic(partitions: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]]]:
+    """Group what is said of partitions by topic, as requests do."""
+    topics: dict[str, list[T]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics.items()
 
 
 def leaders_of(
@@ -115,17 +119,14 @@ def leaders_of(
 def _ask(
     cluster: Cluster, leader: BlockingConnection, times: Mapping[TopicPartition, int], level: int
 ) -> dict[TopicPartition, FoundOffset]:
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for (topic, index), time_ms in times.items():
-        partition = ListOffsetsPartition(partition_index=index, timestamp=time_ms)
-        by_topic.setdefault(topic, []).append(partition)
+    wanted = by_topic(
+        (topic, ListOffsetsPartition(partition_index=index, timestamp=time_ms))
+        for (topic, index), time_ms in times.items()
+    )
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=level,
-        topics=[
-            ListOffsetsTopic(name=name, partitions=partitions)
-            for name, partitions in by_topic.items()
-        ],
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in wanted],
     )
     answer: ListOffsetsResponse = cluster.ask(leader, request, at_most=_LIST_OFFSETS_MAX)
     return {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from kohort.admin.cluster import RETRY_S, Cluster, RefusedError
+from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, check
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
@@ -99,8 +99,6 @@ class Producer:
 
         Args:
             partition: by default chosen by the key, or any one without a key.
-
-        Raises RefusedError, DisconnectedError.
         """
         if partition is None:
             key = record.key
@@ -118,7 +116,7 @@ class Producer:
         batch.byte_count += size
 
     def flush(self) -> None:
-        """Return when brokers have appended all records. Raises RefusedError, DisconnectedError."""
+        """Return when brokers have appended all records."""
         for partition in list(self._waiting):
             self._send(partition)
 
@@ -215,8 +213,7 @@ class Producer:
         assert leaders[0] is not None, "waited for"
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
         found: InitProducerIdResponse = self._cluster.ask(leaders[0], request)
-        if found.error_code:
-            raise RefusedError(found.error_code, "no producer id is given")
+        check(found.error_code, "no producer id is given")
         return found.producer_id, found.producer_epoch
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -26,11 +26,10 @@ class Limits(NamedTuple):
 
 
 def list_limits(cluster: Cluster) -> list[Limits]:
-    """All limits. Raises RefusedError, DisconnectedError."""
+    """All limits."""
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer: DescribeClientQuotasResponse = cluster.ask(cluster.controller(), request)
-    if answer.error_code:
-        raise RefusedError(answer.error_code, "the limits cannot be listed")
+    check(answer.error_code, "the limits cannot be listed")
     return [
         Limits(
             tuple((part.entity_type, part.entity_name) for part in entry.entity),
@@ -43,7 +42,7 @@ def list_limits(cluster: Cluster) -> list[Limits]:
 def change_limits(
     cluster: Cluster, entity: Parts, values: Mapping[str, float], removed: Sequence[str] = ()
 ) -> None:
-    """Set some limits of an entity and remove others. Raises as `list_limits`."""
+    """Set some limits of an entity and remove others."""
     ops = [OpData(key=key, value=value, remove=False) for key, value in values.items()]
     ops += [OpData(key=key, value=0.0, remove=True) for key in removed]
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
@@ -52,5 +51,4 @@ def change_limits(
     )
     answer: AlterClientQuotasResponse = cluster.ask(cluster.controller(), request)
     for result in answer.entries:
-        if result.error_code:
-            raise RefusedError(result.error_code, "the limits", result.error_message)
+        check(result.error_code, "the limits", result.error_message)

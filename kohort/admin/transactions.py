@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
+from kohort.admin.cluster import Cluster, CoordinatorKind, check
 from kohort.admin.offsets import END, checked_offsets
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
@@ -85,7 +85,6 @@ def list_transactions(
 
     Raises:
         RefusedError: also for an unknown state or an invalid pattern.
-        DisconnectedError
     """
     by_id: dict[str, Listed] = {}
     request = ListTransactionsRequest(
@@ -98,9 +97,7 @@ def list_transactions(
 
         def ask(broker: BlockingConnection = broker) -> ListTransactionsResponse:
             answer: ListTransactionsResponse = cluster.ask(broker, request)
-            if answer.error_code:
-                what = f"{broker.address} does not list its transactions"
-                raise RefusedError(answer.error_code, what)
+            check(answer.error_code, f"{broker.address} does not list its transactions")
             return answer
 
         for state in cluster.retrying(ask).transaction_states:
@@ -114,21 +111,16 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Described | None:
-    """Describe a transactional id; None if it is unknown.
+    """Describe a transactional id; None if it is unknown."""
 
-    Raises:
-        RefusedError, DisconnectedError
-    """
-
-    def ask() -> tuple[BlockingConnection, TransactionState]:
-        coordinator = cluster.coordinator(transactional_id, CoordinatorKind.TRANSACTION)
+    def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, TransactionState]:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         state: TransactionState = cluster.ask(coordinator, request).transaction_states[0]
-        if state.error_code not in {ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}:
-            raise RefusedError(state.error_code, "the transactional id cannot be described")
+        if state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            check(state.error_code, "the transactional id cannot be described")
         return coordinator, state
 
-    coordinator, state = cluster.retrying(ask)
+    coordinator, state = cluster.at_coordinator(transactional_id, ask, CoordinatorKind.TRANSACTION)
     if state.error_code:
         return None
     return Described(
@@ -144,11 +136,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
 
 
 def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
-    """The open transactions in a partition, and its end; None if the partition does not exist.
-
-    Raises:
-        RefusedError, DisconnectedError
-    """
+    """The open transactions in a partition, and its end; None if the partition does not exist."""
     leader = cluster.leader(topic, partition)
     if leader is None:
         return None
@@ -171,11 +159,7 @@ def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
 def abort_in_partition(
     cluster: Cluster, topic: str, partition: int, producer: ProducerState
 ) -> None:
-    """Write an abort marker for a producer's open transaction into one partition.
-
-    Raises:
-        RefusedError, DisconnectedError
-    """
+    """Write an abort marker for a producer's open transaction into one partition."""
     leader = cluster.leader(topic, partition)
     assert leader is not None, "described before"
     request = WriteTxnMarkersRequest(
@@ -193,8 +177,7 @@ def abort_in_partition(
     )
     answer: WriteTxnMarkersResponse = cluster.ask(leader, request)
     error = answer.markers[0].topics[0].partitions[0].error_code
-    if error:
-        raise RefusedError(error, f"{topic}-{partition} rejects the marker")
+    check(error, f"{topic}-{partition} rejects the marker")
 
 
 def _producers(
@@ -204,9 +187,6 @@ def _producers(
         topics=[TopicRequest(name=topic, partition_indexes=[partition])]
     )
     described = cluster.ask(leader, request).topics[0].partitions[0]
-    if described.error_code:
-        raise RefusedError(
-            described.error_code, f"the producers of {topic}-{partition} cannot be described"
-        )
+    check(described.error_code, f"the producers of {topic}-{partition} cannot be described")
     producers: list[ProducerState] = described.active_producers
     return producers

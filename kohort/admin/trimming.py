@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kohort.admin.cluster import Cluster, RefusedError
-from kohort.admin.offsets import TopicPartition, leaders_of
+from kohort.admin.cluster import Cluster, RefusedError, check
+from kohort.admin.offsets import TopicPartition, by_topic, leaders_of
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,28 +24,24 @@ def delete_records(
 
     Raises:
         RefusedError: the error of the first failed partition. Others may have succeeded.
-        DisconnectedError
     """
     starts: dict[TopicPartition, int] = {}
     for leader, partitions in leaders_of(cluster, offsets).items():
         if leader is None:
             topic, index = partitions[0]
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader")
-        topics: dict[str, list[DeleteRecordsPartition]] = {}
-        for topic, index in partitions:
-            wanted = DeleteRecordsPartition(partition_index=index, offset=offsets[topic, index])
-            topics.setdefault(topic, []).append(wanted)
+        topics = by_topic(
+            (topic, DeleteRecordsPartition(partition_index=index, offset=offsets[topic, index]))
+            for topic, index in partitions
+        )
         request = DeleteRecordsRequest(
-            topics=[
-                DeleteRecordsTopic(name=name, partitions=wanted) for name, wanted in topics.items()
-            ],
+            topics=[DeleteRecordsTopic(name=name, partitions=wanted) for name, wanted in topics],
             timeout_ms=TIMEOUT_MS,
         )
         answer: DeleteRecordsResponse = cluster.ask(leader, request)
         for result in answer.topics:
             for partition in result.partitions:
-                if partition.error_code:
-                    what = f"{result.name}-{partition.partition_index} was not trimmed"
-                    raise RefusedError(partition.error_code, what)
+                what = f"{result.name}-{partition.partition_index} was not trimmed"
+                check(partition.error_code, what)
                 starts[result.name, partition.partition_index] = partition.low_watermark
     return starts

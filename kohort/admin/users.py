@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, RefusedError, check
 from kohort.admin.configs import Kind, Operation, Resource, Source, alter, change, described
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import AlterableConfig
@@ -67,11 +67,10 @@ def hashed(password: str, mechanisms: Iterable[str], iterations: int) -> list[Pa
 
 
 def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
-    """All users, or the existing ones of `names`. Raises RefusedError, DisconnectedError."""
+    """All users, or the existing ones of `names`."""
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
     answer: DescribeUserScramCredentialsResponse = cluster.ask(cluster.controller(), request)
-    if answer.error_code:
-        raise RefusedError(answer.error_code, "the users cannot be listed")
+    check(answer.error_code, "the users cannot be listed")
     mechanisms = {number: name for name, number in MECHANISMS.items()}
     users = []
     for result in answer.results:
@@ -86,7 +85,7 @@ def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
 
 
 def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> None:
-    """Add or replace a user's credentials, raising as `list_users`.
+    """Add or replace a user's credentials.
 
     Each has its own request, because Kafka rejects requests that name a user twice.
     """
@@ -102,7 +101,7 @@ def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> 
 
 
 def remove_user(cluster: Cluster, user: User) -> None:
-    """Remove all credentials of a user. Raises as `list_users`."""
+    """Remove all credentials of a user."""
     for mechanism in user.iterations:
         deletion = ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
         _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
@@ -151,13 +150,13 @@ def user_of(item: str) -> str:
 
 
 def disabled_users(cluster: Cluster) -> frozenset[str]:
-    """All disabled users; none if unsupported. Raises RefusedError, DisconnectedError."""
+    """All disabled users; none if unsupported."""
     listed = _listed(cluster).get(DISABLED)
     return frozenset(map(user_of, listed.items)) if listed is not None else frozenset()
 
 
 def disable_user(cluster: Cluster, user: str, *, disconnects: bool) -> None:
-    """Disable a user; `disconnects` also closes its connections. Raises as `disabled_users`."""
+    """Disable a user; `disconnects` also closes its connections."""
     listed = _listed(cluster)
     if DISABLED not in listed:
         raise RefusedError(
@@ -169,7 +168,7 @@ def disable_user(cluster: Cluster, user: str, *, disconnects: bool) -> None:
 
 
 def enable_user(cluster: Cluster, user: str) -> bool:
-    """Enable a user; returns whether it was disabled. Raises as `disabled_users`."""
+    """Enable a user; returns whether it was disabled."""
     listed = _listed(cluster)
     changed = {
         name: (names, ",".join(names.items_of(user)))
