@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.cluster import Cluster, check
 from kohort.admin.configs import Kind, Operation, Resource, Source, alter, change, described
 from kohort.admin.history import TOPIC as REBALANCE_HISTORY
 from kohort.admin.offsets import END, START, known_offsets
@@ -45,7 +45,7 @@ _BY_STATE_SINCE: Final = 6
 class Partition:
     """A partition; fields are None if the value is unknown."""
 
-    index: int
+    partition: int
     leader: int | None
     replicas: list[int]
     in_sync: list[int]
@@ -77,7 +77,7 @@ class Topic:
 
 
 def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
-    """List the topics by name, without offsets, sizes and configs. Raises DisconnectedError.
+    """List the topics by name, without offsets, sizes and configs.
 
     Args:
         internal: include the topics that only the broker writes. This takes a second request,
@@ -94,17 +94,17 @@ def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
     return [topics[name] for name in sorted(topics) if internal or not topics[name].is_internal]
 
 
-def describe_topic(cluster: Cluster, name: str) -> Topic | None:
-    """A topic with offsets and sizes; None if it does not exist.
+def topic_names(cluster: Cluster) -> list[str]:
+    """The names of all topics that are not internal."""
+    return [topic.name for topic in list_topics(cluster)]
 
-    Raises:
-        RefusedError, DisconnectedError
-    """
+
+def describe_topic(cluster: Cluster, name: str) -> Topic | None:
+    """A topic with offsets and sizes; None if it does not exist."""
     described = cluster.metadata([name]).topics[0]
     if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
-    if described.error_code:
-        raise RefusedError(described.error_code, f"the topic {name!r} cannot be described")
+    check(described.error_code, f"the topic {name!r} cannot be described")
     indexes = [partition.partition_index for partition in described.partitions]
     starts = known_offsets(cluster, {(name, index): START for index in indexes})
     ends = known_offsets(cluster, {(name, index): END for index in indexes})
@@ -113,7 +113,7 @@ def describe_topic(cluster: Cluster, name: str) -> Topic | None:
 
 
 def topic_configs(cluster: Cluster, name: str) -> list[Config]:
-    """All configs of a topic, sorted by name. Raises RefusedError, DisconnectedError."""
+    """All configs of a topic, sorted by name."""
     configs = described(
         cluster, cluster.controller(), Resource(Kind.TOPIC, name), None, f"topic {name!r}"
     )
@@ -144,7 +144,6 @@ def create_topic(
 
     Raises:
         RefusedError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG...
-        DisconnectedError
     """
     wanted = CreatableTopic(
         name=name,
@@ -155,11 +154,12 @@ def create_topic(
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=is_dry_run)
     answer: CreateTopicsResponse = cluster.ask(cluster.controller(), request)
-    _check(answer.topics[0].error_code, answer.topics[0].error_message, name)
+    result = answer.topics[0]
+    check(result.error_code, f"topic {name!r}", result.error_message)
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
-    """Delete a topic with all its records. Raises RefusedError, DisconnectedError."""
+    """Delete a topic with all its records."""
     controller = cluster.controller()
     if controller.versions.best(DeleteTopicsRequest) >= _BY_STATE_SINCE:
         request = DeleteTopicsRequest(
@@ -168,18 +168,20 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     else:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
     answer: DeleteTopicsResponse = cluster.ask(controller, request)
-    _check(answer.responses[0].error_code, answer.responses[0].error_message, name)
+    result = answer.responses[0]
+    check(result.error_code, f"topic {name!r}", result.error_message)
 
 
 def add_partitions(cluster: Cluster, name: str, count: int, *, is_dry_run: bool = False) -> None:
-    """Increase the partitions of a topic to `count`. Raises RefusedError, DisconnectedError."""
+    """Increase the partitions of a topic to `count`."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
         timeout_ms=TIMEOUT_MS,
         validate_only=is_dry_run,
     )
     answer: CreatePartitionsResponse = cluster.ask(cluster.controller(), request)
-    _check(answer.results[0].error_code, answer.results[0].error_message, name)
+    result = answer.results[0]
+    check(result.error_code, f"topic {name!r}", result.error_message)
 
 
 def alter_configs(
@@ -190,16 +192,11 @@ def alter_configs(
     *,
     is_dry_run: bool = False,
 ) -> None:
-    """Set or reset a topic's configs, and keep the rest. Raises RefusedError, DisconnectedError."""
+    """Set or reset a topic's configs, and keep the rest."""
     changes = [change(key, Operation.SET, value) for key, value in changed.items()]
     changes += [change(key, Operation.DELETE) for key in deleted]
     topic = Resource(Kind.TOPIC, name)
     alter(cluster, {topic: changes}, f"topic {name!r}", is_dry_run=is_dry_run)
-
-
-def _check(error: int, message: str | None, name: str) -> None:
-    if error:
-        raise RefusedError(error, f"topic {name!r}", message)
 
 
 def _topic(
@@ -212,7 +209,7 @@ def _topic(
         start, end = offsets.get(listed.partition_index, (None, None))
         partitions.append(
             Partition(
-                index=listed.partition_index,
+                partition=listed.partition_index,
                 leader=listed.leader_id if listed.leader_id >= 0 else None,
                 replicas=list(listed.replica_nodes),
                 in_sync=list(listed.isr_nodes),

@@ -30,8 +30,7 @@ from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import ANONYMOUS, USER, Principal
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
-from kohort.cli.options import add_kafka, cluster_of, print_result
-from kohort.cli.output import table
+from kohort.cli.options import add_kafka, cluster_of, print_result, print_rows
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.formats.text import shown
 
@@ -44,6 +43,16 @@ _TYPES: Final = {
 _RESOURCES: Final = f"{', '.join(f'{kind}:NAME' for kind in _TYPES)} or cluster"
 _OPERATIONS: Final = {member.name.lower().replace("_", "-"): member for member in Operation}
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__rebalance_history", "__transaction_state")
+
+_TITLES: Final = {
+    "resource_type": "RESOURCE",
+    "resource_name": "NAME",
+    "pattern": "PATTERN",
+    "permission": "PERMISSION",
+    "principal": "PRINCIPAL",
+    "host": "HOST",
+    "operation": "OPERATION",
+}
 
 
 class Resource(NamedTuple):
@@ -182,20 +191,7 @@ def _filter_of(options: argparse.Namespace) -> RuleFilter:
 def _list(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         rules = sorted(list_rules(cluster, _filter_of(options)))
-    head = ["RESOURCE", "NAME", "PATTERN", "PERMISSION", "PRINCIPAL", "HOST", "OPERATION"]
-    rows = [
-        [
-            rule.resource_type.name,
-            shown(rule.resource_name),
-            rule.pattern.name,
-            rule.permission.name,
-            shown(rule.principal),
-            shown(rule.host),
-            rule.operation.name,
-        ]
-        for rule in rules
-    ]
-    print_result(options, {"rules": [_rule_json(rule) for rule in rules]}, table(head, rows))
+    print_rows(options, "rules", _TITLES, list(map(_rule_json, rules)))
 
 
 def _rule_json(rule: Rule) -> dict[str, str]:

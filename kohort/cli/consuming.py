@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
-from kohort.admin.topics import list_topics
+from kohort.admin.topics import topic_names
 from kohort.cli import patterns
 from kohort.cli.errors import UsageError, partitions_of
 from kohort.cli.options import client_error, cluster_of, consumer_settings
@@ -53,7 +53,7 @@ def consume(options: argparse.Namespace) -> None:
     if options.group is not None and (options.partition or is_bounded or has_start):
         raise UsageError("--group starts at committed offsets, and ends only with --max-messages")
     with cluster_of(options) as cluster:
-        topics = patterns.matching(options.topics, lambda: _topic_names(cluster))
+        topics = patterns.matching(options.topics, lambda: topic_names(cluster))
         plan = _plan(cluster, options, topics, is_bounded=is_bounded)
     settings = consumer_settings(options) | {
         "isolation_level": options.isolation_level,
@@ -108,10 +108,6 @@ def _form(options: argparse.Namespace) -> Form:
     from kohort.cli.records import as_line  # noqa: PLC0415 - only with --json.
 
     return as_line
-
-
-def _topic_names(cluster: Cluster) -> list[str]:
-    return [topic.name for topic in list_topics(cluster)]
 
 
 def _plan(

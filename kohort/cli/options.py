@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -22,6 +22,7 @@ from kohort.cli.errors import (
     UnavailableError,
     UsageError,
 )
+from kohort.cli.output import table
 from kohort.client.core.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -237,6 +238,25 @@ def print_result(options: argparse.Namespace, data: object, lines: Iterable[str]
         return
     for line in lines:
         print(line)
+
+
+def print_rows(
+    options: argparse.Namespace,
+    name: str,
+    titles: Mapping[str, str],
+    rows: Sequence[Mapping[str, Any]],
+    nothing: str | None = None,
+) -> None:
+    """Print rows with all their fields under a name with --json, otherwise as a table.
+
+    Args:
+        titles: of the columns, by field.
+        nothing: what to say instead of a table without rows.
+    """
+    cells = [[row[field] for field in titles] for row in rows]
+    is_table = rows or nothing is None
+    lines = table(list(titles.values()), cells) if is_table else [nothing or ""]
+    print_result(options, {name: rows}, lines)
 
 
 def moment_ms(text: str) -> int:

@@ -1,11 +1,14 @@
 """Finds the partitions that arguments name."""
 
+import argparse
+import time
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.admin.cluster import Cluster
-from kohort.admin.offsets import TopicPartition, checked_offsets
+from kohort.admin.offsets import END, START, TopicPartition, checked_offsets
 from kohort.cli.errors import NotFoundError, UsageError, partitions_of
+from kohort.cli.options import DURATION, duration_ms, moment_ms
 
 PARTITIONS: Final = "TOPIC[:0,2,5]"
 """Name of arguments for `split_partitions`."""
@@ -35,6 +38,40 @@ def partitions_named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartit
         name, wanted = split_partitions(text)
         partitions |= {(name, index) for index in partitions_of(cluster, name, wanted)}
     return sorted(partitions)
+
+
+def add_times(parser: argparse._ActionsContainer, *, to_datetime: str, by_duration: str) -> None:
+    """Add options that name an offset by its time, with these texts."""
+    parser.add_argument("--to-datetime", type=moment_ms, metavar="TIME", help=to_datetime)
+    parser.add_argument("--by-duration", type=duration_ms, metavar=DURATION, help=by_duration)
+
+
+class Bounds(NamedTuple):
+    starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+    timed: dict[TopicPartition, int] | None
+    """The first offsets of the time that the options name, the ends if all records are older; None
+    if they name none."""
+
+    def within(self, partition: TopicPartition, offset: int) -> int:
+        """Return the offset, or the nearer end of the partition."""
+        return min(max(offset, self.starts[partition]), self.ends[partition])
+
+
+def bounds_of(
+    cluster: Cluster, options: argparse.Namespace, partitions: Iterable[TopicPartition]
+) -> Bounds:
+    """The offsets of these partitions. Raises as `existing_offsets`."""
+    starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
+    ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
+    time_ms = options.to_datetime
+    if options.by_duration is not None:
+        time_ms = int(time.time() * 1000) - options.by_duration
+    if time_ms is None:
+        return Bounds(starts, ends, None)
+    timed = existing_offsets(cluster, dict.fromkeys(partitions, time_ms))
+    # -1 if all records are older.
+    return Bounds(starts, ends, {key: ends[key] if at < 0 else at for key, at in timed.items()})
 
 
 def existing_offsets(

@@ -1,7 +1,8 @@
 """``kohort topics``: topics of a Kohort or Kafka cluster, without a JVM."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from kohort.admin.cluster import Cluster, RefusedError
@@ -15,11 +16,12 @@ from kohort.admin.topics import (
     describe_topic,
     list_topics,
     topic_configs,
+    topic_names,
 )
 from kohort.cli import patterns
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError, no_topic
-from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, refusal
+from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, print_rows, refusal
 from kohort.cli.output import table
 from kohort.cli.trim import add_trim
 from kohort.formats.text import counted, shown
@@ -127,11 +129,9 @@ def _list(options: argparse.Namespace) -> None:
         }
         for topic in topics
     ]
-    rows = [(topic.name, len(topic.partitions), topic.replication_factor) for topic in topics]
-    lines = table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
-    if not topics:
-        lines = iter(["no topics; create one with `kohort topics create NAME`"])
-    print_result(options, {"topics": data}, lines)
+    nothing = "no topics; create one with `kohort topics create NAME`"
+    titles = {"topic": "TOPIC", "partitions": "PARTITIONS", "replication_factor": "REPLICAS"}
+    print_rows(options, "topics", titles, data, nothing)
 
 
 def _describe(options: argparse.Namespace) -> None:
@@ -152,10 +152,6 @@ def _describe(options: argparse.Namespace) -> None:
     print_result(options, data, _topics_lines(described))
 
 
-def topic_names(cluster: Cluster) -> list[str]:
-    return [topic.name for topic in list_topics(cluster)]
-
-
 def _topics_lines(described: Iterable[tuple[Topic, list[Config]]]) -> Iterator[str]:
     for number, (topic, configs) in enumerate(described):
         if number:
@@ -168,15 +164,10 @@ def _topics_lines(described: Iterable[tuple[Topic, list[Config]]]) -> Iterator[s
             yield f"  {config.name}={shown(config.value or '')}"
         yield ""
         rows = [
-            (
-                partition.index,
-                partition.leader,
-                ",".join(map(str, partition.replicas)),
-                ",".join(map(str, partition.in_sync)),
-                partition.start,
-                partition.end,
-                partition.size_bytes,
-            )
+            [
+                ",".join(map(str, cell)) if isinstance(cell, list) else cell
+                for cell in asdict(partition).values()
+            ]
             for partition in topic.partitions
         ]
         head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "BYTES")
@@ -189,46 +180,43 @@ def _topic_json(topic: Topic, configs: Iterable[Config]) -> dict[str, Any]:
         "topic_id": topic.topic_id,
         "internal": topic.is_internal,
         "configs": {config.name: config.value for config in configs},
-        "partitions": [
-            {
-                "partition": partition.index,
-                "leader": partition.leader,
-                "replicas": partition.replicas,
-                "in_sync": partition.in_sync,
-                "start": partition.start,
-                "end": partition.end,
-                "size_bytes": partition.size_bytes,
-            }
-            for partition in topic.partitions
-        ],
+        "partitions": list(map(asdict, topic.partitions)),
     }
 
 
-def _create(options: argparse.Namespace) -> None:
-    configs = _configs_of(options.config)
+def _each(options: argparse.Namespace, act: Callable[[Cluster, str], str]) -> None:
+    """Do something with each topic, and print the outcomes."""
     outcomes: dict[str, str] = {}
     with cluster_of(options) as cluster:
         for name in options.topics:
-            try:
-                create_topic(
-                    cluster,
-                    name,
-                    partitions=options.partitions,
-                    replication_factor=options.replication_factor,
-                    configs=configs,
-                    is_dry_run=options.dry_run,
-                )
-            except RefusedError as error:
-                exists = error.error == ErrorCode.TOPIC_ALREADY_EXISTS
-                if not (exists and options.if_not_exists):
-                    raise _command_error(error) from error
-                outcomes[name] = "exists"
-            else:
-                outcomes[name] = "could be created" if options.dry_run else "created"
+            outcomes[name] = act(cluster, name)
             if not options.json:
                 print(f"{shown(name)}: {outcomes[name]}")
     if options.json:
         print_json({"topics": outcomes})
+
+
+def _create(options: argparse.Namespace) -> None:
+    configs = _configs_of(options.config)
+
+    def create(cluster: Cluster, name: str) -> str:
+        try:
+            create_topic(
+                cluster,
+                name,
+                partitions=options.partitions,
+                replication_factor=options.replication_factor,
+                configs=configs,
+                is_dry_run=options.dry_run,
+            )
+        except RefusedError as error:
+            exists = error.error == ErrorCode.TOPIC_ALREADY_EXISTS
+            if not (exists and options.if_not_exists):
+                raise _command_error(error) from error
+            return "exists"
+        return "could be created" if options.dry_run else "created"
+
+    _each(options, create)
 
 
 def _alter(options: argparse.Namespace) -> None:
@@ -259,22 +247,17 @@ def _alter(options: argparse.Namespace) -> None:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    outcomes: dict[str, str] = {}
-    with cluster_of(options) as cluster:
-        for name in options.topics:
-            try:
-                delete_topic(cluster, name)
-            except RefusedError as error:
-                command_error = _command_error(error)
-                if not (options.if_exists and isinstance(command_error, NotFoundError)):
-                    raise command_error from error
-                outcomes[name] = "does not exist"
-            else:
-                outcomes[name] = "deleted"
-            if not options.json:
-                print(f"{shown(name)}: {outcomes[name]}")
-    if options.json:
-        print_json({"topics": outcomes})
+    def delete(cluster: Cluster, name: str) -> str:
+        try:
+            delete_topic(cluster, name)
+        except RefusedError as error:
+            command_error = _command_error(error)
+            if not (options.if_exists and isinstance(command_error, NotFoundError)):
+                raise command_error from error
+            return "does not exist"
+        return "deleted"
+
+    _each(options, delete)
 
 
 def _configs_of(texts: Iterable[str]) -> dict[str, str]:

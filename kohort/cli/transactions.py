@@ -23,7 +23,15 @@ from kohort.cli.admin_http import Json, fetch
 from kohort.cli.broker_http import http_of
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError
-from kohort.cli.options import DURATION, add_kafka, cluster_of, print_result, seconds, security_of
+from kohort.cli.options import (
+    DURATION,
+    add_kafka,
+    cluster_of,
+    print_result,
+    print_rows,
+    seconds,
+    security_of,
+)
 from kohort.cli.output import table
 from kohort.formats.text import counted, shown
 
@@ -114,14 +122,14 @@ def _list(options: argparse.Namespace) -> None:
         listed = list_transactions(
             cluster, states=options.state, open_for_ms=open_for_ms, pattern=options.id_pattern
         )
-    rows = [
-        (entry.transactional_id, entry.state, entry.producer_id, entry.coordinator)
-        for entry in listed
-    ]
-    lines = table(("TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"), rows)
-    if not listed:
-        lines = iter(["no transactional ids"])
-    print_result(options, {"transactions": list(map(asdict, listed))}, lines)
+    titles = {
+        "transactional_id": "TRANSACTIONAL ID",
+        "state": "STATE",
+        "producer_id": "PRODUCER ID",
+        "coordinator": "COORDINATOR",
+    }
+    rows = list(map(asdict, listed))
+    print_rows(options, "transactions", titles, rows, "no transactional ids")
 
 
 def _describe(options: argparse.Namespace) -> None:

@@ -1,24 +1,16 @@
 """``kohort topics trim``: deletes the oldest records of partitions."""
 
 import argparse
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
-from kohort.admin.offsets import END, START, TopicPartition
+from kohort.admin.offsets import TopicPartition
 from kohort.admin.trimming import delete_records
 from kohort.cli.commands import Commands
-from kohort.cli.options import (
-    DURATION,
-    add_kafka,
-    cluster_of,
-    duration_ms,
-    moment_ms,
-    print_result,
-)
+from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.output import table
-from kohort.cli.partitions import existing_offsets, partitions_named
+from kohort.cli.partitions import add_times, bounds_of, partitions_named
 
 
 class Cut(NamedTuple):
@@ -38,17 +30,11 @@ def add_trim(commands: Commands) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to-latest", action="store_true", help="delete all records")
     where.add_argument("--to-offset", type=int, metavar="N", help="delete those before offset N")
-    where.add_argument(
-        "--to-datetime",
-        type=moment_ms,
-        metavar="TIME",
-        help="delete those before the first one of this time, as 2026-11-23T06:00:00, or later",
-    )
-    where.add_argument(
-        "--by-duration",
-        type=duration_ms,
-        metavar=DURATION,
-        help="delete those before the first one that is younger than this: 12h, 7d",
+    add_times(
+        where,
+        to_datetime="delete those before the first one of this time, as 2026-11-23T06:00:00, or"
+        " later",
+        by_duration="delete those before the first one that is younger than this: 12h, 7d",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be deleted, but change nothing"
@@ -78,28 +64,11 @@ def _trim(options: argparse.Namespace) -> None:
 def _cuts(
     cluster: Cluster, options: argparse.Namespace, partitions: Sequence[TopicPartition]
 ) -> list[Cut]:
-    """Raises NotFoundError, RefusedError, DisconnectedError."""
-    starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
-    ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
-    time_ms = options.to_datetime
-    if options.by_duration is not None:
-        time_ms = int(time.time() * 1000) - options.by_duration
-    if time_ms is not None:
-        wanted = existing_offsets(cluster, dict.fromkeys(partitions, time_ms))
-        # -1 if all records are older.
-        wanted = {
-            partition: offset if offset >= 0 else ends[partition]
-            for partition, offset in wanted.items()
-        }
-    elif options.to_offset is not None:
+    bounds = bounds_of(cluster, options, partitions)
+    wanted = bounds.timed or bounds.ends
+    if options.to_offset is not None:
         wanted = dict.fromkeys(partitions, options.to_offset)
-    else:
-        wanted = ends
     return [
-        Cut(
-            *partition,
-            starts[partition],
-            min(max(wanted[partition], starts[partition]), ends[partition]),
-        )
+        Cut(*partition, bounds.starts[partition], bounds.within(partition, wanted[partition]))
         for partition in partitions
     ]

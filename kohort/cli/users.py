@@ -4,9 +4,10 @@ import argparse
 import getpass
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.users import (
@@ -32,27 +33,12 @@ from kohort.formats.text import shown
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
 
+if TYPE_CHECKING:
+    from kohort.cli.stopped_broker import StoppedBroker
+
 PASSWORD_BYTES_MAX: Final = 4096
 _STATES: Final = {True: "disabled", False: "enabled", None: None}
 """Cell of the column STATE, by whether the user is disabled; None if not authorized to see it."""
-
-
-class UserStore(Protocol):
-    """The users of a running broker, or of a stopped one's data directory."""
-
-    def users(self, names: Sequence[str] = ()) -> list[User]: ...
-
-    def set_password(self, name: str, passwords: Sequence[Password]) -> None: ...
-
-    def remove(self, user: User) -> None: ...
-
-    def disabled(self) -> frozenset[str] | None:
-        """Disabled users; None if not authorized to see them."""
-        ...
-
-    def disable(self, name: str, *, disconnects: bool) -> None: ...
-
-    def enable(self, name: str) -> bool: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -272,7 +258,9 @@ def _from_descriptor(descriptor: int) -> str:
 
 
 @contextmanager
-def _store_of(options: argparse.Namespace, *, creates: bool = False) -> Iterator[UserStore]:
+def _store_of(
+    options: argparse.Namespace, *, creates: bool = False
+) -> "Iterator[_RunningBroker | StoppedBroker]":
     """The users of the broker or data directory named. Raises UsageError, UnavailableError."""
     if options.data is None:
         with cluster_of(options) as cluster:
@@ -288,15 +276,11 @@ def _store_of(options: argparse.Namespace, *, creates: bool = False) -> Iterator
 class _RunningBroker:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def users(self, names: Sequence[str] = ()) -> list[User]:
-        return list_users(self._cluster, names)
-
-    def set_password(self, name: str, passwords: Sequence[Password]) -> None:
-        set_password(self._cluster, name, passwords)
-
-    def remove(self, user: User) -> None:
-        remove_user(self._cluster, user)
+        self.users = partial(list_users, cluster)
+        self.set_password = partial(set_password, cluster)
+        self.remove = partial(remove_user, cluster)
+        self.disable = partial(disable_user, cluster)
+        self.enable = partial(enable_user, cluster)
 
     def disabled(self) -> frozenset[str] | None:
         try:
@@ -306,9 +290,3 @@ class _RunningBroker:
                 # Listing users needs fewer permissions than reading settings.
                 return None
             raise
-
-    def disable(self, name: str, *, disconnects: bool) -> None:
-        disable_user(self._cluster, name, disconnects=disconnects)
-
-    def enable(self, name: str) -> bool:
-        return enable_user(self._cluster, name)

@@ -5,42 +5,30 @@ range are moved to its nearer end.
 """
 
 import argparse
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
 from kohort.admin.group_changes import set_offsets
 from kohort.admin.groups import committed_offsets
-from kohort.admin.offsets import END, START, TopicPartition
+from kohort.admin.offsets import TopicPartition
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
-from kohort.cli.options import (
-    DURATION,
-    add_kafka,
-    cluster_of,
-    duration_ms,
-    moment_ms,
-    print_result,
-)
+from kohort.cli.options import add_kafka, cluster_of, print_result
 from kohort.cli.output import table
-from kohort.cli.partitions import PARTITIONS, existing_offsets, partitions_named
+from kohort.cli.partitions import PARTITIONS, add_times, bounds_of, partitions_named
 from kohort.formats.text import shown
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A partition's change; offsets, `before` is None without a committed one."""
 
-    partition: TopicPartition
+    topic: str
+    partition: int
     before: int | None
     after: int
-    end: int
-
-    @property
-    def lag(self) -> int:
-        """Offsets left to read after the change."""
-        return self.end - self.after
+    lag: int
+    """Offsets left to read after the change."""
 
 
 def add_reset_offsets(commands: Commands) -> None:
@@ -62,18 +50,11 @@ def add_reset_offsets(commands: Commands) -> None:
     where.add_argument("--to-current", action="store_true", help="unchanged; useful with --json")
     where.add_argument("--to-offset", type=int, metavar="N")
     where.add_argument("--shift-by", type=int, metavar="N", help="N offsets forward, -N back")
-    where.add_argument(
-        "--to-datetime",
-        type=moment_ms,
-        metavar="TIME",
-        help="first record not older than this time, as 2026-11-23T06:00:00; local time unless it "
-        "has an offset (...+01:00, ...Z)",
-    )
-    where.add_argument(
-        "--by-duration",
-        type=duration_ms,
-        metavar=DURATION,
-        help="first record not older than this duration before now: 1h30m, 7d",
+    add_times(
+        where,
+        to_datetime="first record not older than this time, as 2026-11-23T06:00:00; local time"
+        " unless it has an offset (...+01:00, ...Z)",
+        by_duration="first record not older than this duration before now: 1h30m, 7d",
     )
     parser.add_argument(
         "--execute",
@@ -89,32 +70,17 @@ def _reset(options: argparse.Namespace) -> None:
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
         if options.execute:
-            set_offsets(cluster, options.group, {move.partition: move.after for move in moves})
+            wanted = {(move.topic, move.partition): move.after for move in moves}
+            set_offsets(cluster, options.group, wanted)
     data = {
         "group": options.group,
         "executed": options.execute,
-        "partitions": [
-            {
-                "topic": move.partition[0],
-                "partition": move.partition[1],
-                "before": move.before,
-                "after": move.after,
-                "lag": move.lag,
-            }
-            for move in moves
-        ],
+        "partitions": [move._asdict() for move in moves],
     }
-    print_result(options, data, _lines(options.group, moves, is_executed=options.execute))
-
-
-def _lines(group: str, moves: Iterable[Move], *, is_executed: bool) -> Iterator[str]:
-    rows = [(*move.partition, move.before, move.after, move.lag) for move in moves]
-    yield from table(("TOPIC", "PARTITION", "BEFORE", "AFTER", "LAG"), rows)
-    yield ""
-    if is_executed:
-        yield f"{shown(group)}: set."
-    else:
-        yield "Nothing was changed: --execute sets these offsets."
+    is_set = f"{shown(options.group)}: set."
+    what = is_set if options.execute else "Nothing was changed: --execute sets these offsets."
+    titles = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "LAG")
+    print_result(options, data, [*table(titles, moves), "", what])
 
 
 def _partitions(
@@ -135,26 +101,18 @@ def _moves(
     partitions: list[TopicPartition],
     known: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
-    ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
-    time_ms = options.to_datetime
-    if options.by_duration is not None:
-        time_ms = int(time.time() * 1000) - options.by_duration
-    times: dict[TopicPartition, int] = {}
-    if time_ms is not None:
-        times = existing_offsets(cluster, dict.fromkeys(partitions, time_ms))
+    bounds = bounds_of(cluster, options, partitions)
     moves = []
     for partition in partitions:
-        start, end, before = starts[partition], ends[partition], known.get(partition)
+        before = known.get(partition)
         if options.to_earliest:
-            wanted = start
+            wanted = bounds.starts[partition]
         elif options.to_latest:
-            wanted = end
+            wanted = bounds.ends[partition]
         elif options.to_offset is not None:
             wanted = options.to_offset
-        elif time_ms is not None:
-            # -1 if all records are older.
-            wanted = times[partition] if times[partition] >= 0 else end
+        elif bounds.timed is not None:
+            wanted = bounds.timed[partition]
         elif before is None:
             topic, index = partition
             raise UsageError(
@@ -163,5 +121,6 @@ def _moves(
             )
         else:
             wanted = before + (options.shift_by or 0)
-        moves.append(Move(partition, before, min(max(wanted, start), end), end))
+        after = bounds.within(partition, wanted)
+        moves.append(Move(*partition, before, after, bounds.ends[partition] - after))
     return moves

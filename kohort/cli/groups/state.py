@@ -16,7 +16,7 @@ from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, no_group
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
-from kohort.cli.options import add_kafka, cluster_of, print_json, print_result
+from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, print_rows
 from kohort.cli.output import table
 from kohort.cli.partitions import PARTITIONS, split_partitions
 from kohort.formats.text import counted, shown
@@ -25,8 +25,15 @@ from kohort.groups.history.sentence import record_cause
 from kohort.groups.history.wording import short_id
 from kohort.protocol.errors import DecodeError, ErrorCode
 
-_HEAD: Final = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
-
+_TITLES: Final = {
+    "group": "GROUP",
+    "state": "STATE",
+    "type": "TYPE",
+    "members": "MEMBERS",
+    "lag": "LAG",
+    "rebalances_in_last_hour": "REBALANCES IN 1 H",
+    "protocol_type": "PROTOCOL TYPE",
+}
 
 _UNDESCRIBED: Final = frozenset({"share", "streams"})
 """Types of groups that `describe_group` does not know."""
@@ -90,20 +97,7 @@ def _list(options: argparse.Namespace) -> None:
         }
         for group in groups
     ]
-    rows = [
-        (
-            group.listed.group_id,
-            group.listed.group_state,
-            group.listed.group_type,
-            group.members,
-            group.lag,
-            group.rebalances,
-            group.listed.protocol_type,
-        )
-        for group in groups
-    ]
-    lines = table(_HEAD, rows) if groups else iter(["no groups"])
-    print_result(options, {"groups": data}, lines)
+    print_rows(options, "groups", _TITLES, data, "no groups")
 
 
 def _list_files(options: argparse.Namespace) -> None:
@@ -174,19 +168,11 @@ def group_lines(group: Group) -> Iterator[str]:
         yield from _member_lines(group)
     if group.positions:
         yield ""
-        owners = _owners(group)
-        positions = [
-            (
-                position.topic,
-                position.partition,
-                position.committed,
-                position.end,
-                position.lag,
-                _short_owner(owners.get((position.topic, position.partition))),
-            )
-            for position in group.positions
+        rows = [
+            [*list(position.values())[:-1], _short_owner(position["member_id"])]
+            for position in _positions(group)
         ]
-        yield from table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"), positions)
+        yield from table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"), rows)
 
 
 def _short_owner(member_id: str | None) -> str | None:
@@ -260,16 +246,7 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def _owners(group: Group) -> dict[TopicPartition, str]:
-    return {
-        partition: member.member_id
-        for member in group.members
-        for partition in member.partitions or ()
-    }
-
-
 def _group_json(group: Group) -> dict[str, Any]:
-    owners = _owners(group)
     lag, unknown = _total_lag(group.positions)
     return {
         "group": group.group_id,
@@ -293,18 +270,27 @@ def _group_json(group: Group) -> dict[str, Any]:
             }
             for member in group.members
         ],
-        "partitions": [
-            {
-                "topic": position.topic,
-                "partition": position.partition,
-                "committed": position.committed,
-                "end": position.end,
-                "lag": position.lag,
-                "member_id": owners.get((position.topic, position.partition)),
-            }
-            for position in group.positions
-        ],
+        "partitions": _positions(group),
     }
+
+
+def _positions(group: Group) -> list[dict[str, Any]]:
+    owners = {
+        partition: member.member_id
+        for member in group.members
+        for partition in member.partitions or ()
+    }
+    return [
+        {
+            "topic": position.topic,
+            "partition": position.partition,
+            "committed": position.committed,
+            "end": position.end,
+            "lag": position.lag,
+            "member_id": owners.get((position.topic, position.partition)),
+        }
+        for position in group.positions
+    ]
 
 
 def _delete(options: argparse.Namespace) -> None:
