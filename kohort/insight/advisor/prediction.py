@@ -4,10 +4,10 @@ Heartbeat times are random in the replay, as in reality.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import sqrt
 from statistics import fmean, median_low, stdev
-from typing import Final
+from typing import Any, Final
 
 from kohort.insight.advisor.classic_replay import ClassicReplay
 from kohort.insight.advisor.consumer_replay import ConsumerReplay
@@ -21,6 +21,8 @@ NOTHING_MS: Final = 1_000
 """Below this stopped time, the precision of the mean does not matter."""
 CLOSE: Final = 0.03
 """Replays stop when the standard error of the mean is below this share of it."""
+
+_COUNTS: Final = frozenset({"rebalances", "deaths", "guessed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +42,10 @@ class Prediction(ReplayOutcome):
 
     @property
     def rebalances_spread(self) -> int:
-        """The same for `rebalances`."""
         return spread(self.rebalances_by_seed)
 
     @property
     def unread_spread_ms(self) -> int:
-        """The same for `unread_ms`."""
         return spread(self.unread_by_seed)
 
     @property
@@ -66,22 +66,10 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
     while not _is_enough(outcomes):
         outcomes.append(kind(trace, setting, seed=len(outcomes)).run())
 
-    def mean(values: list[int]) -> int:
-        return round(fmean(values))
-
+    expected = {field.name: _expected(outcomes, field.name) for field in fields(ReplayOutcome)}
     return Prediction(
+        **expected,
         setting=setting,
-        rebalances=median_low([outcome.rebalances for outcome in outcomes]),
-        stopped_ms=mean([outcome.stopped_ms for outcome in outcomes]),
-        stopped_longest_ms=mean([outcome.stopped_longest_ms for outcome in outcomes]),
-        stopped_by_slot=_by_slot(outcomes),
-        unread_ms=mean([outcome.unread_ms for outcome in outcomes]),
-        unread_longest_ms=mean([outcome.unread_longest_ms for outcome in outcomes]),
-        deaths=median_low([outcome.deaths for outcome in outcomes]),
-        unnoticed_ms=mean([outcome.unnoticed_ms for outcome in outcomes]),
-        unnoticed_longest_ms=mean([outcome.unnoticed_longest_ms for outcome in outcomes]),
-        convergence_ms=mean([outcome.convergence_ms for outcome in outcomes]),
-        guessed=median_low([outcome.guessed for outcome in outcomes]),
         stopped_spread_ms=spread([outcome.stopped_ms for outcome in outcomes]),
         stopped_by_seed=tuple(outcome.stopped_ms for outcome in outcomes),
         rebalances_by_seed=tuple(outcome.rebalances for outcome in outcomes),
@@ -129,6 +117,10 @@ def _quantile(count: int) -> float:
     return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def _by_slot(outcomes: list[ReplayOutcome]) -> tuple[int, ...]:
-    columns = zip(*(outcome.stopped_by_slot for outcome in outcomes), strict=True)
-    return tuple(round(fmean(column)) for column in columns)
+def _expected(outcomes: list[ReplayOutcome], name: str) -> Any:  # noqa: ANN401 - of any field.
+    values = [getattr(outcome, name) for outcome in outcomes]
+    if name in _COUNTS:
+        return median_low(values)
+    if name == "stopped_by_slot":
+        return tuple(round(fmean(column)) for column in zip(*values, strict=True))
+    return round(fmean(values))

@@ -5,162 +5,100 @@ Fields added by newer brokers are ignored; fields that older brokers did not wri
 
 from typing import Final
 
-from kohort.insight.tables.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, ListOf, struct
+from kohort.insight.tables.columns import (
+    FLAG,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    WHOLES,
+    ListOf,
+    Struct,
+    Type,
+    struct,
+)
 
-EVIDENCE: Final = ListOf(struct(kind=TEXT, ms=WHOLE))
 
-CAUSE: Final = struct(
-    kind=TEXT,
-    at_ms=WHOLE,
-    after_ms=WHOLE,
-    member_id=TEXT,
-    instance_id=TEXT,
-    client_id=TEXT,
-    host=TEXT,
-    was_leader=FLAG,
-    reason=TEXT,
-    reason_source=TEXT,
-    reason_number=WHOLE,
-    reason_text=TEXT,
-    row=WHOLE,
+def _struct(whole: str = "", text: str = "", flag: str = "", **others: Type) -> Struct:
+    """Return a struct with fields of these names and types."""
+    kinds = {WHOLE: whole, TEXT: text, FLAG: flag}
+    simple = {name: kind for kind, names in kinds.items() for name in names.split()}
+    return struct(**simple, **others)
+
+
+EVIDENCE: Final = ListOf(_struct(text="kind", whole="ms"))
+
+CAUSE: Final = _struct(
+    text="kind member_id instance_id client_id host reason reason_source reason_text error detail"
+    " certainty",
+    whole="at_ms after_ms reason_number row removed_count session_timeout_ms rebalance_timeout_ms"
+    " silent_ms unfetched_ms grown_ms away_ms",
+    flag="was_leader still_connected same_process same_subscription",
     old_protocols=TEXTS,
     new_protocols=TEXTS,
     removed=TEXTS,
-    removed_count=WHOLE,
-    session_timeout_ms=WHOLE,
-    rebalance_timeout_ms=WHOLE,
-    error=TEXT,
-    detail=TEXT,
-    silent_ms=WHOLE,
-    unfetched_ms=WHOLE,
-    still_connected=FLAG,
     grown_topics=TEXTS,
-    grown_ms=WHOLE,
-    same_process=FLAG,
-    same_subscription=FLAG,
     subscribed=TEXTS,
     unsubscribed=TEXTS,
-    away_ms=WHOLE,
-    certainty=TEXT,
     candidates=TEXTS,
     evidence=EVIDENCE,
 )
 
-TIMELINE: Final = struct(
+TIMELINE: Final = _struct(
+    whole="join_phase_ms leader_synced_ms assigned_ms durable_ms finished_ms",
+    text="join_phase_end assigned_by",
     extensions_ms=WHOLES,
     stalled_ms=WHOLES,
-    join_phase_ms=WHOLE,
-    join_phase_end=TEXT,
-    leader_synced_ms=WHOLE,
-    assigned_ms=WHOLE,
-    assigned_by=TEXT,
-    durable_ms=WHOLE,
-    finished_ms=WHOLE,
 )
 
-WAITED_FOR: Final = struct(
-    phase=TEXT, member_ids=TEXTS, pending_ids=TEXTS, ms=WHOLE, were_told=FLAG
+WAITED_FOR: Final = _struct(
+    text="phase", whole="ms", flag="were_told", member_ids=TEXTS, pending_ids=TEXTS
 )
 
-PARTITIONS: Final = struct(known=FLAG, kept=WHOLE, moved=WHOLE, gained=WHOLE, given_up=WHOLE)
+PARTITIONS: Final = _struct(flag="known", whole="kept moved gained given_up")
 
-STOPPED: Final = struct(member_count=WHOLE, longest_ms=WHOLE, total_ms=WHOLE, open_count=WHOLE)
+STOPPED: Final = _struct("member_count longest_ms total_ms open_count")
 
-UNREAD: Final = struct(partition_count=WHOLE, member_count=WHOLE, longest_ms=WHOLE)
+UNREAD: Final = _struct("partition_count member_count longest_ms")
 
-MEMBER_PARTITIONS: Final = struct(
-    known=FLAG,
-    kept=WHOLE,
-    given_up=TEXTS,
-    given_up_count=WHOLE,
-    gained=TEXTS,
-    gained_count=WHOLE,
+MEMBER_PARTITIONS: Final = _struct(
+    "kept given_up_count gained_count", flag="known", given_up=TEXTS, gained=TEXTS
 )
 
-MEMBER: Final = struct(
-    member_id=TEXT,
-    instance_id=TEXT,
-    client_id=TEXT,
-    host=TEXT,
-    client_software_name=TEXT,
-    client_software_version=TEXT,
-    type=TEXT,
-    role=TEXT,
-    told_ms=WHOLE,
-    join_received_ms=WHOLE,
-    join_answered_ms=WHOLE,
-    sync_received_ms=WHOLE,
-    sync_answered_ms=WHOLE,
-    epoch_before=WHOLE,
-    epoch=WHOLE,
-    revoked_ms=WHOLE,
-    reached_ms=WHOLE,
-    completed_ms=WHOLE,
-    fate=TEXT,
-    fate_ms=WHOLE,
-    replaced_by=TEXT,
-    reason=TEXT,
-    reason_source=TEXT,
-    reason_number=WHOLE,
-    reason_text=TEXT,
-    mode=TEXT,
-    stopped_ms=WHOLE,
-    stopped_open=FLAG,
-    session_timeout_ms=WHOLE,
-    rebalance_timeout_ms=WHOLE,
+# Certainty, candidates and evidence are of watched groups only.
+MEMBER: Final = _struct(
+    text="member_id instance_id client_id host client_software_name client_software_version type"
+    " role fate replaced_by reason reason_source reason_text mode certainty",
+    whole="told_ms join_received_ms join_answered_ms sync_received_ms sync_answered_ms epoch_before"
+    " epoch revoked_ms reached_ms completed_ms fate_ms reason_number stopped_ms session_timeout_ms"
+    " rebalance_timeout_ms",
+    flag="stopped_open",
     partitions=MEMBER_PARTITIONS,
-    # Of watched groups only.
-    certainty=TEXT,
     candidates=TEXTS,
     evidence=EVIDENCE,
 )
 
-OBSERVED: Final = struct(by=TEXTS, partition=WHOLE, offset=WHOLE)
+OBSERVED: Final = _struct("partition offset", by=TEXTS)
 """From what `kohort watch` concluded it, and where in __consumer_offsets it was known."""
 
-EVENT: Final = struct(
-    schema=WHOLE,
-    kind=TEXT,
-    group=TEXT,
-    sequence=WHOLE,
-    # Fields of an avoided rebalance only.
-    at_ms=WHOLE,
-    # Fields of a rebalance only, except `generation` and `trigger`, which both have.
-    previous_generation=WHOLE,
-    generation=WHOLE,
-    previous_state=TEXT,
-    initial=FLAG,
-    follows=WHOLE,
-    superseded_by=WHOLE,
-    group_type=TEXT,
-    protocol_type=TEXT,
-    started_at_ms=WHOLE,
+# `at_ms` is of avoided rebalances only; of the others, these have only `schema`, `kind`, `group`,
+# `sequence`, `generation` and `trigger`. `cluster`, `observed`, `started_between_ms` and
+# `coordinator_changed_ms` are of watched groups only.
+EVENT: Final = _struct(
+    whole="schema sequence at_ms previous_generation generation follows superseded_by started_at_ms"
+    " further_causes_dropped members_before members_after restart_ms pending_transactions"
+    " fenced_commits members_dropped coordinator_changed_ms",
+    text="kind group previous_state group_type protocol_type outcome error protocol leader"
+    " leader_change cluster",
+    flag="initial leader_changed recovered",
     trigger=CAUSE,
     further_causes=ListOf(CAUSE),
-    further_causes_dropped=WHOLE,
     timeline=TIMELINE,
     waited_for=WAITED_FOR,
-    outcome=TEXT,
-    error=TEXT,
-    protocol=TEXT,
-    leader=TEXT,
-    leader_changed=FLAG,
-    leader_change=TEXT,
-    members_before=WHOLE,
-    members_after=WHOLE,
     partitions=PARTITIONS,
     stopped=STOPPED,
     unread=UNREAD,
-    restart_ms=WHOLE,
-    pending_transactions=WHOLE,
-    fenced_commits=WHOLE,
     members=ListOf(MEMBER),
-    members_dropped=WHOLE,
-    recovered=FLAG,
-    # Of watched groups only.
-    cluster=TEXT,
     observed=OBSERVED,
     started_between_ms=WHOLES,
-    coordinator_changed_ms=WHOLE,
 )
 """Both kinds of records share one schema, because they share a topic."""
