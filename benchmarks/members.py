@@ -74,7 +74,11 @@ class Members:
     def _sync(self, group_id: str, joined: JoinResult) -> None:
         shares = {member.member_id: b"assignment" for member in joined.members}
         request = SyncRequest(joined.member_id, None, joined.generation, assignments=shares)
-        self._classic.sync(group_id, request).map(self._on_synced)
+        result = self._classic.sync(group_id, request)
+        if isinstance(result, Deferred):
+            result.map(self._on_synced)
+        else:
+            self._on_synced(result)
 
     def _on_synced(self, result: Any) -> None:  # noqa: ANN401 - a SyncResult.
         assert result.error is ErrorCode.NONE, result.error

@@ -125,18 +125,20 @@ def sync_group(
         return _respond_to_sync(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     ctx.connection.group_member = (request.group_id, request.member_id)
-    ticket = ctx.broker.classic_groups.sync(
+    result = ctx.broker.classic_groups.sync(
         request.group_id,
         SyncRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments={share.member_id: share.assignment for share in request.assignments},
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            request.protocol_type,
+            request.protocol_name,
+            {share.member_id: share.assignment for share in request.assignments},
         ),
     )
-    return ticket.map(_respond_to_sync)
+    if isinstance(result, Deferred):
+        return result.map(_respond_to_sync)
+    return _respond_to_sync(result)
 
 
 def _respond_to_sync(result: SyncResult) -> SyncGroupResponse:

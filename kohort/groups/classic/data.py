@@ -245,6 +245,8 @@ class ClassicData:
     def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
         """Return the member that sent a request, or the error."""
         found = self.roster.find(member_id, instance_id)
+        if isinstance(found, Member):
+            return found
         if found is ErrorCode.FENCED_INSTANCE_ID:
             assert instance_id is not None
             self.outbox.note(MemberFenced(member_id, instance_id))

@@ -5,6 +5,7 @@ The checks come in this order, and the first that fails answers: group id and se
 with the wrong assignor learns only that, and gets no member id.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from kohort.groups.classic import rebalance, replacement
@@ -34,8 +35,13 @@ from kohort.groups.events import (
 )
 from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, Ticket
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.join_reason import JoinReason
+
+# For every join: see `NO_ERROR` in `kohort.protocol.errors`.
+_EMPTY: Final = ClassicState.EMPTY
+_PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
+_DEAD: Final = ClassicState.DEAD
 
 
 def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> ErrorCode:
@@ -45,14 +51,14 @@ def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> E
     timeout_ms = request.session_timeout_ms
     if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    return ErrorCode.NONE
+    return NO_ERROR
 
 
 def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the join phase ends."""
     if not _is_below_limits(group, request):
         _refuse(group, request, ticket, now)
-    elif group.state is ClassicState.DEAD:
+    elif group.state is _DEAD:
         _fail(group, request, ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif not _is_compatible(group, request):
         _note_incompatible(group, request, now)
@@ -121,9 +127,9 @@ def _is_below_limits(group: ClassicData, request: JoinRequest) -> bool:
     if not roster.memory.has_room(more_bytes):
         return False
     state = group.state
-    if state is ClassicState.EMPTY or state is ClassicState.DEAD:
+    if state is _EMPTY or state is _DEAD:
         return True
-    if state is ClassicState.PREPARING_REBALANCE:
+    if state is _PREPARING_REBALANCE:
         is_parked = member is not None and member.join_ticket is not None
         return is_parked or roster.parked_joins < size_max
     return member is not None or len(roster) < size_max
@@ -151,7 +157,7 @@ def _refuse(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) 
 
 def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
     """Whether the protocols are compatible, also with the sender's own earlier list."""
-    if group.state is ClassicState.EMPTY:
+    if group.state is _EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
         return False
@@ -190,7 +196,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
         group.forget_pending_id(request.member_id)
         known_reason = _join_reasons(pending.reason, request.reason)
         if known_reason is not request.reason:
-            request = request._replace(reason=known_reason)
+            request = replace(request, reason=known_reason)
         _add_member(group, request.member_id, request, ticket, now)
         return
     found = group.find_member(request.member_id, request.instance_id)
@@ -198,7 +204,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
         _fail(group, request, ticket, found)
         return
     found.set_software(request.client_software)
-    if group.state is ClassicState.PREPARING_REBALANCE:
+    if group.state is _PREPARING_REBALANCE:
         _update(group, found, request)
         rebalance.park(group, found, ticket)
         rebalance.try_complete(group, now)
@@ -238,7 +244,7 @@ def _add_member(
         same_process=same_process,
         away_ms=away_ms,
     )
-    is_running = group.state is ClassicState.PREPARING_REBALANCE
+    is_running = group.state is _PREPARING_REBALANCE
     if is_running:
         group.outbox.note(CauseAdded(trigger))
         if group.initial is not None:
@@ -345,7 +351,7 @@ def _welcome_back(
     group.start_session(member, now.ms)
     if request.can_skip_assignment:
         result = rebalance.current_generation(group, member, with_members=True)
-        group.outbox.reply(ticket, result._replace(skip_assignment=True))
+        group.outbox.reply(ticket, replace(result, skip_assignment=True))
     else:
         group.outbox.reply(ticket, rebalance.current_generation(group, member, leader=""))
 

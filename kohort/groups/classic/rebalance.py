@@ -31,7 +31,10 @@ from kohort.groups.events import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+_PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
+"""For every join: see `NO_ERROR` in `kohort.protocol.errors`."""
 
 
 def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
@@ -114,7 +117,7 @@ def try_complete(group: ClassicData, now: Now) -> bool:
 
     Never during the initial delay: members or ids that go do not shorten it.
     """
-    if group.state is not ClassicState.PREPARING_REBALANCE or group.initial is not None:
+    if group.state is not _PREPARING_REBALANCE or group.initial is not None:
         return False
     if not group.roster.all_joined:
         return False
@@ -298,11 +301,9 @@ def _join_answers(
                 for ref, offered in members
             ]
             said = (generation, protocol_type, name, leader_id, joined)
-            yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said))
+            yield Reply(leader, JoinResult(NO_ERROR, leader_id, *said))
         for member_id, ticket in tickets.items():
-            result = JoinResult(
-                ErrorCode.NONE, member_id, generation, protocol_type, name, leader_id
-            )
+            result = JoinResult(NO_ERROR, member_id, generation, protocol_type, name, leader_id)
             yield Reply(ticket, result)
 
     return answers()

@@ -6,6 +6,7 @@ id is made durable before the response. In any other state it takes part in a re
 on the old process is fenced.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from kohort.groups.classic import durable, rebalance
@@ -164,10 +165,10 @@ def _replace_quietly(
     result = rebalance.current_generation(group, new)
     if can_skip_assignment:
         if leads:
-            result = result._replace(members=rebalance.joined_members(group), skip_assignment=True)
+            result = replace(result, members=rebalance.joined_members(group), skip_assignment=True)
     else:
         # Naming another leader keeps a returning leader from computing an assignment.
-        result = result._replace(leader=leader_before or "")
+        result = replace(result, leader=leader_before or "")
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)
     if is_first:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kohort.groups.classic import durable, rebalance
 from kohort.groups.classic.data import ClassicData
@@ -12,14 +13,18 @@ from kohort.groups.effects import Replies, Reply
 from kohort.groups.events import (
     RebalanceEnd,
     RebalanceEnded,
-    SyncAnswered,
     SyncReceived,
     Trigger,
     TriggerKind,
 )
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import Now, SyncRequest, SyncResult, Ticket
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+# For every sync: see `NO_ERROR` in `kohort.protocol.errors`.
+_PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
+_COMPLETING_REBALANCE: Final = ClassicState.COMPLETING_REBALANCE
+_STABLE: Final = ClassicState.STABLE
 
 
 def sync(group: ClassicData, request: SyncRequest, ticket: Ticket, now: Now) -> None:
@@ -34,21 +39,20 @@ def sync(group: ClassicData, request: SyncRequest, ticket: Ticket, now: Now) -> 
 def answer(group: ClassicData, request: SyncRequest) -> SyncResult | None:
     """Return the answer; None, without any change, if the member has to wait for it."""
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
-    if isinstance(found, ErrorCode):
+    if not isinstance(found, Member):
         return SyncResult(found)
     if _contradicts(request.protocol_type, group.protocol_type) or _contradicts(
         request.protocol_name, group.protocol_name
     ):
         return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.state is ClassicState.PREPARING_REBALANCE:
+    if group.state is _PREPARING_REBALANCE:
         group.request_rejoin(found)
         return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-    if group.state is ClassicState.COMPLETING_REBALANCE:
+    if group.state is _COMPLETING_REBALANCE:
         return None
-    assert group.state is ClassicState.STABLE
+    assert group.state is _STABLE
     _note_sync(group, found)
-    group.outbox.note(SyncAnswered(found.member_id))
-    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, found.assignment)
+    return SyncResult(NO_ERROR, group.protocol_type, group.protocol_name, found.assignment)
 
 
 def _contradicts(given: str | None, ours: str | None) -> bool:
@@ -66,7 +70,7 @@ def _note_sync(group: ClassicData, member: Member) -> None:
 def _sync_answers(group: ClassicData, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
     return (
-        Reply(ticket, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
+        Reply(ticket, SyncResult(NO_ERROR, protocol_type, protocol_name, assignment))
         for ticket, assignment in tickets
     )
 
@@ -118,10 +122,7 @@ class AssignmentWrite:
 
     def _is_awaited(self) -> bool:
         group = self.group
-        return (
-            group.state is ClassicState.COMPLETING_REBALANCE
-            and group.generation == self.record.generation
-        )
+        return group.state is _COMPLETING_REBALANCE and group.generation == self.record.generation
 
     def on_durable(self, now: Now) -> None:
         """Answer all waiting members, and move to Stable."""

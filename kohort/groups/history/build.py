@@ -327,12 +327,12 @@ class _Builder:
 
     def _answered_ms(self, member_id: str) -> int | None:
         facts = self.facts
-        late_ms = facts.late_answers.get(member_id)
-        if late_ms is not None or facts.outcome is not RebalanceOutcome.STABLE:
-            return late_ms
         synced_ms = facts.syncs.get(member_id)
-        is_parked = synced_ms is not None and facts.finished_ms is not None
-        return facts.finished_ms if is_parked else None
+        finished_ms = facts.finished_ms
+        if synced_ms is None or finished_ms is None:
+            return None
+        # A sync that arrived after the end was answered at once.
+        return max(synced_ms, finished_ms) if facts.outcome is RebalanceOutcome.STABLE else None
 
     # Selection of listed members.
 

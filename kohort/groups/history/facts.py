@@ -113,8 +113,6 @@ class RebalanceFacts:
     leader_synced_ms: int | None = None
     syncs: dict[str, int] = field(default_factory=dict)
     """Times at which syncs were received."""
-    late_answers: dict[str, int] = field(default_factory=dict)
-    """When syncs that arrived after the end were answered."""
     awaits: set[str] = field(default_factory=set)
     """Members of the new generation that have not requested their assignment yet, after the end."""
     outcome: RebalanceOutcome | None = None
@@ -201,7 +199,6 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
         joins=facts.joins.copy(),
         gone=facts.gone.copy(),
         syncs=facts.syncs.copy(),
-        late_answers=facts.late_answers.copy(),
         awaits=facts.awaits.copy(),
         consumers=None if facts.consumers is None else facts.consumers.copy(),
     )

@@ -31,7 +31,6 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
     RemovalReason,
-    SyncAnswered,
     SyncReceived,
     TargetAssigned,
     Trigger,
@@ -354,14 +353,10 @@ class GroupFold:
             facts.syncs[event.member_id] = now.ms
             if event.is_leader and facts.leader_synced_ms is None:
                 facts.leader_synced_ms = now.ms
-
-    def _on_sync_answered(self, event: SyncAnswered, now: Now) -> None:
-        facts = self.open
-        if facts is not None and event.member_id in facts.awaits:
-            facts.late_answers[event.member_id] = now.ms
-            facts.awaits.discard(event.member_id)
-            if not facts.awaits:
-                self._close()
+            if event.member_id in facts.awaits:
+                facts.awaits.remove(event.member_id)
+                if not facts.awaits:
+                    self._close()
 
     # Consumer groups.
 
@@ -462,7 +457,6 @@ class GroupFold:
         UnusedIdDropped: _on_unused_id,
         JoinPhaseEnded: _on_join_phase_ended,
         SyncReceived: _on_sync,
-        SyncAnswered: _on_sync_answered,
         MemberRemoved: _on_removed,
         MemberReplaced: _on_replaced,
         MemberFenced: _on_fenced,

@@ -7,7 +7,7 @@ Append comes last, and every parked request has a deadline.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from kohort.groups.classic.data import ClassicData
@@ -321,7 +321,7 @@ class Scenario:
             reason=state_reason(int(reason), text) if reason or text else NO_REASON,
         )
         ticket = self.ticket()
-        self.step(lambda: self.classic.join(request._replace(**changes), ticket, self.now))
+        self.step(lambda: self.classic.join(replace(request, **changes), ticket, self.now))
         return ticket
 
     def new_id(self, **changes: Change) -> str:

@@ -1,5 +1,7 @@
 """Static membership (KIP-345, KIP-814): replacement, fencing, and who is not bothered by it."""
 
+from dataclasses import replace
+
 import pytest
 
 from kohort.groups.config import GroupConfig
@@ -101,10 +103,10 @@ class TestDurability:
         s = Scenario()
         s.stable_static("a", "b", "c", protocols=BOTH)
         first, second, other = s.ticket(), s.ticket(), s.ticket()
-        offers_both = join_request("b")._replace(protocols=BOTH)
+        offers_both = replace(join_request("b"), protocols=BOTH)
         s.classic.join(offers_both, first, s.now)
-        s.classic.join(offers_both._replace(instance_id="c"), other, s.now)
-        s.classic.join(offers_both._replace(protocols=BOTH[1:]), second, s.now)
+        s.classic.join(replace(offers_both, instance_id="c"), other, s.now)
+        s.classic.join(replace(offers_both, protocols=BOTH[1:]), second, s.now)
         s.take_effects()
         assert first.answer.error is FENCED
         assert s.state == "PreparingRebalance"

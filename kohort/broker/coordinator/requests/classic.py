@@ -137,11 +137,10 @@ class ClassicRequests:
             error = _UPGRADED if is_consumers else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
-    def sync(self, group_id: str, request: SyncRequest) -> Deferred[SyncResult]:
-        ticket: Deferred[SyncResult] = Deferred()
+    def sync(self, group_id: str, request: SyncRequest) -> SyncResult | Deferred[SyncResult]:
+        """Execute a SyncGroup; a result that is available is returned itself."""
         if not group_id:
-            ticket.set_result(SyncResult(ErrorCode.INVALID_GROUP_ID))
-            return ticket
+            return SyncResult(ErrorCode.INVALID_GROUP_ID)
         # Most members of a large group sync when the assignment is available; no command is needed
         # then.
         actor = self._host.actor(group_id)
@@ -152,8 +151,8 @@ class ClassicRequests:
                 if actor.group.outbox.has_ready_effects:
                     actor.apply_ready_effects()
                 if result is not None:
-                    ticket.set_result(result)
-                    return ticket
+                    return result
+        ticket: Deferred[SyncResult] = Deferred()
 
         def step(group: Group, now: Now) -> None:
             membership = group.membership

@@ -147,7 +147,9 @@ class LookedAt:
             protocol_name="range",
             assignments={joined.member_id: share("t", *partitions)},
         )
-        await self.classic.sync(group, request)
+        synced = self.classic.sync(group, request)
+        if isinstance(synced, Deferred):
+            await synced
         self.history.drain()
         member_id: str = joined.member_id
         return member_id

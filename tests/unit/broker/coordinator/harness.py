@@ -129,7 +129,8 @@ class Harness:
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
     ) -> SyncResult | Deferred[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
-        return self.classic.sync("g", request).map(lambda result: result)
+        result = self.classic.sync("g", request)
+        return result.map(lambda made: made) if isinstance(result, Deferred) else result
 
     def ask_commit(
         self,

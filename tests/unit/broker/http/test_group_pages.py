@@ -72,7 +72,7 @@ class Asked:
         )
 
     def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Deferred[Any]:
-        return self.classic.sync(
+        result = self.classic.sync(
             group,
             SyncRequest(
                 member_id=member_id,
@@ -83,6 +83,8 @@ class Asked:
                 assignments={member_id: share},
             ),
         )
+        assert isinstance(result, Deferred)
+        return result
 
     async def settle(self, group: str, share: bytes = ALL_OF_T) -> str:
         """A group with one member, who has its assignment."""

@@ -1,5 +1,7 @@
 """JoinGroup: checks in their order, identity, size, compatibility."""
 
+from dataclasses import replace
+
 import pytest
 
 from kohort.groups.classic.join import check_request
@@ -187,7 +189,7 @@ class TestLongNames:
 
     def test_one_that_is_handed_out_is_short_as_well(self) -> None:
         s = Scenario()
-        request = a_request(6_000)._replace(client_id="c" * 32_767)
+        request = replace(a_request(6_000), client_id="c" * 32_767)
         ticket = s.ticket()
         s.step(lambda: s.classic.join(request, ticket, s.now))
         assert ticket.answer.error is ErrorCode.MEMBER_ID_REQUIRED

@@ -3,6 +3,11 @@
 import pytest
 
 from kohort.groups.events import (
+    MemberRemoved,
+    RebalanceEnd,
+    RebalanceEnded,
+    RemovalReason,
+    SyncReceived,
     TriggerKind,
 )
 from kohort.groups.requests import LeaveEntry, SyncRequest, SyncResult
@@ -15,6 +20,23 @@ def assigned(share: bytes) -> SyncResult:
 
 
 class TestCompleting:
+    def test_one_completed_rebalance_is_counted(self) -> None:
+        s = Scenario()
+        members = s.stable(2)
+        (ended,) = s.told(RebalanceEnded)
+        assert (ended.outcome, ended.generation) == (RebalanceEnd.STABLE, 1)
+        assert ended.assignments == {m: f"of {m}".encode() for m in members}
+
+    def test_syncs_are_told_to_the_history_once_each(self) -> None:
+        s = Scenario()
+        leader, second, third = s.completing(3)
+        s.sync(second)
+        s.sync(leader)
+        s.sync(third)
+        s.sync(third)
+        received = [(event.member_id, event.is_leader) for event in s.told(SyncReceived)]
+        assert received == [(second, False), (leader, True), (third, False)]
+
     def test_when_all_have_synced_the_sync_timer_ends(self) -> None:
         s = Scenario()
         leader, second = s.completing(2)
