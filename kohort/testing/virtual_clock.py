@@ -49,10 +49,10 @@ class _Selector(selectors.DefaultSelector):
         if timeout is None:
             # No timer is set: only a socket or another thread can wake the loop.
             return super().select(None)
-        ready = super().select(0)
         # Timers due within a fraction of a nanosecond are due now.
-        wait_ms = 0 if ready else max(0, math.ceil(timeout * 1000 - 1e-6))
-        if wait_ms:
+        wait_ms = math.ceil(timeout * 1000 - 1e-6) if timeout > 0 else 0
+        ready = super().select(0)
+        if wait_ms and not ready:
             self._busy_iterations = 0
             self._clock.advance(wait_ms)
         elif self._busy_iterations_per_ms is not None:
