@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from tests.support.processes import java_env
@@ -124,23 +125,35 @@ def run_librdkafka(seat: Seat) -> None:
         consumer.consume(100, POLL_S)
 
 
-async def _run_aiokafka(seat: Seat) -> None:
-    from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - as above.
+async def _run_on_loop(library: str, seat: Seat) -> None:
+    """aiokafka's consumer, or ours."""
+    settings: dict[str, Any] = {
+        "bootstrap_servers": seat.bootstrap,
+        "group_id": seat.group,
+        "client_id": seat.client_id,
+        "group_instance_id": seat.instance_id,
+        "session_timeout_ms": seat.session_ms,
+        "heartbeat_interval_ms": heartbeat_ms(seat),
+        "max_poll_interval_ms": seat.poll_ms,
+        "metadata_max_age_ms": METADATA_MS,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": bool(seat.commit_ms),
+        "auto_commit_interval_ms": seat.commit_ms or 5_000,
+    }
+    consumer: Any
+    if library == "aiokafka":
+        from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - as above.
 
-    consumer = AIOKafkaConsumer(
-        *seat.topics,
-        bootstrap_servers=seat.bootstrap,
-        group_id=seat.group,
-        client_id=seat.client_id,
-        group_instance_id=seat.instance_id,
-        session_timeout_ms=seat.session_ms,
-        heartbeat_interval_ms=heartbeat_ms(seat),
-        max_poll_interval_ms=seat.poll_ms,
-        metadata_max_age_ms=METADATA_MS,
-        auto_offset_reset="earliest",
-        enable_auto_commit=bool(seat.commit_ms),
-        auto_commit_interval_ms=seat.commit_ms or 5_000,
-    )
+        consumer = AIOKafkaConsumer(*seat.topics, **settings)
+        poll = partial(consumer.getmany, timeout_ms=int(1_000 * POLL_S))
+    else:
+        from kohort import Consumer  # noqa: PLC0415 - as above.
+
+        settings["request_timeout_ms"] = REQUEST_MS
+        name = "cooperative-sticky" if seat.cooperative else "range"
+        settings["partition_assignment_strategy"] = name
+        consumer = Consumer(*seat.topics, **settings)
+        poll = partial(consumer.poll, POLL_S)
     await consumer.start()
     orders = Orders()
     while True:
@@ -152,52 +165,16 @@ async def _run_aiokafka(seat: Seat) -> None:
                 consumer.subscribe(topics)
             case ["work", seconds]:
                 await asyncio.sleep(float(seconds))
-        await consumer.getmany(timeout_ms=int(1_000 * POLL_S))
-
-
-async def _run_kohort(seat: Seat) -> None:
-    from kohort import Consumer  # noqa: PLC0415 - as above.
-
-    consumer = Consumer(
-        *seat.topics,
-        bootstrap_servers=seat.bootstrap,
-        group_id=seat.group,
-        client_id=seat.client_id,
-        group_instance_id=seat.instance_id,
-        session_timeout_ms=seat.session_ms,
-        heartbeat_interval_ms=heartbeat_ms(seat),
-        max_poll_interval_ms=seat.poll_ms,
-        metadata_max_age_ms=METADATA_MS,
-        request_timeout_ms=REQUEST_MS,
-        auto_offset_reset="earliest",
-        enable_auto_commit=bool(seat.commit_ms),
-        auto_commit_interval_ms=seat.commit_ms or 5_000,
-        partition_assignment_strategy="cooperative-sticky" if seat.cooperative else "range",
-    )
-    await consumer.start()
-    orders = Orders()
-    while True:
-        match orders.next():
-            case ["close"]:
-                await consumer.stop()
-                return
-            case ["subscribe", *topics]:
-                consumer.subscribe(topics)
-            case ["work", seconds]:
-                await asyncio.sleep(float(seconds))
-            case ["rejoin"]:
+            case ["rejoin"] if library == "kohort":
                 consumer.enforce_rebalance()
-        await consumer.poll(POLL_S)
+        await poll()
 
 
 def _main(library: str, seat: Seat) -> None:
-    match library:
-        case "librdkafka":
-            run_librdkafka(seat)
-        case "aiokafka":
-            asyncio.run(_run_aiokafka(seat))
-        case "kohort":
-            asyncio.run(_run_kohort(seat))
+    if library == "librdkafka":
+        run_librdkafka(seat)
+    else:
+        asyncio.run(_run_on_loop(library, seat))
 
 
 if __name__ == "__main__":
