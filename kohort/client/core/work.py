@@ -109,21 +109,24 @@ class Work:
         running handlers of the partition no longer count, and it starts over from there.
         """
         share = self._share(partition)
+        by_key, mean_bytes = self._by_key, self._mean_bytes
         for record in records:
-            _, _, offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record
+            # A slice of a named tuple is a tuple, which Python unpacks several times faster.
+            offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record[2:]
             if offset <= share.done.last_begun:
                 self.drop([partition])
                 share = self._share(partition)
             byte_count = RECORD_OVERHEAD_BYTES + key_size + value_size
             for name, value in headers:
                 byte_count += len(name) + len(value or b"")
-            self._add(share, key if self._by_key else None, record, offset, byte_count, now_ms)
+            self._add(share, key if by_key else None, record, offset, byte_count, now_ms)
             share.done.begin(offset, leader_epoch)
-            self.held_bytes += byte_count
             # The average follows gradual changes within some hundred records, and large increases
             # at once.
-            mean_bytes = self._mean_bytes + (byte_count - self._mean_bytes) / 64
-            self._mean_bytes = mean_bytes if mean_bytes * 8 > byte_count else byte_count / 8
+            mean_bytes += (byte_count - mean_bytes) / 64
+            if mean_bytes * 8 <= byte_count:
+                mean_bytes = byte_count / 8
+        self._mean_bytes = mean_bytes
 
     def feed_final(
         self, partition: TopicPartition, last_offset: int, record: AnyRecord, now_ms: int
@@ -132,7 +135,6 @@ class Work:
         share = self._share(partition)
         item = self._add(share, None, record, last_offset, RECORD_OVERHEAD_BYTES, now_ms)
         share.done.begin(last_offset, record.leader_epoch)
-        self.held_bytes += item.byte_count
         failure = item.failing()
         failure.is_final = failure.is_alone = True
         return failure
@@ -153,6 +155,7 @@ class Work:
         item = Item(lane, record, offset, byte_count)
         lane.items.append(item)
         self.held_records += 1
+        self.held_bytes += byte_count
         if is_new:
             if self._batches is None:
                 self._ready.append(lane)
@@ -225,12 +228,14 @@ class Work:
     def _start(self, item: Item, share: Share, now_ms: int) -> None:
         share.running_count += 1
         item.runs_since_ms = now_ms
+        count, offset = 1, item.offset
+        if item.members is not None:
+            count, offset = len(item.members), item.members[-1].offset
         if item.began_ms is None:
             item.began_ms = now_ms
-            self.started_count += 1 if item.members is None else len(item.members)
-        last = item if item.members is None else item.members[-1]
-        if last.offset > share.started_to:  # noqa: PLR1730 - max() takes longer.
-            share.started_to = last.offset
+            self.started_count += count
+        if offset > share.started_to:  # noqa: PLR1730 - max() takes longer.
+            share.started_to = offset
 
     def _gather(self, lane: Lane, batches: BatchLimits) -> None:
         """Make the head of a lane a batch."""

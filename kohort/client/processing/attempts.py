@@ -38,6 +38,7 @@ class Attempts:
         self._read_value = read_value
         self._timeout_ms = timeout_ms
         self._reads = read_key is not None or read_value is not None
+        self._is_direct = timeout_ms is None and not self._reads
 
     def begin(self, item: Item) -> Awaitable[object] | None:
         """Begin an attempt; None if it has succeeded already, else await the result.
@@ -45,12 +46,10 @@ class Attempts:
         Raises:
             Exception: as `make`, for a handler that is a plain function.
         """
-        if self._timeout_ms is not None:
-            return self.make(item)
-        if self._reads or item.members is not None:
-            return self._make(item)
-        answer = self._handler(item.record)
-        return answer if is_awaitable(answer) else None
+        if self._is_direct and item.members is None:
+            answer = self._handler(item.record)
+            return answer if is_awaitable(answer) else None
+        return self._make(item) if self._timeout_ms is None else self.make(item)
 
     async def make(self, item: Item) -> None:
         """Deserialise the record and wait until its handler has returned.

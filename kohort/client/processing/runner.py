@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -279,47 +279,65 @@ class Runner:
                 breath_s = self._clock() + BREATH_S
                 continue
             self._workers[me] = item
+            error: Exception | None = None
             following: Item | None = None
             try:
-                following = await self._handle(item, me, now_ms, goes_on=now_s < breath_s)
+                try:
+                    if (answer := self._begin(item)) is not None:
+                        await answer
+                except asyncio.CancelledError as cancelled:
+                    # If the handler's task was not cancelled, something that it awaited was.
+                    error = RuntimeError(f"the handler was cancelled from within: {cancelled!r}")
+                except Exception as raised:  # noqa: BLE001 - the handler's, or the dead-letter sink's.
+                    error = raised
+                except BaseException:
+                    self._work.abandon(item)
+                    raise
+                if self._cancelled or me.cancelling():
+                    self._end_if_cut(item, me, error)
+                    following = self._attempted(item, error, now_ms, goes_on=False)
+                else:
+                    following = self._attempted(item, error, now_ms, goes_on=now_s < breath_s)
             finally:
                 self._workers[me] = item = following
                 self._gave_back()
             if me.cancelling():
                 return  # The next handler needs a task whose cancellation count is 0.
 
-    async def _handle(
-        self, item: Item, me: asyncio.Task[None], now_ms: int, *, goes_on: bool
+    def _begin(self, item: Item) -> Awaitable[object] | None:
+        """Begin an attempt; None if it has succeeded already."""
+        if item.failure is not None and item.failure.is_final:
+            assert self._dead_letters is not None
+            return self._dead_letters.write(self._outcomes.letter(item))
+        return self._attempts.begin(item)
+
+    def _attempted(
+        self, item: Item, error: Exception | None, now_ms: int, *, goes_on: bool
     ) -> Item | None:
-        """Handle a record. Returns the next one for this worker, if it may go on."""
-        error: Exception | None = None
-        try:
-            if item.failure is not None and item.failure.is_final:
-                await self._write_dead_letter(item)
-            elif (answer := self._attempts.begin(item)) is not None:
-                await answer
-        except asyncio.CancelledError as cancelled:
-            # If the handler's task was not cancelled, something that it awaited was.
-            error = RuntimeError(f"the handler was cancelled from within: {cancelled!r}")
-        except Exception as raised:  # noqa: BLE001 - the handler's, or the dead-letter sink's.
-            error = raised
-        except BaseException:
-            self._work.abandon(item)
-            raise
-        if self._is_cut(me):
-            # Also if the handler suppressed its cancellation and returned, or raised another
-            # exception: its work may be incomplete.
+        """Record the result. Returns the worker's next record, if it may go on."""
+        if error is None:
+            return self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
+        failure = self._outcomes.failed(item, error, self._now_ms())
+        if failure is not None:
+            self._fail(failure)
+            if self._transactions is not None:
+                self._transactions.failed()
+        self._set_timer()
+        return None
+
+    def _end_if_cut(self, item: Item, worker: asyncio.Task[None], error: Exception | None) -> None:
+        """End the worker if the run has cancelled it.
+
+        Also if the handler suppressed its cancellation and returned, or raised another exception:
+        its work may be incomplete.
+        """
+        if self._is_cut(worker):
             logger.debug("%s-%d@%d was cancelled: %r", *item.partition, item.offset, error)
             self._counts.dropped += 1
             self._work.abandon(item)
             if self._transactions is not None:
                 self._transactions.failed()
             raise asyncio.CancelledError
-        if error is None:
-            goes_on = goes_on and not me.cancelling()
-            return self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
-        self._failed(item, error)
-        return None
 
     def _is_cut(self, worker: asyncio.Task[None]) -> bool:
         """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` cancels
@@ -328,8 +346,6 @@ class Runner:
         `worker.cancelling()` alone does not show that: code in the handler may have cancelled its
         own task for a timeout without calling `uncancel`, as aiohttp did.
         """
-        if not self._cancelled and not worker.cancelling():
-            return False
         if worker in self._cancelled:
             return True
         task, count_before = self._task
@@ -338,18 +354,6 @@ class Runner:
     def _cycle_ended(self, cycle: asyncio.Task[None]) -> None:
         if not cycle.cancelled() and (error := cycle.exception()) is not None:
             self._fail(error)
-
-    async def _write_dead_letter(self, item: Item) -> None:
-        assert self._dead_letters is not None
-        await self._dead_letters.write(self._outcomes.letter(item))
-
-    def _failed(self, item: Item, error: Exception) -> None:
-        failure = self._outcomes.failed(item, error, self._now_ms())
-        if failure is not None:
-            self._fail(failure)
-            if self._transactions is not None:
-                self._transactions.failed()
-        self._set_timer()
 
     def _gave_back(self) -> None:
         if self._is_waited_for:
