@@ -8,6 +8,7 @@ from typing import Final
 
 from scripts import (
     configuration_document,
+    consumer_document,
     differences,
     group_states,
     history_examples,
@@ -19,7 +20,7 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 def main() -> None:
-    for module in (configuration_document, metrics_document):
+    for module in (configuration_document, consumer_document, metrics_document):
         path = ROOT / module.PATH
         path.write_text(module.document(), encoding="utf-8")
     differences.PATH.write_text(differences.document(), encoding="utf-8")

@@ -41,6 +41,7 @@ NAVIGATION: Final = {
         "docs/advisor.md",
         "docs/console.md",
         "docs/running-a-consumer.md",
+        "docs/consumer-reference.md",
         "docs/from-aiokafka.md",
         "docs/exactly-once.md",
         "docs/testing-your-service.md",

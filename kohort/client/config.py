@@ -129,14 +129,14 @@ class ConsumerConfig(SecuritySettings):
     """The broker's assignor that this member votes for with group_protocol consumer, uniform or
     range; None: the broker's default."""
     client_rack: str | None = None
-    """The location of this consumer, in terms of the brokers' broker.rack. Leaders with a
-    replica.selector.class direct it to a follower in the same rack (KIP-392), and assignors may
-    take it into account."""
+    """Where this consumer is, as in the brokers' broker.rack, for reading from followers (KIP-392)
+    and for assignors."""
 
     key_deserializer: Callable[[Any], Any] | None = None
+    """As `value_deserializer`, for keys."""
     value_deserializer: Callable[[Any], Any] | None = None
-    """Functions that turn bytes, or None, into keys and values. Either may be a coroutine function,
-    for example one that queries a schema registry: it is called for one record per partition at a
+    """A function that turns bytes, or None, into a value. It may be a coroutine function, for
+    example one that queries a schema registry: it is called for one record per partition at a
     time."""
 
     auto_offset_reset: str = "latest"
@@ -147,12 +147,13 @@ class ConsumerConfig(SecuritySettings):
     enable_auto_commit: bool = True
     """Commit the positions of returned records: while polling, before a rebalance and on close."""
     enable_auto_offset_store: bool = True
-    """Whether returned records count as processed at the next poll. If not, only the offsets passed
-    to `store_offsets` are committed, as with librdkafka's setting of this name."""
+    """Whether returned records count as processed at the next poll. If not, only those passed to
+    `store_offsets` do."""
     auto_commit_interval_ms: int = 5_000
+    """The interval of these commits."""
     commit_unassigned: bool = False
-    """Whether a member may commit positions of partitions that the group has not assigned to it.
-    The broker accepts such commits, and they overwrite those of the owner."""
+    """Whether a member may commit positions of partitions that the group has not assigned to it,
+    which overwrites those of the owner."""
 
     partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
     """Assignors in order of preference. A group rebalances cooperatively if every assignor that its
@@ -160,6 +161,7 @@ class ConsumerConfig(SecuritySettings):
     session_timeout_ms: int = 45_000
     """How long the broker waits for a heartbeat before it removes a member."""
     heartbeat_interval_ms: int = 3_000
+    """The interval of heartbeats."""
     max_poll_interval_ms: int = 300_000
     """The longest time between two polls; also how long the group waits for a member to rejoin in a
     rebalance."""
@@ -170,21 +172,25 @@ class ConsumerConfig(SecuritySettings):
     version."""
 
     fetch_min_bytes: int = 1
+    """A fetch waits until the broker has this much data,"""
     fetch_max_wait_ms: int = 500
+    """but at most for this long."""
     fetch_max_bytes: int = 50 << 20
+    """The largest fetch response."""
     max_partition_fetch_bytes: int = 1 << 20
+    """The largest part of one partition in it."""
     prefetch_bytes_limit: int = 50 << 20
     """Bytes fetched ahead of the polls, as received; also the limit for decompressed batches that
     are partly read."""
     inflated_bytes_limit: int = 64 << 20
     """The largest size of one batch after decompression."""
     check_crcs: bool = True
+    """Whether the checksums of batches are checked."""
 
     exclude_internal_topics: bool = True
     """Whether pattern subscriptions skip the broker's internal topics."""
     allow_auto_create_topics: bool = False
-    """Whether a metadata request for a missing topic may create it, if the broker allows that. The
-    Java consumer's default is yes."""
+    """Whether a metadata request for a missing topic may create it. Java's default is yes."""
     missing_topic_timeout_ms: int | None = 15_000
     """How long a topic subscribed to by name, or an assigned partition, may be missing before polls
     raise UnknownTopicError. None: wait for ever, as the Java consumer does."""
@@ -195,13 +201,17 @@ class ConsumerConfig(SecuritySettings):
     """Total time for all attempts of a call that retries, such as commit, position and
     committed."""
     retry_backoff_ms: int = 100
+    """The first wait before a retry; it doubles up to the next setting."""
     retry_backoff_max_ms: int = 1_000
+    """The longest such wait."""
     reconnect_backoff_ms: int = 50
+    """The first wait before another connection to a broker; it doubles, too."""
     reconnect_backoff_max_ms: int = 1_000
+    """The longest such wait."""
     metadata_max_age_ms: int = 300_000
+    """The interval of metadata refreshes."""
     connections_max_idle_ms: int = 540_000
-    """Connections idle for this long are closed, because a firewall or NAT may have dropped them
-    silently. -1: never."""
+    """Connections idle for this long are closed; -1: never."""
 
     security: SecurityConfig = dataclasses.field(init=False, repr=False, compare=False)
     """The settings of TLS and SASL, and the state that all connections share."""

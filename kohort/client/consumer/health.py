@@ -35,20 +35,31 @@ class Health:
     """
 
     client_id: str = ""
+    """As set; without a setting, the consumers of a process are kohort-1, kohort-2 and so on."""
     group_id: str | None = None
+    """As set."""
     group_instance_id: str | None = None
+    """As set."""
     is_subscribed: bool = False
     """Whether a group assigns its partitions."""
     is_closed: bool = False
+    """Whether it was stopped."""
     is_assigned: bool = False
+    """Whether partitions were assigned manually."""
     error: str | None = None
     """The error that every poll raises until the application subscribes again."""
     started_seconds_ago: float | None = None
+    """Time since it connected."""
 
     member_state: MemberState = MemberState.UNJOINED
+    """unjoined, preparing rebalance, completing rebalance or stable; in the consumer group
+    protocol unjoined, joining, reconciling or stable."""
     generation: int = -1
+    """The generation, or the member epoch; -1: not a member."""
     member_id: str = ""
+    """The id that the coordinator knows the member by."""
     is_leader: bool = False
+    """Whether it computes the assignment of a classic group."""
     group_protocol: str | None = None
     """The group protocol in use, classic or consumer; None without a group."""
     unsettled_seconds: float | None = None
@@ -58,6 +69,7 @@ class Health:
     last_heartbeat_seconds_ago: float | None = None
     """Age of the last successful heartbeat."""
     last_poll_seconds_ago: float | None = None
+    """Age of the last poll."""
     poll_failure: OngoingFailure | None = None
     """The error that polls keep raising; None once polls succeed again."""
     group_error: str | None = None
@@ -68,13 +80,19 @@ class Health:
     """Number of failed commit attempts, in total."""
 
     rebalance_phase: RebalancePhase = RebalancePhase.NONE
+    """finding coordinator, preparing, joining, assigning, syncing, applying or none."""
     rebalance_phase_seconds: float | None = None
+    """How long this phase has taken so far."""
     rebalance_seconds: float | None = None
     """How long the current rebalance has taken so far; None if there is none."""
     rebalance_cause: str | None = None
+    """This member's own reason to join, which it also sends to the broker (KIP-800)."""
     last_rebalance_cause: str | None = None
+    """The same for the last complete rebalance."""
     last_rebalance_duration_seconds: float | None = None
+    """From its first JoinGroup to its assignment."""
     last_rebalance_seconds_ago: float | None = None
+    """Time since it ended."""
 
     lag: Mapping[TopicPartition, int | None] = dataclasses.field(default_factory=dict)
     """Records behind the end of each assigned partition, at the last fetch; None: not known yet."""
@@ -82,6 +100,7 @@ class Health:
     """Subscribed topics and assigned partitions that do not exist, with the seconds they have been
     missing."""
     paused: frozenset[TopicPartition] = frozenset()
+    """Partitions that `pause` stopped."""
     last_fetch_seconds_ago: Mapping[TopicPartition, float | None] = dataclasses.field(
         default_factory=dict
     )
@@ -94,9 +113,11 @@ class Health:
     run: RunFigures | None = None
     """Figures of the current or last `Consumer.run`; None if there was no run."""
     limits: HealthLimits
+    """The settings that the verdict depends on."""
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that it reads."""
         return frozenset(self.lag)
 
     @property

@@ -46,8 +46,7 @@ class SecuritySettings:
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
     ssl_context: ssl.SSLContext | None = None
-    """The TLS context; by default one with the system's trusted authorities that checks the host
-    name. For options that the settings below lack, create one with `ssl.create_default_context`."""
+    """A context of your own, instead of the settings below."""
     ssl_cafile: str | None = None
     """PEM file with the CAs to trust, instead of the system's. This file and the next two may be
     renewed: each new connection uses their current content."""
@@ -56,6 +55,7 @@ class SecuritySettings:
     ssl_certfile: str | None = None
     """PEM file with this client's certificates, and the private key unless `ssl_keyfile` has it."""
     ssl_keyfile: str | None = None
+    """PEM file with the client's private key."""
     ssl_password: str | None = dataclasses.field(default=None, repr=False)
     """The password of an encrypted private key."""
     ssl_check_hostname: bool = True
@@ -65,6 +65,7 @@ class SecuritySettings:
     sasl_plain_username: str | None = None
     """Used by all mechanisms with passwords, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
+    """The password of that user."""
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
     """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
     an object with a method `token`, as aiokafka's AbstractTokenProvider."""

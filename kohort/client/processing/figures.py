@@ -16,6 +16,7 @@ class Counts:
     failed: int = 0
     """Attempts that raised or timed out."""
     retried: int = 0
+    """Attempts after the first one."""
     dead_lettered: int = 0
     """Records that were stored as dead letters."""
     dead_letter_failures: int = 0
@@ -30,6 +31,7 @@ class Counts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
     is_running: bool
+    """Whether `run` has not returned yet."""
     handled: int
     failed: int
     retried: int
@@ -52,6 +54,7 @@ class RunFigures:
     dead_letters_failing_seconds: float | None
     """How long storing dead letters has been failing; None if it is not."""
     dead_letter_error: str | None
+    """The error of the last attempt to store one; None if none is failing."""
 
     def as_dict(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

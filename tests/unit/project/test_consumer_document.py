@@ -1,52 +1,36 @@
-"""docs/running-a-consumer.md has every setting and everything that a consumer reports."""
+"""docs/consumer-reference.md is current, and has every setting and everything that is reported."""
 
-import ast
 import dataclasses
 import re
-from pathlib import Path
 
-from kohort import Consumer
+import pytest
+
 from kohort.client.config import ConsumerConfig
-from kohort.client.consumer.health import Health, HealthLimits
-from kohort.client.consumer.metrics import FIGURES, ConsumerCollector
+from kohort.client.consumer.health import Health
+from kohort.client.consumer.metrics import RUN_COUNTERS, RUN_GAUGES
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.net.sasl import MECHANISMS
-from kohort.client.net.security import PROTOCOLS, SecurityConfig
+from kohort.client.net.security import PROTOCOLS
+from kohort.client.processing.figures import RunFigures
+from kohort.client.processing.options import RunOptions
+from scripts.consumer_document import PATH, document
 
-TEXT = (Path(__file__).parents[3] / "docs" / "running-a-consumer.md").read_text(encoding="utf-8")
-WORDS = set(re.findall(r"`([\w-]+)`", TEXT))
-PREFIXES = [word for word in WORDS if word.startswith("kafka_") and word.endswith("_metrics_")]
-SECURITY = {field.name for field in dataclasses.fields(SecurityConfig) if field.init}
-
-
-def test_every_setting_is_listed_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| ", TEXT.partition("## Groups")[0], re.MULTILINE)
-    names = {field.name for field in dataclasses.fields(ConsumerConfig) if field.init}
-
-    assert {name for name, _ in rows} == names - SECURITY
-    documented = ConsumerConfig(**{name: ast.literal_eval(text) for name, text in rows})
-    reason = documented.first_reason
-    assert dataclasses.replace(documented, join_reason=reason) == ConsumerConfig()
+TEXT = document()
 
 
-def test_every_metric_is_explained() -> None:
-    collector = ConsumerCollector(Consumer("t", group_id="g"))
-    counters = {f"{one.name}_total" for one in collector.collect() if one.type == "counter"}
-    others = {one.name for one in collector.collect() if one.type != "counter"}
-    documented = {f"{prefix}{word.replace('-', '_')}" for prefix in PREFIXES for word in WORDS}
-    assert counters | others <= WORDS | documented
-    assert {figure.name for figure in FIGURES} <= WORDS
+def test_the_reference_is_current() -> None:
+    assert PATH.read_text(encoding="utf-8") == TEXT, "run `make docs`"
 
 
-def test_every_field_of_health_is_explained() -> None:
-    assert {field.name for field in dataclasses.fields(Health)} <= WORDS
-    assert (
-        set(Health(limits=HealthLimits(session_timeout_ms=1, max_poll_interval_ms=1)).as_dict())
-        <= WORDS
-    )
-    assert all(one.value in TEXT for one in (*MemberState, *RebalancePhase))
+@pytest.mark.parametrize("kind", [ConsumerConfig, RunOptions, Health, RunFigures])
+def test_every_setting_and_field_is_explained(kind: type) -> None:
+    explained = set(re.findall(r"^\| `(\w+)` \| .*\w.* \|$", TEXT, re.MULTILINE))
+    exported = {figure.field for figure in (*RUN_COUNTERS, *RUN_GAUGES)}
+    assert {field.name for field in dataclasses.fields(kind) if field.init} <= explained | exported
+    assert "|  |" not in TEXT
 
 
-def test_every_way_to_be_secure_is_explained() -> None:
-    assert SECURITY | set(PROTOCOLS) | set(MECHANISMS) <= WORDS
+def test_the_values_of_settings_and_states_are_listed() -> None:
+    words = {*PROTOCOLS, *MECHANISMS, *(one.value for one in (*MemberState, *RebalancePhase))}
+    assert all(word in TEXT for word in words)
