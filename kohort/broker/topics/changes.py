@@ -66,10 +66,6 @@ def _look_at_outcome(task: asyncio.Future[Any]) -> None:
         logger.debug("A topic change failed: %r", error)
 
 
-def _free_of_charge(partitions: int) -> None:
-    """Used for the broker's own changes, and for clients without quotas."""
-
-
 class PlannedTopic(NamedTuple):
     name: str
     topic_id: bytes
@@ -133,7 +129,7 @@ class TopicChanges:
         wanted: Sequence[NewTopic],
         *,
         validate_only: bool = False,
-        charge: Callable[[int], None] = _free_of_charge,
+        charge: Callable[[int], None] = lambda _: None,
     ) -> list[PlannedTopic | KafkaError]:
         """Create topics, each individually; one result for each.
 
@@ -159,7 +155,8 @@ class TopicChanges:
     ) -> None:
         """Add partitions to a topic up to a validated count. Raises KafkaError."""
         async with self.under_way:
-            self._check_alive(topic)
+            if not self._is_alive(topic):
+                raise _gone(topic)
             have = len(topic.partitions)
             if partition_count <= have:
                 raise KafkaError(
@@ -196,14 +193,14 @@ class TopicChanges:
         removed later.
         """
         async with self.under_way:
-            errors = [self._error_if_gone(topic) for topic in topics]
+            errors = [None if self._is_alive(topic) else _gone(topic) for topic in topics]
             living = [topic for topic, error in zip(topics, errors, strict=True) if error is None]
             try:
                 if living:
                     await self._delete(living)
             except StorageError as failure:
                 return [error or failure for error in errors]
-            return errors
+            return [*errors]
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
         """Raises StorageError."""
@@ -229,7 +226,8 @@ class TopicChanges:
     ) -> None:
         """Change the configs of a topic. Raises KafkaError."""
         async with self.under_way:
-            self._check_alive(topic)
+            if not self._is_alive(topic):
+                raise _gone(topic)
             overrides = alteration(topic.overrides)
             config = self._effective(overrides)
             if validate_only or overrides == topic.overrides:
@@ -393,18 +391,8 @@ class TopicChanges:
             partition.config = partition.log.config = config
         self._upkeep.note_configs_changed()
 
-    def _error_if_gone(self, topic: Topic) -> KafkaError | None:
-        try:
-            self._check_alive(topic)
-        except KafkaError as error:
-            return error
-        return None
-
-    def _check_alive(self, topic: Topic) -> None:
-        if self._catalog.get_by_id(topic.topic_id) is not topic:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
-            )
+    def _is_alive(self, topic: Topic) -> bool:
+        return self._catalog.get_by_id(topic.topic_id) is topic
 
     def _check_partitions_max(self, more: int) -> None:
         limit = self._settings.config.kohort_max_partitions
@@ -413,3 +401,8 @@ class TopicChanges:
                 ErrorCode.INVALID_PARTITIONS,
                 f"There would be more partitions than kohort.max.partitions, {limit}, allows.",
             )
+
+
+def _gone(topic: Topic) -> KafkaError:
+    text = f"The topic '{topic.name}' does not exist."
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

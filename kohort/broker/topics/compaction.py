@@ -64,7 +64,7 @@ class Compactor:
     def __init__(
         self,
         topics: Callable[[], list[Topic]],
-        settings: Callable[[], CurrentConfig],
+        settings: CurrentConfig,
         files: FileSystem,
         root: Path,
         *,
@@ -97,7 +97,7 @@ class Compactor:
 
     async def run(self) -> None:
         """Work until cancelled; sleep when there is nothing to do."""
-        settings = self._settings()
+        settings = self._settings
         changed = self._changed
         if changed is None:
             changed = self._changed = asyncio.Event()
@@ -208,7 +208,7 @@ class Compactor:
         compaction = Compaction(
             partition.log,
             plan,
-            memory_bytes=self._settings().config.log_cleaner_dedupe_buffer_size,
+            memory_bytes=self._settings.config.log_cleaner_dedupe_buffer_size,
             wall_ms=self._clock.wall_ms(),
         )
         try:
@@ -242,7 +242,7 @@ class Compactor:
             return
         self.failure_count += 1
         before = self._failures.get(partition)
-        retry_ms = max(RETRY_MS_MIN, self._settings().config.log_cleaner_backoff_ms)
+        retry_ms = max(RETRY_MS_MIN, self._settings.config.log_cleaner_backoff_ms)
         if before is not None:
             retry_ms = max(retry_ms, 2 * before.retry_ms)
         retry_ms = min(retry_ms, RETRY_MS_MAX)

@@ -65,25 +65,22 @@ class PartitionRead:
         partition = self.partition
         limit = min(self.max_bytes, bytes_left)
         try:
-            if not self.committed_only:
-                self._visible_bytes_seen = partition.visible_bytes
-                data = partition.reads.read_cached(
-                    self.offset, limit, min_one=min_one, as_range=self.as_range
-                )
-            else:
-                self._visible_bytes_seen = partition.stable_bytes
-                data = partition.reads.read_cached(
-                    self.offset,
-                    limit,
-                    min_one=min_one,
-                    as_range=self.as_range,
-                    committed_only=True,
-                )
-                if data is not None:
-                    aborted = partition.reads.aborted_cached(self.offset, len(data))
-                    if aborted is None:
-                        return None
-                    self.aborted = [_to_message(entry) for entry in aborted]
+            committed_only = self.committed_only
+            self._visible_bytes_seen = (
+                partition.stable_bytes if committed_only else partition.visible_bytes
+            )
+            data = partition.reads.read_cached(
+                self.offset,
+                limit,
+                min_one=min_one,
+                as_range=self.as_range,
+                committed_only=committed_only,
+            )
+            if committed_only and data is not None:
+                aborted = partition.reads.aborted_cached(self.offset, len(data))
+                if aborted is None:
+                    return None
+                self.aborted = [_to_message(entry) for entry in aborted]
         except KafkaError as error:
             self._fail(error)
             return 0

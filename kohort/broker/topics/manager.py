@@ -138,8 +138,20 @@ class TopicManager:
         await self._recover()
         # Before the checkpoints: on a full disk it makes room for them.
         self.disk.remove_later(refuse)
-        await self._write_first_checkpoints()
-        self.compaction = await self.disk.run(self._make_compactor)
+        try:
+            await self.disk.write_checkpoints()
+        except StorageError as error:
+            # If the disk is full, Upkeep tries again.
+            logger.error("%s; the broker starts regardless", error)  # noqa: TRY400 - the text says it all.
+        self.compaction = await self.disk.run(
+            Compactor,
+            self.all,
+            self.settings,
+            self._files,
+            self.directory,
+            clock=self.clock,
+            executor=self._executor,
+        )
         self.changes.on_topics_deleted(self.compaction.forget)
         self._upkeep.start(self.compaction.run)
 
@@ -179,23 +191,6 @@ class TopicManager:
             new_uuid=self._new_uuid,
         )
         self._producer_ids = ProducerIds(data.store.allocate_producer_ids)
-
-    async def _write_first_checkpoints(self) -> None:
-        """Write the checkpoints; if the disk is full, Upkeep tries again."""
-        try:
-            await self.disk.write_checkpoints()
-        except StorageError as error:
-            logger.error("%s; the broker starts regardless", error)  # noqa: TRY400 - the text says it all.
-
-    def _make_compactor(self) -> Compactor:
-        return Compactor(
-            self.all,
-            lambda: self.settings,
-            self._files,
-            self.directory,
-            clock=self.clock,
-            executor=self._executor,
-        )
 
     async def close(self) -> None:
         """Make everything durable; see `DataDirectoryShell.close`. Raises StorageError."""

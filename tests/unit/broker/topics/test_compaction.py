@@ -35,7 +35,7 @@ COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 def compactor_of(topics: TopicManager, clock: VirtualClock | None = None) -> Compactor:
     return Compactor(
         topics.all,
-        lambda: topics.settings,
+        topics.settings,
         topics._files,
         topics.directory,
         clock=clock or VirtualClock(),
