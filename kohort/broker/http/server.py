@@ -275,8 +275,11 @@ class HttpServer:
             await server.wait_closed()
 
     async def _page_of(self, request: HttpRequest) -> ResponseOrStream:
+        # Percent-decoding needs urllib, whose import would delay the broker's start.
+        from kohort.broker.http.routes import Routes  # noqa: PLC0415
+
         if self._routes is None:
-            self._routes = _routes_of(self._pages)
+            self._routes = Routes(self._pages)
         if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):
             return HttpResponse.error(
                 HTTPStatus.MISDIRECTED_REQUEST,
@@ -367,13 +370,6 @@ class HttpServer:
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("An HTTP connection failed", exc_info=error)
-
-
-def _routes_of(pages: Mapping[str, AnyPage]) -> "Routes":
-    # Imported here, because percent-decoding needs urllib, whose import would delay the start.
-    from kohort.broker.http.routes import Routes  # noqa: PLC0415
-
-    return Routes(pages)
 
 
 def may_be_called(host: str, known: Collection[str]) -> bool:
