@@ -2,7 +2,6 @@
 /api/groups/{group}: members, positions, awaited members, and the newest rebalance.
 """
 
-from collections.abc import Sequence
 from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
@@ -165,9 +164,9 @@ class GroupsView:
             span=span,
             time_slice=time_slice,
         )
-        ages = await self._wait_ages(shown, time_slice)
         items = []
-        for row, (lag_ms, is_least) in zip(shown, ages, strict=True):
+        for row in shown:
+            lag_ms, is_least = await self._wait_age(row, time_slice)
             items.append(self._item(row, lag_ms, is_least=is_least))
             await time_slice.pause()
         return {
@@ -181,34 +180,19 @@ class GroupsView:
             "groups": items,
         }
 
-    async def _wait_ages(
-        self, rows: Sequence[Row], time_slice: Slice
-    ) -> list[tuple[int | None, bool]]:
-        """Return the age of each group's oldest unread record, and whether it is a lower bound."""
-        asked: list[Position] = []
-        ends: list[tuple[int, bool]] = []
-        for row in rows:
-            group = self._source.groups.group(row.group.group_id) if row.lag else None
-            behind: list[Position] = []
-            count = 0
-            if group is not None:
-                for position in positions(group, self._source.readable):
-                    if position.lag:
-                        count += 1
-                        behind.append(position)
-                        if len(behind) > 2 * AGED_EACH:
-                            behind = _most(behind)
-                    await time_slice.pause()
-            asked += _most(behind)
-            ends.append((len(asked), count > AGED_EACH))
-        ages = await self._ages.wait_ages(asked, time_slice)
-        oldest: list[tuple[int | None, bool]] = []
-        start = 0
-        for row, (end, is_least) in zip(rows, ends, strict=True):
-            known = [age for age in ages[start:end] if age is not None]
-            start = end
-            oldest.append((max(known, default=0 if row.lag == 0 else None), is_least))
-        return oldest
+    async def _wait_age(self, row: Row, time_slice: Slice) -> tuple[int | None, bool]:
+        """Return the age of a group's oldest unread record, and whether it is a lower bound."""
+        group = self._source.groups.group(row.group.group_id) if row.lag else None
+        behind: list[Position] = []
+        if group is not None:
+            for position in positions(group, self._source.readable):
+                if position.lag:
+                    behind.append(position)
+                await time_slice.pause()
+        most = nlargest(AGED_EACH, behind, key=lambda position: position.lag or 0)
+        ages = await self._ages.wait_ages(most, time_slice)
+        known = [age for age in ages if age is not None]
+        return max(known, default=0 if row.lag == 0 else None), len(behind) > AGED_EACH
 
     def _item(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
@@ -239,7 +223,3 @@ class GroupsView:
             "waiting": waiting,
             "problems": [finding.as_json() for finding in found],
         }
-
-
-def _most(behind: list[Position]) -> list[Position]:
-    return nlargest(AGED_EACH, behind, key=lambda position: position.lag or 0)

@@ -272,8 +272,12 @@ class ConsolePages(GroupConsole):
         self.allows_write = source.allows_write
         self._topics = TopicsView(source, self._survey, ages)
         self._records = RecordReader(source.topics, source.clock)
-        self._transactions = TransactionPages(source.transactions, source.topics, source.clock)
+        transactions = TransactionPages(source.transactions, source.topics, source.clock)
+        self.transactions = transactions.list_open
+        """GET /api/transactions?limit=N: open transactions, as on the metrics port."""
         self._resetting = Resetting(source)
+        self.reset = self._resetting.execute
+        """POST /api/groups/{group}/reset."""
         self._slow = asyncio.Lock()
         """Held by pages that read files; they must not delay the others."""
 
@@ -310,14 +314,6 @@ class ConsolePages(GroupConsole):
         """GET /api/groups/{group}/reset; see `Resetting`."""
         async with self._slow:
             return await self._resetting.preview(request)
-
-    async def reset(self, request: HttpRequest) -> HttpResponse:
-        """POST /api/groups/{group}/reset; see `Resetting`."""
-        return await self._resetting.execute(request)
-
-    async def transactions(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/transactions?limit=N: open transactions, as on the metrics port."""
-        return await self._transactions.list_open(request)
 
     async def broker(self, _request: HttpRequest) -> HttpResponse:
         """GET /api/broker."""
