@@ -120,7 +120,7 @@ def _is_in_topic_table(known: Setting) -> bool:
 def _ignored_lists() -> Iterator[str]:
     yield _IGNORED_HEAD
     by_reason: dict[str, list[str]] = {}
-    dynamic = {name for name, entry in ignored_settings().items() if entry.setting.declared.dynamic}
+    dynamic = {name for name, entry in ignored_settings().items() if entry.declared.dynamic}
     for name, reason in ignored_names().items():
         mark = "*" if name in dynamic else ""
         by_reason.setdefault(reason, []).append(f"`{name}`{mark}")

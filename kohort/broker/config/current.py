@@ -201,7 +201,9 @@ class CurrentConfig:
                 if strict:
                     raise
                 # Possibly stored by another release; the broker starts without it.
-                shown = HIDDEN if _is_secret(name) else text
+                setting = all_broker_settings().get(name)
+                is_secret = setting is not None and setting.type is ConfigType.PASSWORD
+                shown = HIDDEN if is_secret else text
                 logger.warning("Ignoring invalid dynamic config %s=%s: %s", name, shown, error)
         config = dataclasses.replace(self.loaded.config, **values)  # type: ignore[arg-type]
         wrong = problems(config)
@@ -226,8 +228,7 @@ class CurrentConfig:
                     read_only=not known.declared.dynamic,
                 )
         changed = self._for_this.keys() | self._for_all.keys() | self._ignored.keys()
-        for name, ignored in ignored_settings().items():
-            known = ignored.setting
+        for name, known in ignored_settings().items():
             if name in changed:
                 synonyms = self._synonyms(name)
                 text = synonyms[0].value if synonyms else None
@@ -246,7 +247,7 @@ class CurrentConfig:
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
         """Yield the cluster-wide dynamic defaults."""
         for name, text in self._for_all.items():
-            known = BROKER_SETTINGS.get(name) or ignored_setting(name)
+            known = all_broker_settings().get(name)
             if known is not None:
                 synonyms = (Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
                 yield _entry(known, text, synonyms, read_only=False)
@@ -321,34 +322,22 @@ class CurrentConfig:
         return {given.name: _formatted(given.name, given.text) for given in self.loaded.ignored}
 
 
+@cache
+def all_broker_settings() -> Mapping[str, Setting]:
+    """Return all broker settings by name, with or without an effect here."""
+    return {**ignored_settings(), **BROKER_SETTINGS}
+
+
 def known_setting(name: str) -> Setting:
     """Return a broker setting, with or without an effect here. Raises InvalidValueError."""
-    known = BROKER_SETTINGS.get(name) or ignored_setting(name)
+    known = all_broker_settings().get(name)
     if known is None:
         raise InvalidValueError(name, "", "unknown setting")
     return known
 
 
-@cache
-def all_broker_settings() -> Mapping[str, Setting]:
-    """Return all broker settings by name, with or without an effect here."""
-    ignored = {name: entry.setting for name, entry in ignored_settings().items()}
-    return {**ignored, **BROKER_SETTINGS}
-
-
-def ignored_setting(name: str) -> Setting | None:
-    """Return a broker setting without an effect here; None for other names."""
-    ignored = ignored_settings().get(name)
-    return None if ignored is None else ignored.setting
-
-
-def _is_secret(name: str) -> bool:
-    known = BROKER_SETTINGS.get(name) or ignored_setting(name)
-    return known is not None and known.type is ConfigType.PASSWORD
-
-
 def _formatted(name: str, text: str) -> str | None:
-    known = ignored_setting(name)
+    known = ignored_settings().get(name)
     try:
         return text if known is None else known.format(known.parse(text))
     except ValueError:

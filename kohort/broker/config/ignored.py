@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
 
@@ -31,14 +31,7 @@ class Rule(StrEnum):
     """A number of threads; a change can at most halve or double it."""
 
 
-_RULES: Final = {rule.value: rule for rule in Rule}
-
-
-class Ignored(NamedTuple):
-    """A setting without effect."""
-
-    setting: Setting
-    rule: Rule | None
+_RULES: Final = frozenset(rule.value for rule in Rule)
 
 
 def why_ignored(name: str) -> str | None:
@@ -63,10 +56,10 @@ def ignored_prefixes() -> Mapping[str, str]:
 
 
 @cache
-def ignored_settings() -> Mapping[str, Ignored]:
+def ignored_settings() -> Mapping[str, Setting]:
     """Return the ignored settings that Kafka describes or accepts at run time, by name."""
     settings = [_parse(line, reason) for line, reason in _lines() if " " in line]
-    return {ignored.setting.name: ignored for ignored in settings}
+    return {setting.name: setting for setting in settings}
 
 
 @cache
@@ -82,12 +75,12 @@ def _lines() -> tuple[tuple[str, str], ...]:
     return tuple(lines)
 
 
-def _parse(line: str, reason: str) -> Ignored:
+def _parse(line: str, reason: str) -> Setting:
     name, kind, text, *words = line.split()
     default = _value(kind, text)
     bounds = {word[:2]: int(word[2:]) for word in words if word[:2] in {">=", "<="}}
     one_of = next((word for word in words if word.startswith("one-of:")), "")
-    setting = Setting(
+    return Setting(
         name=name,
         attribute=name.replace(".", "_"),
         type=ConfigType[kind],
@@ -102,9 +95,9 @@ def _parse(line: str, reason: str) -> Ignored:
             dynamic="dynamic" in words,
             honoured=False,
             internal="unlisted" in words,
+            rule=next((word for word in words if word in _RULES), ""),
         ),
     )
-    return Ignored(setting, next((_RULES[word] for word in words if word in _RULES), None))
 
 
 def _value(kind: str, text: str) -> Value:

@@ -59,9 +59,6 @@ CONVERSION: Final = (
 )
 
 
-_LOWER: Final = tuple(mechanism.lower() for mechanism in SUPPORTED_MECHANISMS)
-
-
 class OwnSetting(NamedTuple):
     """The parts of a name that begins with ``listener.name.``."""
 
@@ -77,30 +74,30 @@ class OwnSetting(NamedTuple):
         return self.setting.name.startswith(_DYNAMIC)
 
 
+def _split(name: str) -> tuple[str, str, str]:
+    """Return the listener, the mechanism in upper case, and the rest of a listener's setting."""
+    listener, _, rest = name.removeprefix(PREFIX).partition(".")
+    for mechanism in SUPPORTED_MECHANISMS:
+        if rest.upper().startswith(f"{mechanism}."):
+            return listener, mechanism, rest[len(mechanism) + 1 :]
+    return listener, "", rest
+
+
 def canonical(name: str) -> str:
     """Return the name with its listener and mechanism, if any, in lower case."""
     if not name.startswith(PREFIX):
         return name
-    listener, dot, rest = name.removeprefix(PREFIX).partition(".")
-    for mechanism in SUPPORTED_MECHANISMS:
-        if rest.upper().startswith(f"{mechanism}."):
-            rest = mechanism.lower() + rest[len(mechanism) :]
-    return f"{PREFIX}{listener.lower()}{dot}{rest}"
+    _, _, bare = _split(name)
+    return name[: len(name) - len(bare)].lower() + bare
 
 
 def own_setting(name: str) -> OwnSetting | None:
-    """Parse a name; None if it is not a listener's setting."""
+    """Parse a name in its canonical form; None if it is not a listener's setting."""
     if not name.startswith(PREFIX):
         return None
-    listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    mechanism = next(
-        (known for known in SUPPORTED_MECHANISMS if rest.startswith(f"{known.lower()}.")), ""
-    )
-    bare = rest.removeprefix(f"{mechanism.lower()}.") if mechanism else rest
+    listener, mechanism, bare = _split(name)
     allowed = bare in OF_MECHANISMS if mechanism else _is_of_listeners(bare)
-    setting = settings_of(BrokerConfig).get(bare)
-    if setting is None and bare in ignored_settings():
-        setting = ignored_settings()[bare].setting
+    setting = settings_of(BrokerConfig).get(bare) or ignored_settings().get(bare)
     if not listener or setting is None or not allowed:
         return None
     return OwnSetting(listener.upper(), mechanism, setting)
@@ -218,17 +215,16 @@ def _listeners(config: BrokerConfig) -> set[str]:
 
 def _hint(name: str) -> str:
     """Return a suggestion for an unknown listener setting; empty if it resembles none."""
-    listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    mechanism = next((known for known in _LOWER if rest.startswith(f"{known}.")), None)
-    bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")
-    if mechanism is not None and _is_of_listeners(bare) and bare in settings_of(BrokerConfig):
+    listener, mechanism, bare = _split(name)
+    if mechanism and _is_of_listeners(bare) and bare in settings_of(BrokerConfig):
         return f"; it is a setting of the listener: {PREFIX}{listener}.{bare}"
-    if mechanism is None and bare in OF_MECHANISMS:
-        return f"; it is a setting of a mechanism, as {PREFIX}{listener}.{_LOWER[0]}.{bare}"
+    if not mechanism and bare in OF_MECHANISMS:
+        example = SUPPORTED_MECHANISMS[0].lower()
+        return f"; it is a setting of a mechanism, as {PREFIX}{listener}.{example}.{bare}"
     known = OF_MECHANISMS if mechanism else filter(_is_of_listeners, settings_of(BrokerConfig))
     meant = misspelt(bare, known)
-    before = f"{PREFIX}{listener}." if mechanism is None else f"{PREFIX}{listener}.{mechanism}."
-    return f"; did you mean {before}{meant}?" if meant else ""
+    before = f"{listener}.{mechanism.lower()}" if mechanism else listener
+    return f"; did you mean {PREFIX}{before}.{meant}?" if meant else ""
 
 
 def uses_tls_for_http(own: Mapping[str, str]) -> bool:

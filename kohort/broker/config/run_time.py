@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from kohort.broker.config.broker import effective_ms
-from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
+from kohort.broker.config.current import (
+    SET_FOR_ALL,
+    CurrentConfig,
+    all_broker_settings,
+    known_setting,
+)
 from kohort.broker.config.ignored import Rule, ignored_settings
 from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, canonical, own_setting
 from kohort.broker.config.settings import Value
@@ -99,8 +104,6 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         [name for name in changed if not _is_dynamic(name)],
         "Cannot update these configs dynamically",
     )
-    ignored = ignored_settings()
-    rules = {name: ignored[name].rule for name in changed if name in ignored}
     _refuse(
         [name for name in changed if name in PER_LISTENER],
         "These security configs can be dynamically updated only per-listener using the listener "
@@ -111,9 +114,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
             [
                 name
                 for name in changed
-                if rules.get(name) is Rule.PER_BROKER
-                or name in PER_BROKER
-                or name.startswith(PREFIX)
+                if _rule(name) == Rule.PER_BROKER or name in PER_BROKER or name.startswith(PREFIX)
             ],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
@@ -123,10 +124,13 @@ def _is_dynamic(name: str) -> bool:
     own = own_setting(name)
     if own is not None:
         return own.is_dynamic
-    if name in BROKER_SETTINGS:
-        return BROKER_SETTINGS[name].declared.dynamic
-    ignored = ignored_settings().get(name)
-    return ignored is not None and ignored.setting.declared.dynamic
+    known = all_broker_settings().get(name)
+    return known is not None and known.declared.dynamic
+
+
+def _rule(name: str) -> str:
+    known = ignored_settings().get(name)
+    return "" if known is None else known.declared.rule
 
 
 def _refuse(names: list[str], reason: str) -> None:
@@ -146,9 +150,8 @@ def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
         bare = name if own is None else own.setting.name
         if bare in _AT_LEAST_ONE and known_setting(bare).parse(text) == 0:
             raise ValueError(f"Invalid {name} 0")
-    ignored = ignored_settings()
     for name, value in values.items():
-        if name in ignored and ignored[name].rule is Rule.THREADS:
+        if _rule(name) == Rule.THREADS:
             _check_threads(name, _whole(settings.value_of(name)), _whole(value))
     after = {name: settings.value_of(name) for pair in _ORDERED for name in pair} | values
     for first, second in _ORDERED:

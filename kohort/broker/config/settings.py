@@ -98,6 +98,8 @@ class Declaration(NamedTuple):
     dynamic: bool = False
     honoured: bool = True
     internal: bool = False
+    rule: str = ""
+    """Kafka's condition for a change at run time of a setting without effect here; see `Rule`."""
 
 
 class Setting(NamedTuple):

@@ -120,7 +120,7 @@ def test_every_setting_without_effect_has_kafkas_type_and_default() -> None:
     for theirs in BROKER:
         if theirs.name not in unused:
             continue
-        ours = unused[theirs.name].setting
+        ours = unused[theirs.name]
         assert ours.type.name == theirs.type, theirs.name
         assert shown_default(ours) == theirs.default.replace("<none>", "null"), theirs.name
         if ours.declared.dynamic and theirs.validator:

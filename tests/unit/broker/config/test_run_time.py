@@ -174,7 +174,6 @@ def test_a_stored_value_that_is_no_longer_understood_is_still_described() -> Non
 
 
 def test_every_line_of_the_table_is_understood() -> None:
-    for name, unused in ignored_settings().items():
-        setting = unused.setting
+    for name, setting in ignored_settings().items():
         assert setting.name == name
         assert setting.optional is (setting.default is None)
