@@ -43,6 +43,30 @@ class ErrorTemplate(NamedTuple):
     error: str = ERROR_FIELD
 
 
+def elements(
+    response: str,
+    request: str,
+    *copied: Mapping[str, str],
+    error: str = ERROR_FIELD,
+    **values: object,
+) -> ErrorTemplate:
+    """Return the template of the lists at a dotted path in the response, for those in the request.
+
+    Args:
+        response: names of lists, outermost first; the elements of the innermost have the error.
+        request: the corresponding lists.
+        copied: for each list of the response, see `ErrorTemplate.copied`.
+        error: the name of the field for the error.
+        values: other fields of the innermost elements, with values that mean "unknown".
+    """
+    *outer, innermost = response.split(".")
+    *sources, source = request.rsplit(".", len(outer))
+    template = ErrorTemplate(innermost, source, copied[-1], None, values, error)
+    for name, source, fields in zip(*map(reversed, (outer, sources, copied[:-1])), strict=True):
+        template = ErrorTemplate(name, source, fields, template)
+    return template
+
+
 def per_partition(
     topic: Mapping[str, str],
     partition: Mapping[str, str],
@@ -50,16 +74,9 @@ def per_partition(
     requested: str = "partitions",
     **values: object,
 ) -> ErrorTemplate:
-    """The list `topics` of both, with the error in each of their `partitions`.
-
-    Args:
-        topic: fields copied into a topic of the response; see `ErrorTemplate.copied`.
-        partition: fields copied into a partition of it.
-        requested: the name of the request's list of partitions.
-        values: other fields of a partition, with values that mean "unknown".
-    """
-    inner = ErrorTemplate(response="partitions", request=requested, copied=partition, values=values)
-    return ErrorTemplate(response="topics", request="topics", copied=topic, inner=inner)
+    """Return `elements` of "topics.partitions", for those of topics in the request."""
+    partitions = ErrorTemplate("partitions", requested, partition, values=values)
+    return ErrorTemplate("topics", "topics", topic, partitions)
 
 
 class OnError:

@@ -19,7 +19,7 @@ from kohort.broker.core.security.acls import (
     rule_of,
 )
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import OnError, elements
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice, run
@@ -88,7 +88,7 @@ def _by_resource(rules: list[Rule]) -> Steps[list[DescribeAclsResource]]:
 @handles(
     DeleteAclsRequest,
     versions="1-3",
-    on_error=OnError(ErrorTemplate(response="filter_results", request="filters", copied={})),
+    on_error=OnError(elements("filter_results", "filters", {})),
 )
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
@@ -152,7 +152,7 @@ PART_MAX: Final = 2_000
 @handles(
     CreateAclsRequest,
     versions="1-3",
-    on_error=OnError(ErrorTemplate(response="results", request="creations", copied={})),
+    on_error=OnError(elements("results", "creations", {})),
     parts=(lists("creations", "results"),),
     part_max=PART_MAX,
 )

@@ -23,7 +23,7 @@ from kohort.broker.config.settings import ConfigType, Setting
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
 from kohort.broker.core.security import acls
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import ResourceType, alter, alter_each
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -132,11 +132,7 @@ def _check_list(change: Change, settings: Mapping[str, Setting]) -> None:
 @handles(
     AlterConfigsRequest,
     versions="0-2",
-    on_error=OnError(
-        ErrorTemplate(
-            response="responses", request="resources", copied=same("resource_type", "resource_name")
-        )
-    ),
+    on_error=OnError(elements("responses", "resources", same("resource_type", "resource_name"))),
 )
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Alter each resource, completely or not at all."""
@@ -157,11 +153,7 @@ async def _replace(
 @handles(
     IncrementalAlterConfigsRequest,
     versions="0-1",
-    on_error=OnError(
-        ErrorTemplate(
-            response="responses", request="resources", copied=same("resource_type", "resource_name")
-        )
-    ),
+    on_error=OnError(elements("responses", "resources", same("resource_type", "resource_name"))),
 )
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest

@@ -24,7 +24,7 @@ from kohort.broker.core.security.quotas import (
 )
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.client_quotas import LimitChange, TooManyEntitiesError
@@ -51,7 +51,7 @@ from kohort.protocol.messages.describe_client_quotas import (
 @handles(
     AlterClientQuotasRequest,
     versions="0-1",
-    on_error=OnError(ErrorTemplate(response="entries", request="entries", copied=same("entity"))),
+    on_error=OnError(elements("entries", "entries", same("entity"))),
 )
 async def alter_client_quotas(
     ctx: RequestContext, request: AlterClientQuotasRequest

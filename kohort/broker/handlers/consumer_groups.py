@@ -15,7 +15,7 @@ from typing import Final
 from kohort.broker.coordinator.requests.consumer import consumer_membership, short_id
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
@@ -141,9 +141,7 @@ _CONSUMER: Final = 1
 @handles(
     ConsumerGroupDescribeRequest,
     versions="0-1",
-    on_error=OnError(
-        ErrorTemplate(response="groups", request="group_ids", copied={"group_id": ITSELF})
-    ),
+    on_error=OnError(elements("groups", "group_ids", {"group_id": ITSELF})),
 )
 def consumer_group_describe(
     ctx: RequestContext, request: ConsumerGroupDescribeRequest

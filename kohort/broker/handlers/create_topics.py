@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.long_requests import run_in_slices
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import Mutations
@@ -51,7 +51,7 @@ STRICT_SINCE: Final = 6
 @handles(
     CreateTopicsRequest,
     versions="2-7",
-    on_error=OnError(ErrorTemplate(response="topics", request="topics", copied=same("name"))),
+    on_error=OnError(elements("topics", "topics", same("name"))),
 )
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only validate the request; one result per topic."""
@@ -190,7 +190,7 @@ PARTITIONS_STRICT_SINCE: Final = 3
 @handles(
     CreatePartitionsRequest,
     versions="0-3",
-    on_error=OnError(ErrorTemplate(response="results", request="topics", copied=same("name"))),
+    on_error=OnError(elements("results", "topics", same("name"))),
 )
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest

@@ -11,7 +11,7 @@ from typing import Final
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import Mutations
 from kohort.broker.runtime.slices import Slice
@@ -35,8 +35,8 @@ DELETION_DISABLED_SINCE: Final = 3
     DeleteTopicsRequest,
     versions="1-6",
     on_error=OnError(
-        ErrorTemplate(response="responses", request="topics", copied=BY_NAME_OR_ID),
-        ErrorTemplate(response="responses", request="topic_names", copied={"name": ITSELF}),
+        elements("responses", "topics", BY_NAME_OR_ID),
+        elements("responses", "topic_names", {"name": ITSELF}),
     ),
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kohort.broker.config.current import ConfigEntry, ConfigSource
 from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.handlers.shared.config_resources import (
@@ -40,11 +40,7 @@ NO_MESSAGE: Final = ""
 @handles(
     DescribeConfigsRequest,
     versions="1-4",
-    on_error=OnError(
-        ErrorTemplate(
-            response="results", request="resources", copied=same("resource_type", "resource_name")
-        )
-    ),
+    on_error=OnError(elements("results", "resources", same("resource_type", "resource_name"))),
 )
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest

@@ -7,7 +7,7 @@ describes the same topics as Metadata.
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import NO_LEADER
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
@@ -27,7 +27,7 @@ from kohort.protocol.types import ZERO_UUID
 @handles(
     DescribeTopicPartitionsRequest,
     versions="0",
-    on_error=OnError(ErrorTemplate(response="topics", request="topics", copied=same("name"))),
+    on_error=OnError(elements("topics", "topics", same("name"))),
 )
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest

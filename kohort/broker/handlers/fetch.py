@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_leader_epoch, may_use
 from kohort.broker.runtime.deferred import Deferred
@@ -51,16 +51,14 @@ def _without_data(_response: FetchResponse | None) -> FetchResponse:
     FetchRequest,
     versions="4-18",
     on_error=OnError(
-        ErrorTemplate(
-            response="responses",
-            request="topics",
-            copied=same("topic", "topic_id"),
-            inner=ErrorTemplate(
-                response="partitions",
-                request="partitions",
-                copied={"partition_index": "partition"},
-                values={"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1},
-            ),
+        elements(
+            "responses.partitions",
+            "topics.partitions",
+            same("topic", "topic_id"),
+            {"partition_index": "partition"},
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
         )
     ),
     throttled=_without_data,

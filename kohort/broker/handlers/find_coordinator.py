@@ -14,7 +14,7 @@ from typing import Final
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.deferred import Deferred
@@ -35,12 +35,7 @@ SEVERAL_KEYS_SINCE: Final = 4
     FindCoordinatorRequest,
     versions="0-6",
     on_error=OnError(
-        ErrorTemplate(
-            response="coordinators",
-            request="coordinator_keys",
-            copied={"key": ITSELF},
-            values={"node_id": -1},
-        ),
+        elements("coordinators", "coordinator_keys", {"key": ITSELF}, node_id=-1),
         node_id=-1,
         port=-1,
     ),

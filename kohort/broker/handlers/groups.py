@@ -18,7 +18,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
@@ -47,9 +47,7 @@ def _drop_repeats(_ctx: RequestContext, request: DeleteGroupsRequest) -> None:
 @handles(
     DeleteGroupsRequest,
     versions="0-3",
-    on_error=OnError(
-        ErrorTemplate(response="results", request="groups_names", copied={"group_id": ITSELF})
-    ),
+    on_error=OnError(elements("results", "groups_names", {"group_id": ITSELF})),
     parts=(lists("groups_names", "results"),),
     prepare=_drop_repeats,
     part_max=20,
@@ -115,9 +113,7 @@ def _check(_ctx: RequestContext, request: DescribeGroupsRequest) -> None:
 @handles(
     DescribeGroupsRequest,
     versions="0-6",
-    on_error=OnError(
-        ErrorTemplate(response="groups", request="groups", copied={"group_id": ITSELF})
-    ),
+    on_error=OnError(elements("groups", "groups", {"group_id": ITSELF})),
     parts=(lists("groups"),),
     prepare=_check,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.groups.steps import Steps
@@ -36,13 +36,11 @@ from kohort.protocol.messages.log_dirs import (
     AlterReplicaLogDirsRequest,
     versions="1-2",
     on_error=OnError(
-        ErrorTemplate(
-            response="results",
-            request="dirs.topics",
-            copied={"topic_name": "name"},
-            inner=ErrorTemplate(
-                response="partitions", request="partitions", copied={"partition_index": ITSELF}
-            ),
+        elements(
+            "results.partitions",
+            "dirs.topics.partitions",
+            {"topic_name": "name"},
+            {"partition_index": ITSELF},
         )
     ),
 )
@@ -83,7 +81,7 @@ def _outcome(ctx: RequestContext, name: str, index: int, path: str) -> ErrorCode
 @handles(
     DescribeLogDirsRequest,
     versions="1-5",
-    on_error=OnError(ErrorTemplate(response="results", request=ITSELF, copied={})),
+    on_error=OnError(elements("results", ITSELF, {})),
 )
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest

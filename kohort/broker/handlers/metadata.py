@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, elements
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import NO_LEADER, Mutations
@@ -54,7 +54,7 @@ def _prepare(ctx: RequestContext, request: MetadataRequest) -> None:
 @handles(
     MetadataRequest,
     versions="0-13",
-    on_error=OnError(ErrorTemplate(response="topics", request="topics", copied=BY_NAME_OR_ID)),
+    on_error=OnError(elements("topics", "topics", BY_NAME_OR_ID)),
     parts=(lists("topics"),),
     prepare=_prepare,
 )

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import REPEATS_MAX, check_repeats
 from kohort.groups.group import Group
@@ -50,7 +50,7 @@ the id of the topic that has the name now (zero without one), partitions."""
     OffsetFetchRequest,
     versions="1-10",
     on_error=OnError(
-        ErrorTemplate(response="groups", request="groups", copied=same("group_id")),
+        elements("groups", "groups", same("group_id")),
         per_partition(
             same("name"),
             {"partition_index": ITSELF},

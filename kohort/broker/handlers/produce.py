@@ -26,7 +26,7 @@ from kohort.broker.core.partition.verdict import (
 )
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import may_use
 from kohort.broker.handlers.shared.in_transaction import (
@@ -79,16 +79,14 @@ def _is_answered(request: ProduceRequest) -> bool:
     versions="3-13",
     advertised="0-13",
     on_error=OnError(
-        ErrorTemplate(
-            response="responses",
-            request="topic_data",
-            copied=BY_NAME_OR_ID,
-            inner=ErrorTemplate(
-                response="partition_responses",
-                request="partition_data",
-                copied=same("index"),
-                values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
-            ),
+        elements(
+            "responses.partition_responses",
+            "topic_data.partition_data",
+            BY_NAME_OR_ID,
+            same("index"),
+            base_offset=-1,
+            log_append_time_ms=-1,
+            log_start_offset=-1,
         )
     ),
     is_answered=_is_answered,

@@ -15,7 +15,7 @@ from typing import Final
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -122,13 +122,11 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
     ElectLeadersRequest,
     versions="0-2",
     on_error=OnError(
-        ErrorTemplate(
-            response="replica_election_results",
-            request="topic_partitions",
-            copied=same("topic"),
-            inner=ErrorTemplate(
-                response="partition_result", request="partitions", copied={"partition_id": ITSELF}
-            ),
+        elements(
+            "replica_election_results.partition_result",
+            "topic_partitions.partitions",
+            same("topic"),
+            {"partition_id": ITSELF},
         )
     ),
     parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),

@@ -18,7 +18,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.core.security.sasl import Credential
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ErrorTemplate, OnError
+from kohort.broker.dispatch.failures import OnError, elements
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.security.users import (
@@ -56,9 +56,7 @@ Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
 @handles(
     AlterUserScramCredentialsRequest,
     versions="0",
-    on_error=OnError(
-        ErrorTemplate(response="results", request="upsertions", copied={"user": "name"}),
-    ),
+    on_error=OnError(elements("results", "upsertions", {"user": "name"})),
 )
 async def alter_user_scram_credentials(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest

@@ -21,7 +21,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.records import by_topic
 from kohort.broker.core.transaction.states import TransactionState as State
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements, per_partition, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
@@ -189,11 +189,7 @@ def _check(_ctx: RequestContext, request: DescribeTransactionsRequest) -> None:
     DescribeTransactionsRequest,
     versions="0",
     on_error=OnError(
-        ErrorTemplate(
-            response="transaction_states",
-            request="transactional_ids",
-            copied={"transactional_id": ITSELF},
-        )
+        elements("transaction_states", "transactional_ids", {"transactional_id": ITSELF})
     ),
     parts=(lists("transactional_ids", "transaction_states"),),
     prepare=_check,

@@ -43,7 +43,7 @@ from kohort.broker.core.transaction.requests import (
     TopicPartition,
 )
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.in_transaction import fenced_in
 from kohort.broker.runtime.deferred import Deferred
@@ -133,16 +133,12 @@ SEVERAL_SINCE: Final = 4
     AddPartitionsToTxnRequest,
     versions="0-5",
     on_error=OnError(
-        ErrorTemplate(
-            response="results_by_topic_v3_and_below",
-            request="v3_and_below_topics",
-            copied=same("name"),
-            inner=ErrorTemplate(
-                response="results_by_partition",
-                request="partitions",
-                copied={"partition_index": ITSELF},
-                error="partition_error_code",
-            ),
+        elements(
+            "results_by_topic_v3_and_below.results_by_partition",
+            "v3_and_below_topics.partitions",
+            same("name"),
+            {"partition_index": ITSELF},
+            error="partition_error_code",
         )
     ),
 )

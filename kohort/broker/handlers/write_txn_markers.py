@@ -9,7 +9,7 @@ decides on the producer's pending offsets.
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, ErrorTemplate, OnError, per_partition, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.markers import MarkerWriter
@@ -29,13 +29,12 @@ from kohort.protocol.records.control import ControlType
     WriteTxnMarkersRequest,
     versions="1-2",
     on_error=OnError(
-        ErrorTemplate(
-            response="markers",
-            request="markers",
-            copied=same("producer_id"),
-            inner=per_partition(
-                same("name"), {"partition_index": ITSELF}, requested="partition_indexes"
-            ),
+        elements(
+            "markers.topics.partitions",
+            "markers.topics.partition_indexes",
+            same("producer_id"),
+            same("name"),
+            {"partition_index": ITSELF},
         )
     ),
 )
