@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kohort.broker.config.network import Endpoint, parse_endpoints
 from kohort.broker.kafka_directory.exporting import (
@@ -20,7 +20,7 @@ from kohort.broker.kafka_directory.exporting import (
 from kohort.broker.kafka_directory.image import ClusterImage
 from kohort.broker.kafka_directory.importing import carry_out_import, plan_import
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, RELEASES
-from kohort.broker.kafka_directory.survey import Findings
+from kohort.broker.kafka_directory.survey import Plan
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.log.log import OS_FILES
@@ -31,18 +31,6 @@ from kohort.cli.options import add_json, print_result
 from kohort.cli.output import Progress
 
 NODE_ID: Final = 1
-
-
-class Plan(Protocol):
-    """The parts of export and import plans that are printed."""
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def findings(self) -> Findings:
-        """The contents that will not be converted, with reasons."""
-        ...
 
 
 P = TypeVar("P", bound=Plan)
@@ -203,44 +191,42 @@ def convert(
     with locked(options.directory):
         plan = make_plan(progress)
         progress.end()
-        check(options, plan.findings, becomes)
+        check(options, plan, becomes)
         if not options.dry_run:
             carry_out(plan, progress)
             progress.end()
     done = "it can become" if options.dry_run else "it is now"
-    print_outcome(options, plan.image, plan.findings, f"{done} {describe(plan)}")
+    print_outcome(options, plan, f"{done} {describe(plan)}")
 
 
-def check(options: argparse.Namespace, findings: Findings, becomes: str) -> None:
+def check(options: argparse.Namespace, plan: Plan, becomes: str) -> None:
     """Raises RefusedCommandError if the conversion is impossible, or would lose something."""
-    if findings.problems:
+    if plan.problems:
         raise RefusedCommandError(
-            _listed(f"{options.directory} cannot become {becomes}:", findings.problems)
+            _listed(f"{options.directory} cannot become {becomes}:", plan.problems)
         )
-    if findings.left and not (options.leave_behind or options.dry_run):
+    if plan.left and not (options.leave_behind or options.dry_run):
         raise RefusedCommandError(
-            _listed("the following would be left behind:", findings.left)
+            _listed("the following would be left behind:", plan.left)
             + "\n--leave-behind continues without them"
         )
 
 
-def print_outcome(
-    options: argparse.Namespace, image: ClusterImage, findings: Findings, sentence: str
-) -> None:
-    counts = counted(image)
+def print_outcome(options: argparse.Namespace, plan: Plan, sentence: str) -> None:
+    counts = counted(plan.image)
     data = {
         "directory": str(options.directory),
         "done": not options.dry_run,
         "carried": counts,
-        "left": findings.left,
-        "notes": findings.notes,
+        "left": plan.left,
+        "notes": plan.notes,
         "next": sentence,
     }
     width = max(len(f"{count:,}") for count in counts.values())
     lines = [f"{count:>{width},} {what}" for what, count in counts.items()]
-    if findings.left:
-        lines.append(_listed("left behind:", findings.left))
-    print_result(options, data, [*lines, *findings.notes, sentence])
+    if plan.left:
+        lines.append(_listed("left behind:", plan.left))
+    print_result(options, data, [*lines, *plan.notes, sentence])
 
 
 def counted(image: ClusterImage) -> dict[str, int]:

@@ -7,12 +7,12 @@ Kohort opens it as before. Blocking code; the directory must be locked.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kohort.broker.config.network import EVERY_INTERFACE, Endpoint
-from kohort.broker.kafka_directory.image import ClusterImage, records_of
+from kohort.broker.kafka_directory.image import records_of
 from kohort.broker.kafka_directory.metadata_files import (
     BOOTSTRAP,
     DIRECTORY,
@@ -23,8 +23,7 @@ from kohort.broker.kafka_directory.metadata_files import (
 from kohort.broker.kafka_directory.own_metadata import image_of
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
 from kohort.broker.kafka_directory.survey import (
-    Directories,
-    Findings,
+    Plan,
     ReportProgress,
     note_ids,
     remove_own_notes,
@@ -52,13 +51,8 @@ KAFKA_LISTENERS: Final = (
 
 
 @dataclass(slots=True)
-class ExportPlan:
-    root: Path
+class ExportPlan(Plan):
     release: Release = KAFKA_4_4
-    findings: Findings = field(default_factory=Findings)
-    image: ClusterImage = field(default_factory=ClusterImage)
-    directories: Directories = field(default_factory=Directories)
-    meta: MetaProperties = field(default_factory=lambda: MetaProperties("", 0, None))
 
 
 def plan_export(
@@ -77,8 +71,8 @@ def plan_export(
         new_id: returns a new UUID, as 16 bytes.
         release: the earliest Kafka release that must be able to start on it.
     """
-    plan = ExportPlan(root, release)
-    problems = plan.findings.problems
+    plan = ExportPlan(root, release=release)
+    problems = plan.problems
     if files.exists(str(root / KAFKA_FILE)):
         problems.append(f"it is a Kafka data directory: it contains {KAFKA_FILE}")
         return plan
@@ -97,11 +91,8 @@ def plan_export(
         leader_epoch=epochs.leader_epoch,
         new_id=new_id,
     )
-    plan.findings.left += left
-    topics = {
-        topic.name: (topic.topic_id, len(topic.partitions)) for topic in plan.image.topics.values()
-    }
-    plan.directories = survey(files, root, topics, plan.findings, report)
+    plan.left += left
+    survey(files, plan, report)
     return plan
 
 
@@ -109,9 +100,8 @@ def carry_out_export(
     files: FileSystem, plan: ExportPlan, *, now_ms: int, report: ReportProgress
 ) -> None:
     """Execute the plan, which must have no problems; repeatable. Raises OSError."""
-    assert not plan.findings.problems, "the directory is not to change hands"
     root = plan.root
-    note_ids(files, plan.directories)
+    note_ids(files, plan)
     set_metadata_aside(files, root)
     records = records_of(plan.image, plan.release)
     write_first_snapshot(files, root, records, now_ms=now_ms, release=plan.release)

@@ -25,8 +25,7 @@ from kohort.broker.kafka_directory.metadata_files import (
 )
 from kohort.broker.kafka_directory.own_metadata import content_of
 from kohort.broker.kafka_directory.survey import (
-    Directories,
-    Findings,
+    Plan,
     ReportProgress,
     note_ids,
     remove_own_notes,
@@ -52,12 +51,7 @@ _RESERVED_IDS: Final = 100
 
 
 @dataclass(slots=True)
-class ImportPlan:
-    root: Path
-    findings: Findings = field(default_factory=Findings)
-    image: ClusterImage = field(default_factory=ClusterImage)
-    directories: Directories = field(default_factory=Directories)
-    meta: MetaProperties = field(default_factory=lambda: MetaProperties("", 0, None))
+class ImportPlan(Plan):
     content: Content = field(default_factory=lambda: Content([], {}))
 
 
@@ -70,7 +64,7 @@ def plan_import(
         metadata: the directory of `metadata.log.dir`; None if it is the data directory.
     """
     plan = ImportPlan(root)
-    problems = plan.findings.problems
+    problems = plan.problems
     path = root / KAFKA_FILE
     if not path.exists():
         problems.append(f"it is not a Kafka data directory: it has no {KAFKA_FILE}")
@@ -88,14 +82,11 @@ def plan_import(
         problems.append(str(error))
         return plan
     if has_tokens:
-        plan.findings.left.append("delegation tokens")
+        plan.left.append("delegation tokens")
     problems += _of_others(plan.image, plan.meta)
     plan.content, left = content_of(plan.image, cluster_id=plan.meta.cluster_id, created_ms=now_ms)
-    plan.findings.left += left
-    topics = {
-        topic.name: (topic.topic_id, len(topic.partitions)) for topic in plan.image.topics.values()
-    }
-    plan.directories = survey(files, root, topics, plan.findings, report)
+    plan.left += left
+    survey(files, plan, report)
     return plan
 
 
@@ -104,9 +95,8 @@ def carry_out_import(files: FileSystem, plan: ImportPlan, *, report: ReportProgr
 
     Raises OSError and StorageError.
     """
-    assert not plan.findings.problems, "the directory is not to change hands"
     root = plan.root
-    note_ids(files, plan.directories)
+    note_ids(files, plan)
     remove_own_notes(root, report)
     epochs = {
         (topic.name, index): partition.leader_epoch

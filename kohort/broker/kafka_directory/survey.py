@@ -1,4 +1,4 @@
-"""Examines a data directory before its conversion; used for both directions.
+"""What both directions of a conversion do: examine the data directory, and remove Kohort's notes.
 
 Both brokers identify a partition's directory by the topic id in it, and rename a directory whose id
 differs from that of the known topic. So the ids are checked first, before any change. Blocking
@@ -6,12 +6,13 @@ code.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.kafka_directory.metadata_files import DIRECTORY
+from kohort.broker.kafka_directory.image import ClusterImage
+from kohort.broker.kafka_directory.metadata_files import DIRECTORY, MetaProperties
 from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.checkpoints.offset_checkpoint import (
@@ -40,40 +41,30 @@ _FUTURE_SUFFIX: Final = "-future"
 
 
 @dataclass(slots=True)
-class Findings:
+class Plan:
+    """A planned conversion."""
+
+    root: Path
     problems: list[str] = field(default_factory=list)
     """Each of them prevents the conversion."""
     left: list[str] = field(default_factory=list)
     """Data that would not be converted."""
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Directories:
-    there: set[tuple[str, int]] = field(default_factory=set)
-    """(Topic, partition) of those that exist and have the topic's id."""
+    image: ClusterImage = field(default_factory=ClusterImage)
+    meta: MetaProperties = field(default_factory=lambda: MetaProperties("", 0, None))
     without_id: list[tuple[Path, bytes]] = field(default_factory=list)
     """Directories without a topic id, with the id to write into them: Kafka renames directories
     without one."""
 
 
-def survey(
-    files: FileSystem,
-    root: Path,
-    topics: Mapping[str, tuple[bytes, int]],
-    findings: Findings,
-    report: ReportProgress,
-) -> Directories:
-    """Examine all directories. Raises OSError.
-
-    Args:
-        topics: id and number of partitions by name.
-    """
+def survey(files: FileSystem, plan: Plan, report: ReportProgress) -> None:
+    """Examine all directories, and add the results to the plan. Raises OSError."""
+    root = plan.root
     if not files.exists(str(root / CLEAN_MARK)):
-        findings.problems.append(
+        plan.problems.append(
             "it was not stopped cleanly: start its broker once more, and stop it with SIGTERM"
         )
-    directories = Directories()
+    topics = {topic.name: topic for topic in plan.image.topics.values()}
     strays = []
     names = sorted(entry.name for entry in files.entries(str(root)) if entry.is_directory)
     for number, name in enumerate(names):
@@ -83,31 +74,29 @@ def survey(
             continue
         if parsed is None:
             if name not in _OTHER_DIRECTORIES and not name.endswith((STRAY_SUFFIX, _FUTURE_SUFFIX)):
-                findings.problems.append(
+                plan.problems.append(
                     f"{root / name} is not a partition: Kafka would not start; move it away"
                 )
             continue
-        topic_id, count = topics.get(parsed[0], (b"", 0))
-        if parsed[1] >= count:
+        topic = topics.get(parsed[0])
+        if topic is None or parsed[1] >= len(topic.partitions):
             strays.append(name)
             continue
         noted = _topic_id(files, root / name)
         if noted is None:
-            directories.without_id.append((root / name, topic_id))
-        elif noted != topic_id:
-            findings.problems.append(
+            plan.without_id.append((root / name, topic.topic_id))
+        elif noted != topic.topic_id:
+            plan.problems.append(
                 f"{root / name} belongs to another topic of that name: move it away"
             )
-            continue
-        directories.there.add(parsed)
     if strays:
-        findings.notes.append(f"directories without a topic, left unchanged: {shown(strays)}")
-    return directories
+        plan.notes.append(f"directories without a topic, left unchanged: {shown(strays)}")
 
 
-def note_ids(files: FileSystem, directories: Directories) -> None:
+def note_ids(files: FileSystem, plan: Plan) -> None:
     """Write the topic's id into each directory that lacks it. Raises OSError."""
-    for directory, topic_id in directories.without_id:
+    assert not plan.problems, "the directory is not to change hands"
+    for directory, topic_id in plan.without_id:
         write_topic_id(files, str(directory), topic_id, sync=True)
 
 

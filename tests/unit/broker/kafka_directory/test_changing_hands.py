@@ -98,7 +98,7 @@ def planned_import(root: Path) -> ImportPlan:
 
 def bring_back(root: Path) -> None:
     plan = planned_import(root)
-    assert plan.findings.problems == []
+    assert plan.problems == []
     carry_out_import(OS_FILES, plan, report=silent)
 
 
@@ -228,7 +228,7 @@ async def test_what_would_go_wrong_is_refused_before_anything_changes(
     root: Path, spoil: Callable[[Path], object], why: str
 ) -> None:
     spoil(root)
-    problems = planned_export(root).findings.problems
+    problems = planned_export(root).problems
     assert any(why in problem for problem in problems), problems
 
 
@@ -239,13 +239,13 @@ async def test_databases_that_differ_are_refused(root: Path) -> None:
     database = MetadataDatabase(root / FILE_NAME)
     database.change([("DELETE FROM topics", ())])
     database.close()
-    assert any("differ" in one for one in planned_export(root).findings.problems)
+    assert any("differ" in one for one in planned_export(root).problems)
 
 
 async def test_settings_of_ours_alone_are_told_to_be_left(root: Path) -> None:
     async with running_topics(root) as topics:
         topics.disk.data.store.set_broker_configs("", {"kohort.log.level": "DEBUG"})
-    left = planned_export(root).findings.left
+    left = planned_export(root).left
     assert left == ["setting kohort.log.level: Kafka has none of that name"]
 
 
@@ -291,7 +291,7 @@ async def test_a_directory_always_has_an_owner_whatever_is_cut_short(
             async with running_topics(root) as topics:
                 assert {one.name for one in topics.all()} >= {"orders", "untouched"}
             export(root)
-    assert planned_import(root).findings.problems == []
+    assert planned_import(root).problems == []
     try:
         carry_out_import(CutFiles(changes), planned_import(root), report=silent)  # type: ignore[arg-type]
     except CutError:
@@ -328,7 +328,7 @@ async def test_what_is_not_all_of_a_cluster_is_refused(root: Path) -> None:
     orders.partitions[1].directories = [bytes(range(16))]
     image.configs[2, "untouched"] = {"remote.storage.enable": "true"}
     kafka_of(root, image, 1, 2)
-    problems = " ".join(planned_import(root).findings.problems)
+    problems = " ".join(planned_import(root).problems)
     for why in ("other brokers: 2", "orders-0", "log.dirs: orders-1", "untouched"):
         assert why in problems
 
@@ -341,7 +341,7 @@ async def test_what_cannot_be_carried_back_is_told(root: Path) -> None:
     image.quotas[(("ip", "10.0.0.1"),)] = {"connection_creation_rate": 5.0}
     image.quotas[(("user", "a"),)] = {"of_a_later_kafka": 5.0}
     kafka_of(root, image, 1)
-    left = planned_import(root).findings.left
+    left = planned_import(root).left
     assert [one.split(":")[0] for one in left] == [
         "config of.a.later.kafka of topic orders",
         "config share.session.timeout.ms of group readers",
@@ -353,7 +353,7 @@ async def test_a_snapshot_without_an_end_is_refused(root: Path) -> None:
     export(root)
     (path,) = (root / DIRECTORY).iterdir()
     path.write_bytes(path.read_bytes()[:-75])
-    assert "without a footer" in " ".join(planned_import(root).findings.problems)
+    assert "without a footer" in " ".join(planned_import(root).problems)
 
 
 async def test_the_log_of_the_controllers_may_be_elsewhere(root: Path, tmp_path: Path) -> None:
@@ -361,9 +361,9 @@ async def test_the_log_of_the_controllers_may_be_elsewhere(root: Path, tmp_path:
     elsewhere = tmp_path / "elsewhere-0"
     elsewhere.mkdir()
     (root / DIRECTORY).rename(elsewhere / DIRECTORY)
-    assert "--metadata-log-dir" in " ".join(planned_import(root).findings.problems)
+    assert "--metadata-log-dir" in " ".join(planned_import(root).problems)
     found = plan_import(OS_FILES, root, elsewhere, now_ms=1, report=silent)
-    assert found.findings.problems == []
+    assert found.problems == []
 
 
 def set_aside(root: Path, name: str) -> list[bytes]:
