@@ -13,9 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from kohort.insight.advisor.rows import SETTING, compute_rows
 from kohort.insight.tables.advice import ADVICE
 from kohort.insight.tables.history import AVOIDED, REBALANCES
-from kohort.pipeline.arrow import from_rows
+from kohort.pipeline.arrow import from_rows, spark_schema
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.types import spark_schema
 
 GROUP: Final = ("cluster_id", "group")
 

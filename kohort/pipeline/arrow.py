@@ -1,12 +1,13 @@
-"""Converts rows of declared tables to Arrow and back."""
+"""The types of declared tables in Spark and in Arrow, and their rows in Arrow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import types as spark
 
-from kohort.insight.tables.columns import Table
-from kohort.pipeline.types import arrow_type
+from kohort.insight.tables import columns as declared
+from kohort.insight.tables.columns import ListOf, Struct, Table, Type
 
 MOMENT: Final = pa.timestamp("us", "UTC")
 """The timestamp type that Spark writes to files."""
@@ -17,13 +18,72 @@ HELD_ROWS_MAX: Final = 200_000
 _AS_GIVEN: Final = pa.timestamp("ms", "UTC")
 
 
+_TYPES: Final[dict[str, tuple[spark.DataType, pa.DataType]]] = {
+    declared.BYTES: (spark.BinaryType(), pa.binary()),
+    declared.TEXT: (spark.StringType(), pa.string()),
+    declared.WHOLE: (spark.LongType(), pa.int64()),
+    declared.SMALL: (spark.IntegerType(), pa.int32()),
+    declared.FLAG: (spark.BooleanType(), pa.bool_()),
+    declared.MOMENT: (spark.TimestampType(), MOMENT),
+}
+
+
+_OF_SPARK: Final = {type(kind): arrow for kind, arrow in _TYPES.values()} | {
+    spark.DateType: pa.date32()
+}
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return a frame's columns for Arrow, all nullable. Spark's own conversion is not public."""
+    return pa.schema([(field.name, _arrow(field.dataType)) for field in schema])
+
+
+def _arrow(kind: spark.DataType) -> pa.DataType:
+    if isinstance(kind, spark.ArrayType):
+        return pa.list_(_arrow(kind.elementType))
+    return (
+        pa.struct(arrow_schema(kind))
+        if isinstance(kind, spark.StructType)
+        else _OF_SPARK[type(kind)]
+    )
+
+
+def spark_schema(table: Table) -> spark.StructType:
+    """Return the columns for Spark; nullable, as stored data must not be rejected."""
+    return spark.StructType(
+        [
+            spark.StructField(
+                column.name, _spark(column.type), metadata={"comment": column.meaning}
+            )
+            for column in table.columns
+        ]
+    )
+
+
+def arrow_type(kind: Type) -> pa.DataType:
+    if isinstance(kind, ListOf):
+        return pa.list_(arrow_type(kind.of))
+    if isinstance(kind, Struct):
+        return pa.struct([(name, arrow_type(field)) for name, field in kind.fields])
+    return _TYPES[kind][1]
+
+
+def _spark(kind: Type) -> spark.DataType:
+    if isinstance(kind, ListOf):
+        return spark.ArrayType(_spark(kind.of))
+    if isinstance(kind, Struct):
+        return spark.StructType(
+            [spark.StructField(name, _spark(field)) for name, field in kind.fields]
+        )
+    return _TYPES[kind][0]
+
+
 def schema_of(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
     types = {column.name: column.type for column in table.columns}
     return pa.schema([pa.field(name, arrow_type(types[name])) for name in names or table.names])
 
 
 def from_columns(table: Table, columns: Sequence[Sequence[Any]]) -> pa.Table:
-    """Return a table from the values of each column; times in ms."""
     schema = schema_of(table)
     arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

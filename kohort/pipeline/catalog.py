@@ -46,5 +46,4 @@ def quoted(*names: str) -> str:
 
 
 def text(value: str) -> str:
-    """Quote a string literal for SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

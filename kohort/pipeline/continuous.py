@@ -70,7 +70,6 @@ class RetryBudget:
         self._last_success_s = time.monotonic()
 
     def renew(self) -> None:
-        """Restore the full limit after a success."""
         self._last_success_s = time.monotonic()
 
     def allows(self, error: ReportedError) -> bool:

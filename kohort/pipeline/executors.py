@@ -7,6 +7,7 @@ ReportedError ends the job with its message.
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
+from zlib import crc32
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,15 @@ from kohort.insight.errors import ReportedError
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 _RESULT: Final = pa.schema([("result", pa.binary())])
+
+
+SLICES: Final = 64
+"""More tasks than these do not write at a time."""
+
+
+def slice_of(cluster_id: str, group: str) -> int:
+    """Return the slice of a group, by which groups are divided among tasks."""
+    return crc32(f"{cluster_id}/{group}".encode(errors="replace")) % SLICES
 
 
 def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Computes the findings of many groups from Arrow tables to Arrow tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,11 +19,17 @@ from kohort.insight.tables.findings import FINDINGS
 from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from kohort.pipeline.arrow import from_columns, schema_of, values_of
 
+_ROWS: Final[dict[str, Any]] = {
+    REBALANCES.name: Rebalance,
+    MEMBERS.name: Member,
+    AVOIDED.name: Avoided,
+    RUNNING.name: Running,
+}
+"""The rows of each table of the history, which `GroupHistory` has under the table's name."""
+
 READ: Final = {
-    REBALANCES.name: schema_of(REBALANCES, ["cluster_id", "group", *Rebalance._fields]),
-    MEMBERS.name: schema_of(MEMBERS, ["cluster_id", "group", *Member._fields]),
-    AVOIDED.name: schema_of(AVOIDED, ["cluster_id", "group", *Avoided._fields]),
-    RUNNING.name: schema_of(RUNNING, ["cluster_id", "group", *Running._fields]),
+    table.name: schema_of(table, ["cluster_id", "group", *_ROWS[table.name]._fields])
+    for table in (REBALANCES, MEMBERS, AVOIDED, RUNNING)
 }
 """The columns to read from each table of the history."""
 
@@ -58,20 +64,10 @@ def tables_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table
 def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
     """Yield the groups sorted by name, from tables with the columns of READ."""
     groups: dict[Group, GroupHistory] = {}
-
-    def history_of(group: Group) -> GroupHistory:
-        if group not in groups:
-            groups[group] = GroupHistory(*group)
-        return groups[group]
-
-    for group, rebalance in _rows(tables[REBALANCES.name], Rebalance):
-        history_of(group).rebalances.append(rebalance)
-    for group, member in _rows(tables[MEMBERS.name], Member):
-        history_of(group).members.append(member)
-    for group, avoided in _rows(tables[AVOIDED.name], Avoided):
-        history_of(group).avoided.append(avoided)
-    for group, running in _rows(tables[RUNNING.name], Running):
-        history_of(group).running.append(running)
+    for name, row in _ROWS.items():
+        for group, values in _rows(tables[name], row):
+            history = groups.setdefault(group, GroupHistory(*group))
+            getattr(history, name).append(values)
     for group in sorted(groups):
         groups[group].sort()
         yield groups[group]
@@ -91,16 +87,14 @@ def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str
     for history in histories:
         for name, rows in compute_findings(history, limits).items():
             rows_by_table[name].append((history, rows))
-    return {table.name: _as_arrow(table, rows_by_table[table.name]) for table in FINDINGS}
+    return {table.name: as_arrow(table, rows_by_table[table.name]) for table in FINDINGS}
 
 
-def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
-    """Return the rows of a group with its name, in the columns of the table."""
-    return _as_arrow(table, [(history, rows)])
+def as_arrow(table: Table, group_rows: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
+    """Return the rows of groups with their names, in the columns of the table.
 
-
-def _as_arrow(table: Table, group_rows: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
-    """Convert the rows of several groups at once, which is faster than group by group."""
+    All groups at once, which is faster than group by group.
+    """
     columns = list(zip(*(row for _, rows in group_rows for row in rows), strict=True))
     if not columns:
         return SCHEMAS[table.name].empty_table()

@@ -59,7 +59,6 @@ class Jar:
 
 
 def locked(lock: Path = LOCK, spark: str = pyspark.__version__) -> list[Jar]:
-    """Return the jars that a version of Spark needs."""
     release = ".".join(spark.split(".")[:2])
     jars = []
     for line in lock.read_text().splitlines():

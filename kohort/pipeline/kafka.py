@@ -84,7 +84,6 @@ class Kafka:
         )
 
     def addresses(self) -> list[Address]:
-        """Raises UsageError."""
         return [_parse(server.strip()) for server in self.servers.split(",")]
 
     def admin(self) -> "Admin":

@@ -7,58 +7,71 @@ and location.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kohort.insight.tables.columns import Table
+from kohort.pipeline.arrow import held_of, is_same
 
-__all__ = ["Change", "Lake", "Tables"]
+Groups: TypeAlias = Collection[tuple[str, str]]
+"""Clusters and the names of groups in them."""
 
 
-class Change(Protocol):
+def by_cluster(groups: Groups) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for cluster_id, group in sorted(groups):
+        names.setdefault(cluster_id, []).append(group)
+    return names
+
+
+class Change:
     """A change of a table of the history or the findings, based on one version of it.
 
     Its methods raise the exceptions of the format's library; use `explained` with `Lake.label`.
     """
 
-    @property
-    def is_new(self) -> bool: ...
+    def __init__(self, names: Iterable[str] | None) -> None:
+        """Begin a change of a table with these columns; None if it does not exist."""
+        self.is_new: Final = names is None
+        self._names = set(names or ())
 
     @property
     def version(self) -> int:
-        """The version of the table on which the change is based."""
-        ...
+        raise NotImplementedError
 
     def fits(self, table: Table) -> bool:
         """Whether the table exists with exactly these columns."""
-        ...
+        return self._names == set(table.names)
 
     def read(
         self,
         schema: pa.Schema,
-        groups: Collection[tuple[str, str]] | None = None,
+        groups: Groups | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
         """Return the rows of these groups, or all rows, in these columns.
 
         With `sequences`, rows with other sequence numbers may be missing.
         """
-        ...
+        return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
 
     def parts(
-        self, schema: pa.Schema, groups: Collection[tuple[str, str]] | None = None
+        self,
+        schema: pa.Schema,
+        groups: Groups | None = None,
+        sequences: tuple[int, int] | None = None,
     ) -> Iterator[pa.Table]:
         """Yield the rows that `read` returns, some at a time."""
-        ...
+        raise NotImplementedError
 
     def replace(
         self,
         rows: Iterable[pa.Table],
         schema: pa.Schema,
-        groups: Collection[tuple[str, str]] | None,
+        groups: Groups | None,
         table: Table | None = None,
     ) -> bool:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
@@ -66,11 +79,28 @@ class Change(Protocol):
 
         With `table`, all rows are replaced, and the table gets its columns.
         """
-        ...
+        groups = None if table is not None else groups
+        held, rest = held_of(rows, schema)
+        if rest is None and table is None and is_same(held, self.parts(schema, groups)):
+            return False
+        self._replace(held, rest, schema, groups, has_columns=table is None)
+        return True
 
-    def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        """Add rows whose `key` is not in the table."""
-        ...
+    def _replace(
+        self,
+        held: pa.Table,
+        rest: Iterator[pa.Table] | None,
+        schema: pa.Schema,
+        groups: Groups | None,
+        *,
+        has_columns: bool,
+    ) -> None:
+        """Replace the rows of these groups, or all; `rest` are further rows."""
+        raise NotImplementedError
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows. The commit fails if another writer has added rows of these groups since."""
+        raise NotImplementedError
 
 
 class Tables(Protocol):
@@ -79,13 +109,11 @@ class Tables(Protocol):
     @property
     def writers_max(self) -> int:
         """How many tasks may append rows of different groups to a table at a time."""
-        ...
 
     def begin(self, name: str, version: int | None = None) -> Change:
         """Begin a change of the newest version; with `version`, it fails unless that one is still
         the basis for it.
         """
-        ...
 
     def label(self, name: str) -> str: ...
 
@@ -102,7 +130,6 @@ class Lake(Protocol):
     @property
     def root(self) -> str:
         """The lake's directory: of its checkpoints, and perhaps of its tables."""
-        ...
 
     def exists(self, name: str) -> bool: ...
 
@@ -112,7 +139,6 @@ class Lake(Protocol):
         Raises:
             ReportedError: the table does not exist; the message names the job that creates it.
         """
-        ...
 
     def create(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> str:
         """Create an empty table if it does not exist; return its permanent id.
@@ -120,11 +146,9 @@ class Lake(Protocol):
         A new table is partitioned by the columns `partition_by`. An existing table gets missing
         columns, which are null in its rows.
         """
-        ...
 
     def version(self, name: str) -> int:
         """Return a number that grows with every change of the rows; 0 before the first one."""
-        ...
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Append rows, unless `app_id` has appended a batch with this or a higher id before.
@@ -132,45 +156,30 @@ class Lake(Protocol):
         `app_id` identifies a stream of batches, that is a checkpoint: if ids started again under an
         old `app_id`, the batches would be ignored. New columns are added to the table.
         """
-        ...
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
         """Whether `append_once` would do nothing; the table must exist."""
-        ...
 
     def begin(self, name: str) -> Change:
         """Begin a change of a table of the history or the findings."""
-        ...
 
-    def merge_new(
-        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
-    ) -> None:
+    def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
         """Add the rows whose key, the columns `on`, is not in the table.
 
-        Of rows with the same key in `frame`, one is added; `is_unique` states that there are none.
-        Nulls in a key are equal to each other.
+        Of rows with the same key in `frame`, one is added. Nulls in a key are equal to each other.
         """
-        ...
-
-    def overwrite(self, frame: DataFrame, name: str) -> None:
-        """Replace the table including its schema; readers see the old one or the new one."""
-        ...
 
     def forget(self, name: str, column: str, before: datetime) -> None:
         """Delete the rows whose `column` is an earlier time."""
-        ...
 
     def compact(self, name: str) -> None:
         """Compact small files; the rows do not change."""
-        ...
 
     def vacuum(self, name: str, hours: int) -> None:
         """Delete files that have not belonged to the table for `hours`, at least 168."""
-        ...
 
     def file_count(self, name: str) -> int:
         """Return the number of files that contain the table's rows."""
-        ...
 
     def names(self) -> list[str]: ...
 

@@ -27,6 +27,7 @@ from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.parsing import typed
 from kohort.insight.tables.findings import FINDINGS
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, by_group, events_in_lake
+from kohort.pipeline.arrow import spark_schema
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.executors import Batches
 from kohort.pipeline.findings_in_arrow import (
@@ -38,7 +39,6 @@ from kohort.pipeline.findings_in_arrow import (
 )
 from kohort.pipeline.lake_formats import DELTA, open_lake
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.types import spark_schema
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
 

@@ -171,6 +171,16 @@ def metrics_of(options: argparse.Namespace, job: str) -> Metrics:
     return metrics
 
 
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="only this group; may be repeated",
+    )
+
+
 def add_lake(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lake",

@@ -46,7 +46,6 @@ class Progress(StreamingQueryListener):
 
     @contextmanager
     def listening(self, spark: SparkSession) -> Iterator[None]:
-        """Listen to the session's queries while the context lasts."""
         spark.streams.addListener(self)
         try:
             yield

@@ -14,10 +14,10 @@ from kohort.insight.errors import UsageError
 from kohort.insight.tables.advice import ADVICE
 from kohort.insight.tables.history import REBALANCES
 from kohort.pipeline.advising import ERROR, EVENTS, advice_of, messages
+from kohort.pipeline.arrow import spark_schema
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.jobs import advise as job
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.types import spark_schema
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import records, take
 from tests.pipeline.lakes import lake_of
@@ -140,7 +140,8 @@ def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
     job.advise(lake, events_of(spark, deploy("a", 2)), days=35, known={})
-    lake.overwrite(lake.read("advice").drop("stopped_spread_ms"), "advice")
+    former = lake.read("advice").drop("stopped_spread_ms").write.format("delta").mode("overwrite")
+    former.option("overwriteSchema", "true").save(lake.path("advice"))
     assert "stopped_spread_ms" not in lake.read("advice").columns
     job.advise(lake, events_of(spark, deploy("b", 2)), days=35, known={})
 
@@ -218,7 +219,8 @@ def test_the_report_of_a_lake_is_one_page(
     values = [json.dumps(record).encode() for record in deploy("a", 2)]
     take(lake, [record._replace(cluster_id="c") for record in records(values)])
     Findings(lake, Thresholds()).renew()
-    lake.overwrite(spark.createDataFrame(advised, spark_schema(ADVICE)), ADVICE.name)
+    advice = spark.createDataFrame(advised, spark_schema(ADVICE))
+    lake.append_once(advice, ADVICE.name, app_id="a", batch_id=0)
 
     output = tmp_path / "page.html"
     assert pipeline("report", "--lake", tmp_path / "lake", "--output", output) == 0

@@ -15,10 +15,9 @@ from kohort.insight.errors import ReportedError
 from kohort.insight.tables.columns import MOMENT, TEXT, WHOLE, Column, Table
 from kohort.insight.tables.findings import FINDINGS
 from kohort.insight.tables.history import HISTORY
-from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.arrow import from_columns, schema_of, spark_schema
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from kohort.pipeline.types import spark_schema
 from tests.pipeline.events import avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
@@ -119,9 +118,9 @@ def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLake) -> None:
     lake.create(NUMBERS.name, spark_schema(NUMBERS))
     first, second = lake.begin(NUMBERS.name), lake.begin(NUMBERS.name)
-    lake.begin(NUMBERS.name).append(numbers(("b", 1)), NUMBERS.key)
+    lake.begin(NUMBERS.name).append(numbers(("b", 1)))
     with pytest.raises(ConflictError):
-        first.append(numbers(("a", 1)), NUMBERS.key)
+        first.append(numbers(("a", 1)))
     with pytest.raises(ConflictError):
         second.replace([numbers(("a", 1))], schema_of(NUMBERS), [("c", "a")])
     assert_rows(lake.read("numbers"), [("c", "b", 1)])
@@ -140,7 +139,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake)
 def test_old_rows_are_forgotten_by_their_moment(lake: IcebergLake) -> None:
     table = Table("moments", "", ("at",), (Column("at", MOMENT, ""),))
     lake.create(table.name, spark_schema(table))
-    lake.begin(table.name).append(from_columns(table, [[1_000, 2_000, 3_000]]), table.key)
+    lake.begin(table.name).append(from_columns(table, [[1_000, 2_000, 3_000]]))
     lake.forget(table.name, "at", datetime.fromtimestamp(2, UTC))
     kept = lake.begin(table.name).read(schema_of(table))["at"].cast(pa.int64()).to_pylist()
     assert kept == [2_000_000, 3_000_000]

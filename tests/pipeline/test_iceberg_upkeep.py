@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kohort.insight.tables.columns import MOMENT, WHOLE, Column, Table
-from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.arrow import from_columns, schema_of, spark_schema
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.types import spark_schema
 from tests.pipeline.catalogs import (
     as_environment,
     object_store,
@@ -96,7 +95,7 @@ def options_of(lake: IcebergLake) -> tuple[str, ...]:
 
 def add(lake: IcebergLake, *numbers: int, day: int = 0) -> None:
     rows = from_columns(NUMBERS, [list(numbers), [day * 86_400_000] * len(numbers)])
-    lake.begin(NUMBERS.name).append(rows, NUMBERS.key)
+    lake.begin(NUMBERS.name).append(rows)
 
 
 def numbers_of(lake: IcebergLake) -> list[int]:
@@ -265,7 +264,7 @@ def test_old_snapshots_go_with_the_files_that_no_other_has(
     lake.create(NUMBERS.name, spark_schema(NUMBERS), ["day"])
     # Two files of one manifest, of which one is removed: the other is in a new manifest then.
     rows = from_columns(NUMBERS, [[0, 9], [0, 9 * 86_400_000]])
-    lake.begin(NUMBERS.name).append(rows, NUMBERS.key)
+    lake.begin(NUMBERS.name).append(rows)
     lake.forget(NUMBERS.name, "day", datetime.fromtimestamp(86_400, UTC))
     add(lake, 1, day=1)
     tagged = table_of(lake).snapshots()[-1].snapshot_id

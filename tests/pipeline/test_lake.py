@@ -13,12 +13,11 @@ from pyspark.sql import functions as f
 
 from kohort.insight.errors import ReportedError
 from kohort.insight.tables.columns import TEXT, WHOLE, Column, Table
-from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.arrow import from_columns, schema_of, spark_schema
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
-from kohort.pipeline.types import spark_schema
 from tests.pipeline.frames import assert_rows
 
 
@@ -39,18 +38,15 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
     def append(frame: DataFrame, name: str) -> None:
         lake.append_once(frame, name, app_id="a", batch_id=next(ids))
 
-    for write in (lake.overwrite, append):
-        name = write.__name__
-        with pytest.raises(ReportedError):
-            write(bad, name)
-        left = list(Path(lake.path(name)).rglob("*.parquet"))
-        assert left, "nothing was left half-written, so this shows nothing"
-        write(good, name)
-        write(good, name)
-    assert_rows(lake.read("overwrite"), [(0,), (1,), (2,), (3,)])
+    with pytest.raises(ReportedError):
+        append(bad, "append")
+    left = list(Path(lake.path("append")).rglob("*.parquet"))
+    assert left, "nothing was left half-written, so this shows nothing"
+    append(good, "append")
+    append(good, "append")
     assert_rows(lake.read("append"), 2 * [(0,), (1,), (2,), (3,)])
     with pytest.raises(ReportedError):
-        lake.overwrite(bad, "created")
+        append(bad, "created")
     lake.create("created", good.schema)
     assert_rows(lake.read("created"), [])
 
@@ -89,7 +85,7 @@ def replace(
 
 def append(lake: DeltaLake, *given: tuple[str, int]) -> None:
     with explained("numbers"):
-        lake.begin("numbers").append(grouped(*given), NUMBERS.key)
+        lake.begin("numbers").append(grouped(*given))
 
 
 def read(lake: DeltaLake, *groups: str) -> list[tuple[Any, ...]]:
@@ -127,10 +123,10 @@ def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Delta
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake) -> None:
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
     early, late, replacing = (lake.begin("numbers") for _ in range(3))
-    early.append(grouped(("a", 2)), NUMBERS.key)
+    early.append(grouped(("a", 2)))
     conflict = pytest.raises(ConflictError, match="another run changed it at the same time")
     with conflict, explained("numbers"):
-        late.append(grouped(("a", 2)), NUMBERS.key)
+        late.append(grouped(("a", 2)))
     with conflict, explained("numbers"):
         replacing.replace([grouped(("a", 3))], schema_of(NUMBERS), [("c", "a")])
     assert_rows(lake.read("numbers"), [("c", "a", 1), ("c", "a", 2)])
@@ -204,17 +200,10 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(
 ) -> None:
     old = spark.createDataFrame([(1,)], "number int")
     new = spark.createDataFrame([(2, "two")], "number int, name string")
-    lake.overwrite(old, "numbers")
+    lake.append_once(old, "numbers", app_id="a", batch_id=0)
     lake.create("numbers", new.schema)
-    lake.append_once(new, "numbers", app_id="a", batch_id=0)
+    lake.append_once(new, "numbers", app_id="a", batch_id=1)
     assert_rows(lake.read("numbers"), [(1, None), (2, "two")])
-
-
-@pytest.mark.long
-def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: DeltaLake) -> None:
-    lake.overwrite(spark.createDataFrame([(1,)], "number int"), "numbers")
-    lake.overwrite(spark.createDataFrame([("two",)], "name string"), "numbers")
-    assert_rows(lake.read("numbers"), [("two",)])
 
 
 @pytest.mark.long

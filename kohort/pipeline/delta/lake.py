@@ -96,11 +96,9 @@ class DeltaLake:
             self._check_place(name)
             return self.tables.begin(name)
 
-    def merge_new(
-        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
-    ) -> None:
+    def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
         same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
-        rows = frame if is_unique else frame.dropDuplicates(list(on))
+        rows = frame.dropDuplicates(list(on))
         with explained(self.label(name)):
             self.create(name, frame.schema)
             (
@@ -111,12 +109,6 @@ class DeltaLake:
                 .whenNotMatchedInsertAll()
                 .execute()
             )
-
-    def overwrite(self, frame: DataFrame, name: str) -> None:
-        self.create(name, frame.schema)
-        with explained(self.label(name)):
-            writer = frame.write.format(_FORMAT).mode("overwrite")
-            writer.option("overwriteSchema", "true").save(self.path(name))
 
     def forget(self, name: str, column: str, before: datetime) -> None:
         with explained(self.label(name)):

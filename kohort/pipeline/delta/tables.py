@@ -1,6 +1,6 @@
 """The Delta tables of the history and the findings, in any process: by delta-rs, without Spark."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -18,9 +18,9 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import dataset
 from pyspark.sql.types import StructType
 
-from kohort.insight.tables.columns import Table
-from kohort.pipeline.arrow import conformed, held_of, is_same
-from kohort.pipeline.slices import SLICES, slice_of
+from kohort.pipeline.arrow import conformed
+from kohort.pipeline.executors import SLICES, slice_of
+from kohort.pipeline.lake import Change, Groups, by_cluster
 
 FILE_BYTES: Final = 64 << 20
 """Size at which a new file begins."""
@@ -88,35 +88,23 @@ class DeltaTables:
             return DeltaChange(None)
 
 
-class DeltaChange:
-    """Implements `Change`. A commit fails as a whole if its rows collide with those of another run
-    that were written since the version that was opened.
+class DeltaChange(Change):
+    """A commit fails as a whole if its rows collide with those of another run that were written
+    since the version that was opened.
     """
 
     def __init__(self, table: DeltaTable | None) -> None:
-        self.is_new: Final = table is None
+        super().__init__(None if table is None else [one.name for one in table.schema().fields])
         self._table = table
-        self._names = set() if table is None else {column.name for column in table.schema().fields}
 
     @property
     def version(self) -> int:
         return -1 if self._table is None else self._table.version()
 
-    def fits(self, table: Table) -> bool:
-        return self._names == set(table.names)
-
-    def read(
-        self,
-        schema: pa.Schema,
-        groups: Collection[tuple[str, str]] | None = None,
-        sequences: tuple[int, int] | None = None,
-    ) -> pa.Table:
-        return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
-
     def parts(
         self,
         schema: pa.Schema,
-        groups: Collection[tuple[str, str]] | None = None,
+        groups: Groups | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> Iterator[pa.Table]:
         if self._table is None:
@@ -135,8 +123,7 @@ class DeltaChange:
             if batch.num_rows:
                 yield conformed(pa.Table.from_batches([batch]), schema)
 
-    def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        del key  # The commit fails if another writer has added rows of the same groups since.
+    def append(self, rows: pa.Table) -> None:
         assert self._table is not None, "the table must exist"
         write_deltalake(
             self._table,
@@ -152,29 +139,26 @@ class DeltaChange:
         )
         self._compact()
 
-    def replace(
+    def _replace(
         self,
-        rows: Iterable[pa.Table],
+        held: pa.Table,
+        rest: Iterator[pa.Table] | None,
         schema: pa.Schema,
-        groups: Collection[tuple[str, str]] | None,
-        table: Table | None = None,
-    ) -> bool:
+        groups: Groups | None,
+        *,
+        has_columns: bool,
+    ) -> None:
         assert self._table is not None, "the table must exist"
-        groups = None if table is not None else groups
-        held, rest = held_of(rows, schema)
-        if rest is None and table is None and is_same(held, self.parts(schema, groups)):
-            return False
         batches = chain(held.to_batches(), *(part.to_batches() for part in rest or ()))
         write_deltalake(
             self._table,
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="overwrite",
             predicate=None if groups is None else _sql_of_groups(groups),
-            schema_mode="overwrite" if table is not None else None,
+            schema_mode=None if has_columns else "overwrite",
             target_file_size=FILE_BYTES,
             writer_properties=_WRITER,
         )
-        return True
 
     def _compact(self) -> None:
         assert self._table is not None
@@ -202,26 +186,18 @@ def _app_ids(rows: pa.Table) -> set[str]:
     }
 
 
-def _by_cluster(groups: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for cluster_id, group in sorted(groups):
-        names.setdefault(cluster_id, []).append(group)
-    return names
-
-
-def _of_groups(groups: Collection[tuple[str, str]]) -> dataset.Expression:
-    """Return the condition that a row belongs to one of these groups."""
+def _of_groups(groups: Groups) -> dataset.Expression:
     wanted = dataset.scalar(False)
-    for cluster_id, names in _by_cluster(groups).items():
+    for cluster_id, names in by_cluster(groups).items():
         is_cluster = dataset.field("cluster_id") == cluster_id
         wanted = wanted | (is_cluster & dataset.field("group").isin(names))
     return wanted
 
 
-def _sql_of_groups(groups: Collection[tuple[str, str]]) -> str:
+def _sql_of_groups(groups: Groups) -> str:
     conditions = [
         f"(cluster_id = {_quoted(cluster_id)} AND `group` IN ({', '.join(map(_quoted, names))}))"
-        for cluster_id, names in _by_cluster(groups).items()
+        for cluster_id, names in by_cluster(groups).items()
     ]
     return " OR ".join(conditions) or "false"
 

@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.pipeline import jvm
-from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.arrow import arrow_schema
+from kohort.pipeline.errors import TRIES, ConflictError
 from kohort.pipeline.faults import explained as explained_of_spark
 from kohort.pipeline.iceberg import upkeep
 from kohort.pipeline.iceberg.catalogs import Tables, explained
-from kohort.pipeline.iceberg.change import IcebergChange, with_columns_of
-from kohort.pipeline.types import arrow_schema
+from kohort.pipeline.iceberg.change import IcebergChange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 LAST_BATCH: Final = "kohort.last-batch."
 """Prefix of the table property with a stream's last batch; the stream's id follows."""
-
-TRIES: Final = 10
-"""Maximum number of commit attempts; a rejected one means that another run has made progress."""
 
 _OF: Final = "_of_"
 """Prefix of columns that exist only in the paths of files."""
@@ -115,28 +112,15 @@ class IcebergLake:
     def begin(self, name: str) -> IcebergChange:
         return self.tables.begin(name)
 
-    def merge_new(
-        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
-    ) -> None:
+    def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
         self.create(name, frame.schema)
-        rows = _rows(frame if is_unique else frame.dropDuplicates(list(on)))
+        rows = _rows(frame.dropDuplicates(list(on)))
         change = self.begin(name)
         key = change.read(rows.select(list(on)).schema)
         known = {tuple(row.values()) for row in key.to_pylist()}
         is_new_row = [tuple(row.values()) not in known for row in rows.select(list(on)).to_pylist()]
         if any(is_new_row):
-            change.append(rows.filter(is_new_row), on)
-
-    def overwrite(self, frame: DataFrame, name: str) -> None:
-        rows = _rows(frame)
-        self.create(name, frame.schema)
-        with explained(self.label(name)):
-            table = self.tables.get(name)
-            with table.transaction() as transaction:
-                with_columns_of(transaction, table, rows.schema)
-                # PyIceberg warns if the table has no rows to delete.
-                with warnings.catch_warnings(action="ignore", category=UserWarning):
-                    transaction.overwrite(rows)
+            change.append(rows.filter(is_new_row))
 
     def forget(self, name: str, column: str, before: datetime) -> None:
         # PyIceberg warns if there are no such rows.

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from pyiceberg.io.pyarrow import parquet_files_to_data_files, pyarrow_to_schema
 
 from kohort.pipeline.arrow import conformed
-from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.errors import TRIES, ConflictError
 from kohort.pipeline.iceberg.catalogs import explained
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ GROUP_BYTES: Final = 32 << 20
 """Maximum stored size of the files that are compacted together, in memory."""
 
 GROUP_FILES: Final = 1_000
-
-TRIES: Final = 10
-"""Maximum number of commit attempts; a rejected one means that another run has made progress."""
 
 _GC_ENABLED: Final = "gc.enabled"
 """The table property that is `false` if other tables use the files too."""

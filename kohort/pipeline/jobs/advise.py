@@ -24,7 +24,7 @@ from kohort.insight.tables.advice import ADVICE
 from kohort.insight.zones import add_timezone
 from kohort.pipeline import options as common
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake, messages
-from kohort.pipeline.arrow import conformed, schema_of
+from kohort.pipeline.arrow import conformed, schema_of, spark_schema
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, results_of
 from kohort.pipeline.faults import explained
@@ -34,7 +34,6 @@ from kohort.pipeline.lake import Lake, Tables
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.session import IN_PYTHON
-from kohort.pipeline.types import spark_schema
 
 NAME: Final = "kohort-advise"
 TOPIC: Final = "__rebalance_advice"
@@ -50,13 +49,7 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="GROUP",
-        help="only this group; may be repeated",
-    )
+    common.add_groups(parser)
     parser.add_argument(
         "--from",
         dest="files",
@@ -98,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job. Raises ReportedError."""
     known = parse_known(options.known)
     files.check(options.files)
     topic = options.topic if options.topic is not None else "" if options.files else TOPIC
@@ -121,7 +113,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def parse_known(given: Iterable[str]) -> dict[str, Any]:
-    """Parse the values of `--known`. Raises UsageError."""
     try:
         return known_settings(given)
     except ValueError as error:

@@ -17,13 +17,7 @@ NAME: Final = "kohort-report"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="GROUP",
-        help="only this group; may be repeated",
-    )
+    common.add_groups(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -36,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job. Raises ReportedError."""
     output: Path = options.output
     if not output.absolute().parent.is_dir():
         raise UnavailableError(f"--output {output}: no such directory")

@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job. Raises ReportedError."""
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with pulse(spark) as progress:

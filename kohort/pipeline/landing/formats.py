@@ -3,6 +3,7 @@ Imported by executors.
 """
 
 import base64
+import importlib
 import io
 import json
 from collections.abc import Callable
@@ -30,6 +31,9 @@ NESTING_MAX: Final = 500
 _INDEX_MAX: Final = 1_000
 """Maximum number of messages in a schema, and of nesting levels."""
 
+_USUAL: Final = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+"""Protobuf's own files, which schemas may import."""
+
 
 class JsonDecoder:
     """Returns values that are exactly one JSON text (RFC 8259) in UTF-8, unchanged."""
@@ -43,7 +47,6 @@ class JsonDecoder:
         ).decode
 
     def __call__(self, value: bytes) -> str:
-        """Raises UndecodableError."""
         if self._has_ids and value[:1] == b"\0" and len(value) >= HEADER_BYTES:
             value = value[HEADER_BYTES:]
         try:
@@ -88,7 +91,6 @@ class AvroDecoder:
         self._parsed: dict[int, Any] = {}
 
     def __call__(self, value: bytes) -> str:
-        """Raises UndecodableError, RegistryError."""
         from fastavro import schemaless_reader  # noqa: PLC0415 - an optional dependency.
 
         number, body = split_header(value)
@@ -120,7 +122,6 @@ class ProtobufDecoder:
         self._files: dict[int, Any] = {}
 
     def __call__(self, value: bytes) -> str:
-        """Raises UndecodableError, RegistryError."""
         from google.protobuf.json_format import MessageToJson  # noqa: PLC0415 - an optional dependency.
         from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
 
@@ -152,6 +153,7 @@ DECODERS: Final[dict[str, Callable[[Registry | None], Callable[[bytes], str]]]] 
     AVRO: AvroDecoder,
     PROTOBUF: ProtobufDecoder,
 }
+"""A decoder raises UndecodableError and, with a registry, RegistryError."""
 
 
 def _of_kind(wanted: str, number: int, schema: Registered) -> Registered:
@@ -174,30 +176,13 @@ def _avro(schema: Registered) -> Any:  # noqa: ANN401 - fastavro's type.
 
 
 def _protobuf(schema: Registered) -> Any:  # noqa: ANN401 - protobuf's type.
-    from google.protobuf import (  # noqa: PLC0415 - an optional dependency.
-        any_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
-    from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415
+    from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415 - optional.
 
-    usual = (
-        any_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
     pool = DescriptorPool()
     files = [_descriptor(schema_) for schema_ in (*schema.references, schema)]
     try:
-        for module in usual:
+        for name in _USUAL:
+            module = importlib.import_module(f"google.protobuf.{name}_pb2")
             pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         return [pool.AddSerializedFile(file) for file in files][-1]
     except Exception as error:

@@ -43,12 +43,7 @@ class LandedTables:
     """The tables of a topic. All methods raise ReportedError."""
 
     def __init__(self, lake: Lake, table: str, topic: Topic, shape: Shape, reader: Reader) -> None:
-        """Create missing tables.
-
-        Args:
-            table: name of the topic's table.
-            reader: reads records of the topic.
-        """
+        """Create missing tables; `table` is the name of the topic's."""
         self.name: Final = table
         self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
         self._lake, self._topic_id = lake, topic.topic_id

@@ -118,7 +118,6 @@ class TopicLander:
         return self.query.start(options, lambda frame: self._shape.landed(frame, topic_id))
 
     def close(self) -> None:
-        """Close the admin client; the query is not stopped."""
         self.query.close()
 
     def diagnose(self) -> None:

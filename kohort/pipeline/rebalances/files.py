@@ -57,7 +57,6 @@ def are_small(paths: Sequence[str]) -> bool:
 
 
 def records(paths: Sequence[str], zone: tzinfo, cluster_id: str) -> Iterator[Record]:
-    """Yield the records of all files."""
     for name, lines in histories(paths, zone):
         for at, line in lines:
             yield Record(cluster_id, name, 0, at, None, None, line)

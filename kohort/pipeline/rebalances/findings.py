@@ -25,7 +25,7 @@ from kohort.insight.output import counted
 from kohort.insight.tables.columns import Table
 from kohort.insight.tables.findings import FINDINGS, GROUPS, PARTITIONS
 from kohort.insight.tables.history import AVOIDED, EVENT_KEY, MEMBERS, REBALANCES
-from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.arrow import schema_of, spark_schema, values_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, items, objects, results_of
 from kohort.pipeline.faults import explained
@@ -42,7 +42,6 @@ from kohort.pipeline.findings_in_arrow import (
 )
 from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import batched, without_gc
-from kohort.pipeline.types import spark_schema
 
 __all__ = ["Findings", "Thresholds"]
 
@@ -69,8 +68,6 @@ class _Events(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Replacing:
-    """What the tasks that write have to know."""
-
     tables: Tables
     versions: Mapping[str, int]
     """The versions of the tables before anything was read."""
@@ -257,10 +254,10 @@ def _in_parts(
         members = members_in(_read(tables, MEMBERS.name, [group], (first, last)), first, last)
         partition_rows = finder.add(members, is_last=number == len(parts))
         if partition_rows:
-            yield {PARTITIONS.name: as_arrow(PARTITIONS, history, partition_rows)}
+            yield {PARTITIONS.name: as_arrow(PARTITIONS, [(history, partition_rows)])}
     other_rows = finder.finish()
     yield {
-        table.name: as_arrow(table, history, other_rows[table.name])
+        table.name: as_arrow(table, [(history, other_rows[table.name])])
         for table in FINDINGS
         if other_rows.get(table.name)
     }

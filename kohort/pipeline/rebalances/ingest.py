@@ -5,7 +5,8 @@ key, so a batch that was partially written before a kill is written again. Watch
 may number the same rebalance differently: of their records the first one counts, too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -28,14 +29,13 @@ from kohort.insight.tables.history import (
     REBALANCES,
     RUNNING,
 )
-from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.arrow import from_rows, schema_of, spark_schema, values_of
 from kohort.pipeline.errors import retry_on_conflict
 from kohort.pipeline.executors import Batches, results_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import cut, without_gc
 from kohort.pipeline.rebalances.records import routed
-from kohort.pipeline.types import spark_schema
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
@@ -64,8 +64,7 @@ class Tally:
     rebalances: int = 0
     avoided: int = 0
     running: int = 0
-    quarantined: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
     """Counts of quarantined records by reason."""
     groups: set[Group] = field(default_factory=set)
     """The groups of complete events."""
@@ -74,10 +73,12 @@ class Tally:
         self.rebalances += other.rebalances
         self.avoided += other.avoided
         self.running += other.running
-        self.quarantined += other.quarantined
         self.groups |= other.groups
-        for reason, count in other.reasons.items():
-            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        self.reasons += other.reasons
+
+    @property
+    def quarantined(self) -> int:
+        return self.reasons.total()
 
     @property
     def records(self) -> int:
@@ -154,32 +155,21 @@ class Writer:
 
     def _write_chunk(self, parsed: Sequence[Read | Refused]) -> Tally:
         # If several events have the same number, the first one counts.
-        events = [parsed_record for parsed_record in parsed if isinstance(parsed_record, Read)]
-        refused = [parsed_record for parsed_record in parsed if isinstance(parsed_record, Refused)]
-        running = [
-            parsed_record for parsed_record in events if event_rows.is_running(parsed_record.event)
-        ]
-        complete = [
-            parsed_record
-            for parsed_record in events
-            if not event_rows.is_running(parsed_record.event)
-        ]
+        events = [one for one in parsed if isinstance(one, Read)]
+        running = [one for one in events if event_rows.is_running(one.event)]
+        complete = [one for one in events if not event_rows.is_running(one.event)]
         batch = _Batch(self._tables, complete)
-        refused += batch.refused
-        if refused:
-            self._add_missing(
-                QUARANTINE, [_quarantined(parsed_record) for parsed_record in refused]
-            )
-        if running:
-            running_rows = [
-                _sourced(event_rows.running(parsed_record.event), parsed_record)
-                for parsed_record in running
-            ]
-            self._add_missing(RUNNING, running_rows)
+        refused = [one for one in parsed if isinstance(one, Refused)] + batch.refused
+        self._add_missing(QUARANTINE, list(map(_quarantined, refused)))
+        self._add_missing(
+            RUNNING, [_sourced(event_rows.running(one.event), one) for one in running]
+        )
         batch.write()
         return _tally(complete, running, refused)
 
     def _add_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        if not rows:
+            return
         with explained(self._tables.label(table.name)):
             change = self._tables.begin(table.name)
             groups = {(row["cluster_id"], row["group"]) for row in rows if "group" in row}
@@ -188,7 +178,7 @@ class Writer:
             for key in _keys(known):
                 new.pop(key, None)
             if new:
-                change.append(from_rows(table, reversed(new.values())), table.key)
+                change.append(from_rows(table, reversed(new.values())))
 
 
 class _Batch:
@@ -212,35 +202,27 @@ class _Batch:
     def write(self) -> None:
         """Write the missing rows of each table, in the order of _TABLES."""
         events = self._events.values()
-        is_rebalance = [parsed for parsed in events if parsed.event["kind"] == event_rows.REBALANCE]
-        is_avoided = [parsed for parsed in events if parsed.event["kind"] == event_rows.AVOIDED]
-        self._append(
-            MEMBERS,
-            (
-                row | {"cluster_id": parsed.record.cluster_id}
-                for parsed in is_rebalance
-                for row in event_rows.members(parsed.event)
-            ),
+        is_rebalance = [one for one in events if one.event["kind"] == event_rows.REBALANCE]
+        is_avoided = [one for one in events if one.event["kind"] == event_rows.AVOIDED]
+        members = (
+            row | {"cluster_id": one.record.cluster_id}
+            for one in is_rebalance
+            for row in event_rows.members(one.event)
         )
+        self._append(MEMBERS, members)
         self._append(
-            REBALANCES,
-            (_sourced(event_rows.rebalance(parsed.event), parsed) for parsed in is_rebalance),
+            REBALANCES, (_sourced(event_rows.rebalance(one.event), one) for one in is_rebalance)
         )
-        self._append(
-            AVOIDED, (_sourced(event_rows.avoided(parsed.event), parsed) for parsed in is_avoided)
-        )
+        self._append(AVOIDED, (_sourced(event_rows.avoided(one.event), one) for one in is_avoided))
 
     def _read_known(self, events: Sequence[Read]) -> None:
-        groups = {parsed.key[:2] for parsed in events}
-        numbers = [parsed.key[2] for parsed in events]
         for table in _TABLES:
             with explained(self._tables.label(table.name)):
-                change = self._tables.begin(table.name)
-                self._changes[table.name] = change
-                known = change.read(
-                    schema_of(table, table.key), groups, (min(numbers), max(numbers))
+                change = self._changes[table.name] = self._tables.begin(table.name)
+                schema = schema_of(table, table.key)
+                self._known[table.name] = _keys(
+                    _around(change, schema, [one.key for one in events])
                 )
-                self._known[table.name] = _keys(known)
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
         """Read which watched rebalances the tables have, whatever their sequence numbers."""
@@ -290,12 +272,10 @@ class _Batch:
 
     def _stored_events(self, keys: set[_Key]) -> dict[_Key, dict[str, Any]]:
         stored = {}
-        groups = {key[:2] for key in keys}
-        numbers = [key[2] for key in keys]
         for table in (REBALANCES, AVOIDED):
             with explained(self._tables.label(table.name)):
                 schema = schema_of(table, [*EVENT_KEY, "event"])
-                known = self._changes[table.name].read(schema, groups, (min(numbers), max(numbers)))
+                known = _around(self._changes[table.name], schema, keys)
             for *key, text in zip(*map(values_of, known.columns), strict=True):
                 if tuple(key) in keys:
                     stored[key[0], key[1], key[2]] = typed(text)
@@ -306,11 +286,17 @@ class _Batch:
         new = [row for row in rows if tuple(map(row.get, table.key)) not in known]
         if new:
             with explained(self._tables.label(table.name)):
-                self._changes[table.name].append(from_rows(table, new), table.key)
+                self._changes[table.name].append(from_rows(table, new))
 
 
 def _size(record: Record) -> int:
     return len(record.value or b"")
+
+
+def _around(change: Change, schema: pa.Schema, keys: Collection[_Key]) -> pa.Table:
+    """Read the rows with these keys, and perhaps others of their groups."""
+    numbers = [key[2] for key in keys]
+    return change.read(schema, {key[:2] for key in keys}, (min(numbers), max(numbers)))
 
 
 def _keys(known: pa.Table) -> set[tuple[Any, ...]]:
@@ -338,13 +324,11 @@ def _quarantined(refused: Refused) -> dict[str, Any]:
 
 
 def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
-    groups = {parsed.key[:2] for parsed in complete}
-    tally = Tally(running=len(running), quarantined=len(refused), groups=groups)
-    for parsed in complete:
-        if parsed.event["kind"] == event_rows.REBALANCE:
-            tally.rebalances += 1
-        else:
-            tally.avoided += 1
-    for other in refused:
-        tally.reasons[other.reason] = tally.reasons.get(other.reason, 0) + 1
-    return tally
+    rebalances = sum(one.event["kind"] == event_rows.REBALANCE for one in complete)
+    return Tally(
+        rebalances,
+        len(complete) - rebalances,
+        len(running),
+        Counter(one.reason for one in refused),
+        {one.key[:2] for one in complete},
+    )

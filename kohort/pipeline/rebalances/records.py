@@ -7,8 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from kohort.insight.parsing import group_of
-from kohort.pipeline.executors import Batches
-from kohort.pipeline.slices import slice_of
+from kohort.pipeline.executors import Batches, slice_of
 
 COLUMNS: Final = pa.schema(
     [

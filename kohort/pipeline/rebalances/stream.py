@@ -67,6 +67,7 @@ class HistoryStream:
                 frame, self._query.cluster_id, self._count(batch_id)
             ),
         )
+        self.stop, self.close = self._query.stop, self._query.close
         try:
             self._query.begin(table_id, self._starts)
             self._announce_losses()
@@ -91,21 +92,12 @@ class HistoryStream:
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
-    def stop(self, query: StreamingQuery) -> None:
-        """Stop the query, during a batch if necessary."""
-        self._query.stop(query)
-
     def raise_failure(self, query: StreamingQuery) -> None:
-        """Raise ReportedError if the ended query failed."""
         error = self._query.failure(query)
         if isinstance(error, ReportedError):
             raise error
         if error is not None:
             raise explain(f"reading {self._settings.topic}", error) from error
-
-    def close(self) -> None:
-        """Close the admin client; the query is not stopped."""
-        self._query.close()
 
     def _count(self, batch_id: int) -> int:
         """Return the number of offsets in a batch, including deleted records."""

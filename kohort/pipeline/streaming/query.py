@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -71,6 +70,9 @@ class TopicQuery:
         self.admin: Final = kafka.admin()
         self._spark, self._kafka, self._handle_batch = spark, kafka, handle_batch
         self._batches = Batches(f"a batch of {topic}", self._batch)
+        self.stop, self.failure = self._batches.stop, self._batches.failure
+        self.close: Final = self.admin.close
+        """Closes the admin client; the query is not stopped."""
         self._group_refuses = False
         self._begin: Offsets = {}
         try:
@@ -125,7 +127,6 @@ class TopicQuery:
 
     @property
     def begun(self) -> Offsets:
-        """The offsets at which the checkpoint began."""
         return dict(self._begin)
 
     def read_between(
@@ -141,18 +142,6 @@ class TopicQuery:
         assigned = json.dumps({self.name: sorted(begins)})
         offsets |= {"assign": assigned, "failOnDataLoss": str(must_be_whole).lower()}
         return reader.options(**offsets, includeHeaders=True).load()
-
-    def stop(self, query: StreamingQuery) -> None:
-        """Stop the query, during a batch if necessary; the next run repeats that batch."""
-        self._batches.stop(query)
-
-    def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
-        """Return why the ended query failed; None if it did not."""
-        return self._batches.failure(query)
-
-    def close(self) -> None:
-        """Close the admin client; the query is not stopped."""
-        self.admin.close()
 
     def position(self, batch_id: int | None = None) -> Offsets:
         """Return the next offset of each partition after this batch; -1: before the first one.
