@@ -64,8 +64,8 @@ class Checkpoint:
             return None
         try:
             content = json.loads(self._files.read(path))
-            begin = {int(index): int(offset) for index, offset in content["begin"].items()}
-            owner = CheckpointOwner(Claim(**content["claim"]), content["app_id"], begin)
+            claimed = Claim(**content["claim"])
+            owner = CheckpointOwner(claimed, content["app_id"], _offsets(content["begin"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ReportedError(f"{path} is invalid: {error}") from error
         self._compare(owner.claim, claim)
@@ -75,7 +75,7 @@ class Checkpoint:
         """Return the first offsets, whichever job owns the checkpoint; empty if unknown."""
         try:
             content = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
-            return {int(index): int(offset) for index, offset in content["begin"].items()}
+            return _offsets(content["begin"])
         except (ReportedError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
@@ -101,12 +101,11 @@ class Checkpoint:
             ((_, offsets),) = topics.items()
             if version != "v1":
                 raise ValueError(f"version {version!r}")
-            return {int(index): int(offset) for index, offset in offsets.items()}
+            return _offsets(offsets)
         except (ValueError, AttributeError) as error:
             raise ReportedError(f"{path} does not have Spark 4.2's format: {error}") from error
 
     def last_done(self) -> int:
-        """Return the newest completed batch, or -1."""
         done = [name for name in self._files.names(f"{self.path}/commits") if name.isdigit()]
         return max(map(int, done), default=-1)
 
@@ -130,6 +129,10 @@ class Checkpoint:
         raise ReportedError(
             f"{self.path} is a checkpoint {reason}. Name another directory with --checkpoints."
         )
+
+
+def _offsets(content: Mapping[Any, Any]) -> Offsets:
+    return {int(index): int(offset) for index, offset in content.items()}
 
 
 class Files:
@@ -156,7 +159,6 @@ class Files:
             return sorted(str(entry.getPath().getName()) for entry in files.listStatus(place))
 
     def read(self, path: str) -> str:
-        """Return the text of a small file."""
         with explained(path):
             files, place = self._at(path)
             stream = files.open(place)

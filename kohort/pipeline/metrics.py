@@ -7,6 +7,7 @@ is rewritten after each batch.
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,25 +31,13 @@ class Metrics:
         self._job = job
         self._file: Path | None = None
         self._registry = registry = CollectorRegistry()
-        self._rows = Counter("kohort_pipeline_rows", "Records read.", _LABELS, registry=registry)
-        self._batches = Counter(
-            "kohort_pipeline_batches", "Batches completed.", _LABELS, registry=registry
-        )
-        self._seconds = Counter(
-            "kohort_pipeline_batch_seconds", "Time spent on batches.", _LABELS, registry=registry
-        )
-        self._behind = Gauge(
-            "kohort_pipeline_behind_offsets",
-            "Lag in offsets at the last batch.",
-            _LABELS,
-            registry=registry,
-        )
-        self._last = Gauge(
-            "kohort_pipeline_last_batch_timestamp_seconds",
-            "End of the last batch.",
-            _LABELS,
-            registry=registry,
-        )
+        counter = partial(Counter, labelnames=_LABELS, registry=registry)
+        gauge = partial(Gauge, labelnames=_LABELS, registry=registry)
+        self._rows = counter("kohort_pipeline_rows", "Records read.")
+        self._batches = counter("kohort_pipeline_batches", "Batches completed.")
+        self._seconds = counter("kohort_pipeline_batch_seconds", "Time spent on batches.")
+        self._behind = gauge("kohort_pipeline_behind_offsets", "Lag in offsets at the last batch.")
+        self._last = gauge("kohort_pipeline_last_batch_timestamp_seconds", "End of the last batch.")
         self._quarantined = Counter(
             "kohort_pipeline_quarantined",
             "Quarantined records, by reason.",

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -102,7 +103,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job. Raises ReportedError."""
     if not options.topics and options.pattern is None:
         raise UsageError("no topic given: name topics, or use --pattern")
     kafka = common.kafka_of(options)
@@ -112,7 +112,6 @@ def run(options: argparse.Namespace) -> int:
     lake = common.lake_of(options, spark)
     progress = Progress(metrics)
     settings = settings_of(options, lake)
-    failures: list[ReportedError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
         job = _Job(
             lambda topic: TopicLander(
@@ -131,12 +130,11 @@ def run(options: argparse.Namespace) -> int:
             settings,
             RetryBudget(0 if settings.stream.available_now else options.patience, stopping),
             stopping,
-            failures,
         )
         with kafka.admin() as admin:
             job.run(_Topics(options.topics, options.pattern, admin))
-    if failures:
-        raise failures[0]
+    if job.failures:
+        raise job.failures[0]
     announce(f"land: {summed_up(sum(progress.rows.values()), sum(progress.quarantined.values()))}")
     return 0
 
@@ -227,30 +225,20 @@ class _Running:
         return explain(f"the query that lands {self.lander.name}", error)
 
 
+@dataclass(slots=True)
 class _Job:
     """Runs the queries of all topics until they end or fail, or until a signal arrives."""
 
-    def __init__(
-        self,
-        lander_of: Callable[[str], TopicLander],
-        progress: Progress,
-        pulse: Callable[[str], None],
-        settings: LandingSettings,
-        budget: RetryBudget,
-        stopping: threading.Event,
-        failures: list[ReportedError],
-    ) -> None:
-        """`pulse` is called regularly with the current activity. `failures` gets the error of each
-        topic that failed permanently, even if a later exception ends the job.
-        """
-        self._lander_of = lander_of
-        self._progress = progress
-        self._pulse = pulse
-        self._settings = settings
-        self._budget = budget
-        self._stopping = stopping
-        self._failures = failures
-        self._running: dict[str, _Running] = {}
+    _lander_of: Callable[[str], TopicLander]
+    _progress: Progress
+    _pulse: Callable[[str], None]
+    """Called regularly with the current activity."""
+    _settings: LandingSettings
+    _budget: RetryBudget
+    _stopping: threading.Event
+    failures: list[ReportedError] = field(default_factory=list)
+    """The error of each topic that failed permanently, even if a later exception ends the job."""
+    _running: dict[str, _Running] = field(default_factory=dict)
 
     def run(self, topics: _Topics) -> None:
         """Land the topics until all have ended, or were stopped."""
@@ -264,9 +252,7 @@ class _Job:
                 while waiting and len(self._running) < limit:
                     self._attempt(waiting.pop(0), waiting)
                 for topic in [
-                    running_topic
-                    for running_topic in self._running
-                    if not self._is_active(running_topic)
+                    name for name, one in self._running.items() if not one.query.isActive
                 ]:
                     self._settle(topic, waiting)
                 self._stopping.wait(_LOOK_EVERY_S)
@@ -284,9 +270,6 @@ class _Job:
             # If the broker is gone, the running queries report it.
             announce(f"land: could not search for new topics: {error}")
             return []
-
-    def _is_active(self, topic: str) -> bool:
-        return self._running[topic].query.isActive
 
     def _attempt(self, topic: str, waiting: list[str]) -> None:
         try:
@@ -320,9 +303,9 @@ class _Job:
             waiting.append(topic)
             return
         # The only failure is reported when the job ends.
-        if waiting or self._running or self._failures:
+        if waiting or self._running or self.failures:
             announce(f"land {topic}: {error}")
-        self._failures.append(error)
+        self.failures.append(error)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

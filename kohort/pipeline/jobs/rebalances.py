@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import fields
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job. Raises ReportedError."""
     if options.files:
         files.check(options.files)
     else:
@@ -85,7 +85,6 @@ class _Job:
         metrics: Metrics,
         source: str,
     ) -> None:
-        """`source` is the topic name in metrics."""
         self.tally = Tally()
         self._metrics, self._source = metrics, source
         self._progress = progress
@@ -239,21 +238,17 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 def _add_thresholds(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("findings")
     defaults = Thresholds()
-    for name, value, text in (
-        ("days", defaults.days, "days before a group's newest event that findings cover"),
-        ("storm-quiet-ms", defaults.storm_quiet_ms, "maximum gap between rebalances of a storm"),
-        ("storm-size", defaults.storm_size, "minimum number of rebalances in a storm"),
-        (
-            "flapping-moves",
-            defaults.flapping_moves,
-            "number of moves from which a partition counts as flapping",
-        ),
-        ("flapping-window-ms", defaults.flapping_window_ms, "time window of these moves"),
+    for name, text in (
+        ("days", "days before a group's newest event that findings cover"),
+        ("storm-quiet-ms", "maximum gap between rebalances of a storm"),
+        ("storm-size", "minimum number of rebalances in a storm"),
+        ("flapping-moves", "number of moves from which a partition counts as flapping"),
+        ("flapping-window-ms", "time window of these moves"),
     ):
         group.add_argument(
             f"--{name}",
             type=common.positive,
-            default=value,
+            default=getattr(defaults, name.replace("-", "_")),
             metavar="N",
             help=f"{text} (%(default)s)",
         )
@@ -265,13 +260,7 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 
 
 def _thresholds(options: argparse.Namespace) -> Thresholds:
-    return Thresholds(
-        days=options.days,
-        storm_quiet_ms=options.storm_quiet_ms,
-        storm_size=options.storm_size,
-        flapping_moves=options.flapping_moves,
-        flapping_window_ms=options.flapping_window_ms,
-    )
+    return Thresholds(**{one.name: getattr(options, one.name) for one in fields(Thresholds)})
 
 
 def _settings(options: argparse.Namespace, lake: Lake) -> HistorySettings:
