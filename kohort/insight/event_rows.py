@@ -160,7 +160,6 @@ def _size(values: list[Any] | None) -> int | None:
 
 
 def _lasted_ms(start: int | None, end: int | None) -> int | None:
-    """Return the time from start to end; None if either is missing."""
     if start is None or end is None:
         return None
     return end - start if -WHOLE_MAX <= end - start <= WHOLE_MAX else None

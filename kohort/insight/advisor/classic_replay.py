@@ -37,8 +37,6 @@ SEEDS_MOST: Final = 1_000
 
 
 class ClassicReplay(Replay[SimulatedMember]):
-    """One replay of a trace as a classic group."""
-
     def __init__(
         self,
         trace: Trace,

@@ -51,8 +51,6 @@ class ReplayedTopics:
 
 
 class ConsumerReplay(Replay[ConsumerMember]):
-    """One replay of a trace as a consumer group."""
-
     def __init__(
         self,
         trace: Trace,

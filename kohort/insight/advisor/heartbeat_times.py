@@ -38,8 +38,6 @@ restarts, if its timer runs on."""
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimer:
-    """How a client library times its heartbeats."""
-
     look_ms: int = LOOK_MS
     """The library's poll interval: heartbeats are late by half of it on average."""
     runs_on: bool = False

@@ -206,7 +206,6 @@ class Meter:
     # Actions of the members.
 
     def on_crash(self, member_id: str, now_ms: int) -> None:
-        """Record that a process ended without leaving the group."""
         self._dead_since[member_id] = now_ms
 
     def stop_reading(self, partitions: Iterable[int], now_ms: int) -> None:

@@ -130,7 +130,6 @@ def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
 
 
 def _requested(rebalances: list[Json], name: str) -> Counter[int]:
-    """Count the values that members' joins requested."""
     return Counter(
         member[name]
         for record in rebalances
@@ -156,6 +155,5 @@ def _round(value: int) -> int:
 
 
 def modes_seen(rebalances: list[Json]) -> set[Any]:
-    """Return the modes of the members: eager, cooperative, consumer."""
     modes = {m.get("mode") for record in rebalances for m in record.get("members") or ()}
     return modes - {None}

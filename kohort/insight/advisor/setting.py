@@ -29,13 +29,11 @@ class Setting:
     """group.consumer.assignment.interval.ms; of consumer groups only."""
 
     def differences(self, other: "Setting") -> int:
-        """Return the number of settings that differ from `other`."""
         return sum(
             getattr(self, field.name) != getattr(other, field.name) for field in fields(self)
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings by name, as in rows and JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

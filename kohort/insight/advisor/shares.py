@@ -20,7 +20,6 @@ class Encoding(Protocol):
 
     def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
         """Return bytes that differ whenever real ones would. `owned` is empty for eager members."""
-        ...
 
     def assignment(self, share: Share) -> bytes: ...
 

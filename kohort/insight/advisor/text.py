@@ -19,7 +19,6 @@ SPREAD_SHOWN: Final = 0.1
 
 
 def describe(recorded: Prediction, prediction: Prediction) -> str:
-    """Return a sentence on the setting's changes, gain and cost."""
     text = (
         f"{choice(recorded, prediction)}: "
         f"{recorded.rebalances} -> {counted(prediction.rebalances, 'rebalance')}, "

@@ -188,7 +188,6 @@ def _place(move: _Move) -> tuple[object, ...]:
 
 
 def _ordered(part: _Part) -> tuple[object, ...]:
-    """Return a sort key that places missing values first."""
     return tuple(
         (value is not None, 0 if value is None else value)
         for value in (part.member_id, part.owner, part.client_id, part.stop_at, part.start_at)

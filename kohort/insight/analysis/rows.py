@@ -195,5 +195,4 @@ def total(values: Sequence[int | None]) -> int | None:
 
 
 def longest(values: Sequence[int | None]) -> int | None:
-    """Return the maximum, or None if empty."""
     return max((value for value in values if value is not None), default=None)

@@ -14,7 +14,6 @@ from kohort.insight.tables.findings import (
 
 
 def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:
-    """Return the rebalances that moved no partition."""
     return [
         NeedlessRebalance(*(getattr(row, name) for name in NeedlessRebalance._fields))
         for row in rebalances

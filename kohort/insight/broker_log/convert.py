@@ -63,7 +63,6 @@ class Converter:
 
     @property
     def group_count(self) -> int:
-        """Number of groups that appear in the log."""
         return len(self._stories)
 
     def _story(self, fact: Fact) -> GroupStory:

@@ -22,8 +22,6 @@ class Member(NamedTuple):
 
 
 class Preparing(NamedTuple):
-    """A rebalance begins."""
-
     group: str
     generation: int
     reason: str | None
@@ -44,8 +42,6 @@ class Assigned(NamedTuple):
 
 
 class Emptied(NamedTuple):
-    """The last member left."""
-
     group: str
     generation: int
 
@@ -64,8 +60,6 @@ class Left(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A member's session expired."""
-
     group: str
     member: Member
 
@@ -172,7 +166,6 @@ def optional(text: str | None) -> str | None:
 
 
 def reason_text(text: str | None) -> str | None:
-    """Return KIP-800's text, or None if it was not provided."""
     return None if text in {None, "", "not provided"} else text
 
 

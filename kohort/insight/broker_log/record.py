@@ -15,6 +15,26 @@ CAUSES_LISTED: Final = 100
 MEMBERS_LISTED: Final = 1_000
 """The limit of the broker's own history."""
 
+_COPIED: Final = (
+    *("group", "sequence", "previous_generation", "generation", "follows", "superseded_by"),
+    *("started_at_ms", "outcome", "leader", "members_before", "members_after"),
+)
+"""Fields of a record that `Open` has, too."""
+_UNKNOWN: Final = (
+    *("protocol_type", "protocol", "error", "partitions", "stopped"),
+    *("pending_transactions", "fenced_commits"),
+)
+_UNKNOWN_OF_CAUSE: Final = (
+    *("was_leader", "row", "old_protocols", "new_protocols"),
+    *("rebalance_timeout_ms", "error", "detail"),
+)
+_UNKNOWN_OF_MEMBER: Final = (
+    *("role", "told_ms", "join_received_ms", "join_answered_ms", "sync_received_ms"),
+    *("sync_answered_ms", "fate_ms", "replaced_by", "mode", "stopped_ms", "stopped_open"),
+    "partitions",
+)
+"""Fields that a log does not show."""
+
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _FATES: Final = {"member_left": "left"}
 
@@ -106,34 +126,18 @@ def record(opened: Open) -> Json:
     return {
         "schema": SCHEMA_VERSION,
         "kind": "rebalance",
-        "group": opened.group,
-        "sequence": opened.sequence,
-        "previous_generation": opened.previous_generation,
-        "generation": opened.generation,
+        **{name: getattr(opened, name) for name in _COPIED},
+        **dict.fromkeys(_UNKNOWN),
         "previous_state": opened.previous_state or None,
         "initial": opened.previous_state == "Empty",
-        "follows": opened.follows,
-        "superseded_by": opened.superseded_by,
         "group_type": "classic",
-        "protocol_type": None,
-        "started_at_ms": opened.started_at_ms,
         "trigger": _trigger(opened),
         "further_causes": opened.causes,
         "further_causes_dropped": opened.causes_dropped,
         "timeline": _timeline(opened),
         "waited_for": _waited_for(opened),
-        "outcome": opened.outcome,
-        "error": None,
-        "protocol": None,
-        "leader": opened.leader,
         "leader_changed": opened.leader != opened.leader_before if has_leader else None,
         "leader_change": _leader_change(opened),
-        "members_before": opened.members_before,
-        "members_after": opened.members_after,
-        "partitions": None,
-        "stopped": None,
-        "pending_transactions": None,
-        "fenced_commits": None,
         "members_dropped": missing + max(len(listed) - MEMBERS_LISTED, 0),
         "members": listed[:MEMBERS_LISTED],
     }
@@ -187,17 +191,11 @@ def _cause(kind: str, at_ms: int, member: Member | None, stated: Json, removed: 
         "kind": kind,
         "at_ms": at_ms,
         **_identity(member),
-        "was_leader": None,
         **stated,
-        "row": None,
-        "old_protocols": None,
-        "new_protocols": None,
+        **dict.fromkeys(_UNKNOWN_OF_CAUSE),
         "removed": removed[:CAUSES_LISTED],
         "removed_count": len(removed),
         "session_timeout_ms": None if member is None else member.session_timeout_ms,
-        "rebalance_timeout_ms": None,
-        "error": None,
-        "detail": None,
     }
 
 
@@ -286,18 +284,5 @@ def _members(opened: Open) -> list[Json]:
 
 
 def _member(member: Member, fate: str) -> Json:
-    times = ("told_ms", "join_received_ms", "join_answered_ms", "sync_received_ms")
-    return {
-        **_identity(member),
-        "type": "classic",
-        "role": None,
-        **dict.fromkeys((*times, "sync_answered_ms")),
-        "fate": fate,
-        "fate_ms": None,
-        "replaced_by": None,
-        **_stated(None),
-        "mode": None,
-        "stopped_ms": None,
-        "stopped_open": None,
-        "partitions": None,
-    }
+    known = {**_identity(member), "type": "classic", "fate": fate, **_stated(None)}
+    return dict.fromkeys(_UNKNOWN_OF_MEMBER) | known

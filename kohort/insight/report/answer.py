@@ -67,7 +67,6 @@ class FirstScreen:
 
 
 def answer(page: GroupPage) -> FirstScreen:
-    """Make the summary from the rows of a group."""
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
     causes = [_cause(page, row) for row in page.causes]
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]

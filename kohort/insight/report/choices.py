@@ -59,7 +59,6 @@ def compared(summary: FirstScreen) -> Markup:
 
 
 def _now(recorded: Row) -> str:
-    """Describe the recorded setting."""
     setting, unknown = setting_of(recorded), " ".join(_unknown_facts(recorded))
     parts = ["static members"] if setting.static else []
     if "eager or cooperative" not in unknown:

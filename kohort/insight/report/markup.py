@@ -39,7 +39,6 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
 
 
 def join(children: Iterable[Child]) -> Markup:
-    """Concatenate elements and texts."""
     return Markup("".join(map(_child, children)))
 
 

@@ -72,7 +72,6 @@ def _title(contents: Contents) -> str:
 
 
 def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
-    """Render the table of groups, with a summary of each."""
     groups = list(zip(contents.groups, answers, strict=True))
     links = [
         element("a", name(page.group), href=f"#g{place}")
@@ -95,7 +94,6 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
 
 
 def _totals(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the last columns of tables of groups."""
     yield "Rebalances", [f"{row['rebalance_count']:,}" for row in rows]
     yield "Stopped", column(row["stopped_total_ms"] for row in rows)
 

@@ -25,8 +25,6 @@ _INTERVALS_MS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A time axis as long as the history."""
-
     from_ms: int
     until_ms: int
     left: float

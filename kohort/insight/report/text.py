@@ -159,7 +159,6 @@ def column(values_ms: Iterable[int | None]) -> list[str]:
 
 
 def percent(part: int, whole: int) -> str:
-    """Format a share in whole percent."""
     if not whole:
         return NOTHING
     share = 100 * part / whole
