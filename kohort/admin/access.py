@@ -20,7 +20,6 @@ _WHAT: Final = "the access rules"
 
 
 def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
-    """The rules that match a filter."""
     request = DescribeAclsRequest(**_filter_of(wanted))
     answer: DescribeAclsResponse = cluster.ask(cluster.controller(), request)
     check(answer.error_code, _WHAT, answer.error_message)

@@ -126,7 +126,6 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
 

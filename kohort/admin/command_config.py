@@ -150,7 +150,6 @@ class _Settings:
         self._properties = {entry.name: entry for entry in parse_properties(text)}
 
     def security(self) -> SecurityConfig:
-        """Raises SettingError."""
         protocol = self._protocol()
         uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
         self._check_types()

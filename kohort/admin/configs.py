@@ -68,7 +68,6 @@ def described(
     keys: Sequence[str] | None,
     what: str,
 ) -> Sequence[DescribeConfigsResourceResult]:
-    """Configs of a resource, all without `keys`."""
     asked = DescribeConfigsResource(
         resource_type=resource.kind,
         resource_name=resource.name,

@@ -22,7 +22,6 @@ class Directory(NamedTuple):
 
 
 def directories(cluster: Cluster, broker: BlockingConnection) -> list[Directory]:
-    """The data directories of a broker."""
     answer: DescribeLogDirsResponse = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
     check(answer.error_code, f"{broker.address} does not list its directories")
     return [

@@ -18,15 +18,8 @@ from kohort.admin.groups import (
 from kohort.admin.history import rebalances_since
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 from kohort.client.net.blocking import BlockingConnection
-from kohort.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from kohort.protocol.messages.groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-)
+from kohort.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kohort.protocol.messages.groups import DescribeGroupsRequest, ListedGroup
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -62,11 +55,11 @@ def overview(cluster: Cluster) -> list[GroupRow]:
         groups = groups_of(cluster, broker)
         listed |= {group.group_id: group for group in groups}
         for batch in _batches([group.group_id for group in groups]):
-            members |= _members(cluster, broker, batch)
+            members |= _members(cluster, broker, DescribeGroupsRequest(groups=batch))
             offsets |= _offsets(cluster, broker, batch)
         consumers = [group.group_id for group in groups if group.group_type.lower() == CONSUMER]
         for batch in _batches(consumers):
-            members |= _consumers(cluster, broker, batch)
+            members |= _members(cluster, broker, ConsumerGroupDescribeRequest(group_ids=batch))
     ends = _ends(cluster, {partition for committed in offsets.values() for partition in committed})
     starts = _starts(cluster, offsets.values(), ends)
     since_ms = int(time.time() * 1000) - RECENT_S * 1000
@@ -82,15 +75,13 @@ def overview(cluster: Cluster) -> list[GroupRow]:
     ]
 
 
-def _members(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
-    answer: DescribeGroupsResponse = cluster.ask(broker, DescribeGroupsRequest(groups=names))
-    return {group.group_id: len(group.members) for group in answer.groups if not group.error_code}
-
-
-def _consumers(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
-    request = ConsumerGroupDescribeRequest(group_ids=names)
-    answer: ConsumerGroupDescribeResponse = cluster.ask(broker, request)
-    return {group.group_id: len(group.members) for group in answer.groups if not group.error_code}
+def _members(
+    cluster: Cluster,
+    broker: BlockingConnection,
+    request: DescribeGroupsRequest | ConsumerGroupDescribeRequest,
+) -> dict[str, int]:
+    groups = cluster.ask(broker, request).groups
+    return {group.group_id: len(group.members) for group in groups if not group.error_code}
 
 
 def _offsets(

@@ -84,13 +84,10 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """Type of the group, as in ListGroups."""
         return CLASSIC if self.epoch is None else CONSUMER
 
 
 def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
-    """The groups that a broker coordinates."""
-
     def ask() -> list[ListedGroup]:
         answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
         check(answer.error_code, f"{broker.address} does not list its groups")
@@ -100,7 +97,6 @@ def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
-    """Describe a group; None if it does not exist."""
     coordinator, described = _describe(cluster, group_id)
     if described is None:
         return _describe_new(cluster, group_id)
@@ -108,15 +104,8 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
         _member(member, is_consumer=described.protocol_type == CONSUMER)
         for member in described.members
     ]
-    return Group(
-        group_id=group_id,
-        state=described.group_state,
-        protocol_type=described.protocol_type,
-        protocol=described.protocol_data,
-        coordinator=str(coordinator.address),
-        members=members,
-        positions=_positions(cluster, coordinator, group_id, members),
-    )
+    kind, protocol = described.protocol_type, described.protocol_data
+    return _group(cluster, coordinator, described, kind, protocol, members)
 
 
 def _ask_new(
@@ -157,16 +146,23 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
         )
         for member in described.members
     ]
-    return Group(
-        group_id=group_id,
-        state=described.group_state,
-        protocol_type=CONSUMER,
-        protocol=described.assignor_name,
-        coordinator=str(coordinator.address),
-        members=members,
-        positions=_positions(cluster, coordinator, group_id, members),
-        epoch=described.group_epoch,
-    )
+    protocol, epoch = described.assignor_name, described.group_epoch
+    return _group(cluster, coordinator, described, CONSUMER, protocol, members, epoch)
+
+
+def _group(
+    cluster: Cluster,
+    coordinator: BlockingConnection,
+    described: DescribedGroup | new_groups.DescribedGroup,
+    protocol_type: str,
+    protocol: str,
+    members: list[Member],
+    epoch: int | None = None,
+) -> Group:
+    group_id, address = described.group_id, str(coordinator.address)
+    positions = _positions(cluster, coordinator, group_id, members)
+    state = described.group_state
+    return Group(group_id, state, protocol_type, protocol, address, members, positions, epoch)
 
 
 def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
@@ -178,7 +174,6 @@ def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
 
 
 def describe_state(cluster: Cluster, group_id: str) -> str | None:
-    """The state of a group, None if there is none."""
     _, described = _describe(cluster, group_id)
     if described is not None:
         return described.group_state

@@ -26,7 +26,6 @@ class Limits(NamedTuple):
 
 
 def list_limits(cluster: Cluster) -> list[Limits]:
-    """All limits."""
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer: DescribeClientQuotasResponse = cluster.ask(cluster.controller(), request)
     check(answer.error_code, "the limits cannot be listed")
@@ -42,7 +41,6 @@ def list_limits(cluster: Cluster) -> list[Limits]:
 def change_limits(
     cluster: Cluster, entity: Parts, values: Mapping[str, float], removed: Sequence[str] = ()
 ) -> None:
-    """Set some limits of an entity and remove others."""
     ops = [OpData(key=key, value=value, remove=False) for key, value in values.items()]
     ops += [OpData(key=key, value=0.0, remove=True) for key in removed]
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]

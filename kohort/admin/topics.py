@@ -113,7 +113,6 @@ def describe_topic(cluster: Cluster, name: str) -> Topic | None:
 
 
 def topic_configs(cluster: Cluster, name: str) -> list[Config]:
-    """All configs of a topic, sorted by name."""
     configs = described(
         cluster, cluster.controller(), Resource(Kind.TOPIC, name), None, f"topic {name!r}"
     )
@@ -159,7 +158,6 @@ def create_topic(
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
-    """Delete a topic with all its records."""
     controller = cluster.controller()
     if controller.versions.best(DeleteTopicsRequest) >= _BY_STATE_SINCE:
         request = DeleteTopicsRequest(

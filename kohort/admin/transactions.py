@@ -111,8 +111,6 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Described | None:
-    """Describe a transactional id; None if it is unknown."""
-
     def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, TransactionState]:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         state: TransactionState = cluster.ask(coordinator, request).transaction_states[0]

@@ -101,7 +101,6 @@ def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> 
 
 
 def remove_user(cluster: Cluster, user: User) -> None:
-    """Remove all credentials of a user."""
     for mechanism in user.iterations:
         deletion = ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
         _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
@@ -140,12 +139,10 @@ class Names(NamedTuple):
 
 
 def item_of(user: str) -> str:
-    """Percent-encode a user name as an item of the configs."""
     return quote(user, safe="@")
 
 
 def user_of(item: str) -> str:
-    """Decode an item of the configs."""
     return unquote(item)
 
 
