@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kohort.protocol.codec import Buffer, Codec, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode
 from kohort.protocol.message import RESPONSES, schema_of
-from kohort.protocol.varints import skip_tags
+from kohort.protocol.tags import skip_tags
 
 API_VERSIONS_KEY: Final = 18
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
 from kohort.protocol.limits import TAGS_MAX
 from kohort.protocol.message import schema_of
-from kohort.protocol.varints import append_uvarint
+from kohort.protocol.records.varint import append_uvarint
 from tests.property.message_values import (
     EXAMPLES,
     Message,
@@ -179,11 +179,11 @@ def test_unknown_tags_are_skipped_in_any_order(message: Message) -> None:
 
 MALFORMED_TAGS = [
     (b"\x02\x28\x01a\x28\x01b", "twice"),
-    (b"\x01", "early"),
-    (b"\x01\x28", "early"),
+    (b"\x01", "ends"),
+    (b"\x01\x28", "ends"),
     (b"\x01\x28\x02a", "exceeds"),
     (b"\x01\x28\xff\xff\xff\xff\x0f", "exceeds"),
-    (b"\x01\xff\xff\xff\xff\xff\x01\x00", "32 bits"),
+    (b"\x01\xff\xff\xff\xff\xff\x01\x00", "does not fit"),
 ]
 
 

@@ -17,7 +17,7 @@ from kohort.protocol.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX, TAGS
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages import heartbeat
 from kohort.protocol.messages.fetch import PartitionData
-from kohort.protocol.varints import append_uvarint
+from kohort.protocol.records.varint import append_uvarint
 from tests.property.hot_codecs import (
     compiled_alone,
     forget_tags,

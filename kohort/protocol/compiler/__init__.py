@@ -17,7 +17,8 @@ from kohort.protocol.compiler.decoder import DecoderWriter
 from kohort.protocol.compiler.encoder import EncoderWriter
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout
-from kohort.protocol.varints import append_uvarint, read_uvarint, skip_tags
+from kohort.protocol.records.varint import append_uvarint, read_uvarint
+from kohort.protocol.tags import skip_tags
 
 _OF_DECODERS: Final = {
     "DecodeError": DecodeError,

@@ -6,7 +6,7 @@ exactly the records it should, and raise only DecodeError.
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.records.batch import BatchHeader, TimestampType, payload_of, read_header
@@ -61,12 +61,8 @@ def iter_spans(block: Buffer, record_count: int) -> Iterator[RecordSpan]:
         yield span
         position = span.stop
     if position != len(block):
-        _excess(block, position, record_count)
-
-
-def _excess(block: Buffer, position: int, record_count: int) -> NoReturn:
-    excess = len(block) - position
-    raise DecodeError(f"{excess} bytes behind the last of {record_count} records")
+        excess = len(block) - position
+        raise DecodeError(f"{excess} bytes behind the last of {record_count} records")
 
 
 def inflate(

@@ -21,6 +21,13 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read an unsigned 32-bit value; return it and the position after it."""
+    if position >= 0:
+        # The short form of `read_groups`: messages have many of these.
+        value = 0
+        for index, byte in enumerate(buffer[position : position + UVARINT_BYTES_MAX]):
+            value |= (byte & 0x7F) << 7 * index
+            if byte < 0x80 and value <= 0xFFFF_FFFF:
+                return value, position + index + 1
     return read_groups(buffer, position, UVARINT_BYTES_MAX)
 
 
@@ -60,7 +67,7 @@ def encode_uvarint(value: int) -> bytes:
     if not 0 <= value <= 0xFFFF_FFFF:
         raise EncodeError(f"{value} does not fit an unsigned varint")
     out = bytearray()
-    _write_groups(out, value)
+    append_uvarint(out, value)
     return bytes(out)
 
 
@@ -85,7 +92,7 @@ def write_varint(out: bytearray, value: int) -> None:
         return
     if not _INT32_MIN <= value <= _INT32_MAX:
         raise EncodeError(f"{value} does not fit a varint")
-    _write_groups(out, (value << 1) ^ (value >> 31))
+    append_uvarint(out, (value << 1) ^ (value >> 31))
 
 
 def write_varlong(out: bytearray, value: int) -> None:
@@ -95,10 +102,11 @@ def write_varlong(out: bytearray, value: int) -> None:
         return
     if not _INT64_MIN <= value <= _INT64_MAX:
         raise EncodeError(f"{value} does not fit a varlong")
-    _write_groups(out, (value << 1) ^ (value >> 63))
+    append_uvarint(out, (value << 1) ^ (value >> 63))
 
 
-def _write_groups(out: bytearray, value: int) -> None:
+def append_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned value, which is not checked, to `out`."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7

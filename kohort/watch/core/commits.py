@@ -27,7 +27,7 @@ from kohort.protocol.records.batch import (
     MAGIC,
 )
 from kohort.protocol.records.crc import crc32c
-from kohort.protocol.varints import read_uvarint
+from kohort.protocol.records.varint import read_uvarint
 
 _TOGETHER_MS: Final = 50
 """Records of one commit have nearly the same timestamp."""
