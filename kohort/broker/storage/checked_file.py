@@ -42,10 +42,11 @@ def replace_checked(
     Without `sync_sums` a power failure may leave no checksums, which is acceptable if no existing
     content could fail against the old ones.
     """
-    sums = [crc32c(content)]
+    sums = f"{crc32c(content):08x}"
     if files.exists(path):
-        sums.append(crc32c(read_file(files, path)))
-    replace_file(files, path + CHECKSUM_SUFFIX, _encode_sums(sums), sync=sync and sync_sums)
+        sums += f" {crc32c(read_file(files, path)):08x}"
+    line = f"{sums}\n{crc32c(sums.encode()):08x}\n".encode()
+    replace_file(files, path + CHECKSUM_SUFFIX, line, sync=sync and sync_sums)
     replace_file(files, path, content, sync=sync)
 
 
@@ -65,11 +66,6 @@ def read_checked(files: FileSystem, path: str) -> bytes | None:
     if sums and crc32c(content) not in sums:
         raise CorruptFileError(f"{path} does not match its checksum file")
     return content
-
-
-def _encode_sums(sums: list[int]) -> bytes:
-    line = " ".join(f"{value:08x}" for value in sums)
-    return f"{line}\n{crc32c(line.encode()):08x}\n".encode()
 
 
 def _read_sums(files: FileSystem, path: str) -> list[int]:

@@ -28,8 +28,6 @@ class CorruptBatchError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The offset is outside of the log."""
-
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 

@@ -23,8 +23,6 @@ fails."""
 
 
 class EpochStart(NamedTuple):
-    """An epoch and the first offset written in it."""
-
     epoch: int
     start_offset: int
 
@@ -82,7 +80,6 @@ class LeaderEpochs:
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
-        """All known epochs, ascending."""
         return tuple(self._starts)
 
     def _set(self, starts: list[EpochStart]) -> None:

@@ -88,7 +88,6 @@ class SegmentChecksums:
 
 
 def encode_sums(sums: Mapping[str, int | None], directory: str) -> bytes:
-    """Encode the content of a file."""
     lines = [_VERSION, directory.rpartition("/")[2]]
     lines += [
         f"{name} {_NO_FILE if value is None else f'{value:08x}'}" for name, value in sums.items()

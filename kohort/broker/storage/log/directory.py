@@ -76,7 +76,11 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
     checksums = SegmentChecksums(files, directory, exists=has_checksums)
     checksums.drop_segments(replaced)
     content = DirectoryContent(checksums, snapshots=sorted(snapshots))
-    deleted = {named[0] for named in left_over.values() if named and _is_deleted_log(named[1])}
+    deleted = {
+        named[0]
+        for named in left_over.values()
+        if named and named[1].startswith(f"{LOG_SUFFIX}.") and named[1].endswith(DELETED_SUFFIX)
+    }
     for base_offset, found in sorted(sizes.items()):
         if LOG_SUFFIX not in found and not _keep_orphan(
             files, directory, content, base_offset, found, is_deleted=base_offset in deleted
@@ -101,10 +105,6 @@ def _compare_indexes(
         is_unused = segment is content.segments[-1] and not segment.size_bytes
         if size_bytes is not None or not is_unused:
             segment.note_index_sums(files, size_bytes, content.checksums.sums)
-
-
-def _is_deleted_log(suffix: str) -> bool:
-    return suffix.startswith(f"{LOG_SUFFIX}.") and suffix.endswith(DELETED_SUFFIX)
 
 
 def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]) -> int:

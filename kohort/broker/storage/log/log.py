@@ -30,12 +30,12 @@ from kohort.broker.storage.filesystem import FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
 from kohort.broker.storage.log.appending import LogAppender
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
-from kohort.broker.storage.log.queries import expired_segments
 from kohort.broker.storage.log.reading import LogReader
 from kohort.broker.storage.log.transactions import AbortedTransactions
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
-from kohort.broker.storage.segment.segment import LogSegment
-from kohort.protocol.records.batch import BatchHeader
+from kohort.broker.storage.segment.segment import LogSegment, with_ends
+from kohort.broker.storage.segment.times import load_max_timestamp
+from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 
 OS_FILES = OsFileSystem()
 """The files of this machine; one limit on open descriptors for all logs."""
@@ -242,3 +242,48 @@ class PartitionLog(LogAppender, LogReader):
             active.complete_indexes()
         self.note_checksums(is_closing=True)
         self.flusher.flush(self.segments, self.log_end_offset, with_indexes=True)
+
+
+def expired_segments(
+    segments: Sequence[LogSegment],
+    config: LogConfig | None,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    up_to_offset: int,
+    wall_ms: int,
+) -> int:
+    """Return how many of the oldest segments may be deleted, by Kafka's rules: possibly all.
+
+    A segment may be deleted if it is below the log start; with cleanup.policy=delete also if its
+    latest record is older than retention.ms, or if the rest has retention.bytes without it.
+
+    Args:
+        config: None if only the log start is to be considered.
+        up_to_offset: segments with batches at or above it are kept.
+    """
+    surplus_bytes = -1
+    if config is not None and "delete" in config.cleanup_policy and config.retention_bytes >= 0:
+        surplus_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    count = 0
+    for segment, next_offset in with_ends(segments, log_end_offset):
+        is_unused = segment is segments[-1] and not segment.size_bytes
+        if next_offset > up_to_offset or is_unused:
+            break
+        surplus_bytes -= segment.size_bytes
+        is_expired = next_offset <= log_start_offset or surplus_bytes >= 0
+        if not is_expired and not _is_old(segment, config, wall_ms):
+            break
+        count += 1
+    return count
+
+
+def _is_old(segment: LogSegment, config: LogConfig | None, wall_ms: int) -> bool:
+    """Whether a segment has expired, by its latest record or else its last write."""
+    if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
+        return False
+    latest = load_max_timestamp(segment)
+    if latest is None:
+        return False
+    written_ms = segment.created_ms if latest == NO_TIMESTAMP else latest
+    return wall_ms - written_ms > config.retention_ms

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kohort.broker.storage.errors import OffsetOutOfRangeError
 from kohort.broker.storage.log.detached import Detached
-from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.segment.indexes import TimestampOffset
 from kohort.broker.storage.segment.read import (
@@ -19,6 +18,13 @@ from kohort.broker.storage.segment.read import (
     read_batches,
 )
 from kohort.broker.storage.segment.segment import LogSegment, with_ends
+from kohort.broker.storage.segment.times import (
+    find_max_timestamp,
+    find_timestamp,
+    load_max_timestamp,
+    timestamp_at,
+)
+from kohort.protocol.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -61,6 +67,51 @@ def read_on(
         if data is not None:
             return data
         # The end of this segment is missing; the data after it starts in the next one.
+    return None
+
+
+def first_at_or_after(
+    segments: Sequence[LogSegment], timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """Return the first record from `start_offset` on whose timestamp is at least `timestamp`.
+
+    None if there is none. Raises OSError, and CorruptBatchError if damage hides the answer.
+    """
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].base_offset <= start_offset:
+            continue
+        latest = load_max_timestamp(segment)
+        if latest is None or latest >= timestamp:
+            found = find_timestamp(segment, timestamp, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
+    """Return the first record with the largest timestamp; None if no record has one.
+
+    Raises OSError, and CorruptBatchError if it is in a damaged batch.
+    """
+    latest = NO_TIMESTAMP
+    holder: LogSegment | None = None
+    for segment in segments:
+        timestamp = load_max_timestamp(segment)
+        if timestamp is not None and timestamp > latest:
+            latest, holder = timestamp, segment
+    return None if holder is None else find_max_timestamp(holder)
+
+
+def first_timestamp_from(segments: Sequence[LogSegment], offset: int) -> int | None:
+    """Return the timestamp of the first record at or after `offset`, which is in the first of these
+    segments or a later one; NO_TIMESTAMP if it has none, None if there is no such record.
+
+    Raises OSError, and CorruptBatchError if damage hides the answer.
+    """
+    for segment in segments:
+        found = timestamp_at(segment, offset)
+        if found is not None:
+            return found
     return None
 
 

@@ -31,7 +31,6 @@ class BatchAt(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The position after the batch."""
         return self.position + self.header.size_bytes
 
 

@@ -252,12 +252,15 @@ class TransactionIndex:
         aborted: list[AbortedTransaction] = []
         number, count = self._first_from(offset, saved), _BLOCK_ENTRIES
         while number < saved:
-            if self._is_beyond(number, end_offset):
+            bounds = self._bounds.get(number)
+            # The step's entries begin after the range, and do not complete the result.
+            if bounds is not None and bounds[0] >= end_offset > bounds[1]:
                 number, count = number + STEP_ENTRIES, STEP_ENTRIES
                 yield
                 continue
             block = self._plain(number, min(count, saved - number))
-            self._note_bounds(number, block)
+            if len(block) == STEP_ENTRIES and number % STEP_ENTRIES == 0:
+                self._bounds[number] = min(entry[_FIRST] for entry in block), block[-1][_STABLE]
             # The last stable offset never decreases from one marker to the next.
             is_all = block[-1][_STABLE] >= end_offset
             if is_all:
@@ -292,15 +295,6 @@ class TransactionIndex:
         with self._lock:
             saved, pending = self._saved, list(self._pending)
         return self._read(number, saved - number) + pending[max(0, number - saved) :]
-
-    def _is_beyond(self, number: int, end_offset: int) -> bool:
-        """Whether a step's entries begin after a range and do not complete the result."""
-        bounds = self._bounds.get(number)
-        return bounds is not None and bounds[0] >= end_offset > bounds[1]
-
-    def _note_bounds(self, number: int, block: list[tuple[int, int, int, int]]) -> None:
-        if len(block) == STEP_ENTRIES and number % STEP_ENTRIES == 0:
-            self._bounds[number] = min(entry[_FIRST] for entry in block), block[-1][_STABLE]
 
     def _first_from(self, offset: int, saved: int) -> int:
         """Return the index of the first entry in the file whose marker is at or after an offset."""

@@ -1,7 +1,7 @@
 import pytest
 
-from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.log.queries import expired_segments, first_at_or_after, latest_record
+from kohort.broker.storage.log.log import PartitionLog, expired_segments
+from kohort.broker.storage.log.reading import first_at_or_after, latest_record
 from tests.support.records.storage_tools import WALL_MS, append, batch_of, memory_log, settings
 
 BATCH_BYTES = len(batch_of(b"v" * 100))
