@@ -9,12 +9,8 @@ from kohort.broker.core.timing_wheel import TimerEntry
 
 
 class Completion(Enum):
-    """Why an operation is completed."""
-
     SATISFIED = auto()
-    """The condition was satisfied."""
     EXPIRED = auto()
-    """The deadline expired."""
     REFUSED = auto()
     """The purgatory is full: the operation is answered as at its deadline."""
     SHUTDOWN = auto()

@@ -61,7 +61,6 @@ class Parking:
         self._operations: dict[DelayedOperation, None] = {}
         self._shares: dict[Hashable, _Share] = {}
         self.held_bytes = 0
-        """Sum of the waiting operations' `held_bytes`."""
 
     def __len__(self) -> int:
         return len(self._operations)
@@ -324,7 +323,6 @@ class Purgatory:
 
     @property
     def held_bytes(self) -> int:
-        """Sum of the parked operations' `held_bytes`."""
         return self._parking.held_bytes
 
     # Called by KeyedTimers.

@@ -11,8 +11,6 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(Generic[K, V]):
-    """An LRU cache that creates missing values."""
-
     __slots__ = ("_by_name", "_most", "_new")
 
     def __init__(self, new: Callable[[], V], most: int) -> None:

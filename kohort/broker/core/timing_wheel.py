@@ -41,15 +41,11 @@ class TimerEntry:
 
     def __init__(self) -> None:
         self.deadline_ms = 0
-        """When to fire, in monotonic milliseconds. Meaningful while `is_scheduled`."""
+        """When to fire, in monotonic milliseconds. Meaningful while scheduled."""
         self.armed_ms: int | None = None
         """The slot that it is in, at or before its deadline; None if it is not scheduled."""
         self.order = 0
         """Sequence number of its last scheduling."""
-
-    @property
-    def is_scheduled(self) -> bool:
-        return self.armed_ms is not None
 
 
 E = TypeVar("E", bound=TimerEntry)
@@ -262,7 +258,7 @@ class KeyedTimers(Generic[K]):
         for entry in entries:
             assert isinstance(entry, KeyedEntry)
             key: K = entry.key  # type: ignore[assignment]  # Only this object puts keys into its entries.
-            if self._entries.get(key) is entry and not entry.is_scheduled:
+            if self._entries.get(key) is entry and entry.armed_ms is None:
                 del self._entries[key]
                 keys.append(key)
         self._host.count_timers(self._kind, -len(keys))

@@ -120,7 +120,9 @@ class RequestMemoryBudget:
 
     def reserve(self, reservation: "MemoryReservation", byte_count: int) -> bool:
         if not reservation.is_large:
-            self._add_upload(reservation)
+            reservation.is_large = True
+            self.uploads[reservation] = None
+            self.count_large(reservation.address_block, reservation.held_bytes)
         if self._fits(reservation, byte_count) or self._may_overdraw(reservation):
             self._grant(reservation, byte_count)
             return True
@@ -180,11 +182,6 @@ class RequestMemoryBudget:
         if current is None or (current.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
             self.overdrawn = reservation
         return self.overdrawn is reservation
-
-    def _add_upload(self, reservation: "MemoryReservation") -> None:
-        reservation.is_large = True
-        self.uploads[reservation] = None
-        self.count_large(reservation.address_block, reservation.held_bytes)
 
     def _remove_upload(self, reservation: "MemoryReservation") -> None:
         reservation.is_large = False

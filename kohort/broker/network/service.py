@@ -107,9 +107,7 @@ class FileRange(Protocol):
     Methods raise OSError, also if the file has become too short.
     """
 
-    def __len__(self) -> int:
-        """Remaining bytes."""
-        ...
+    def __len__(self) -> int: ...
 
     def send_to(self, socket_number: int) -> int:
         """Send what a non-blocking socket accepts now; BlockingIOError if that is nothing."""

@@ -103,7 +103,6 @@ class ClientQuotas:
 
 
 def property_of(entity: Entity) -> str:
-    """Return the name of the property with an entity's quotas."""
     return CLIENT_QUOTA + json.dumps(list(entity.parts()))
 
 

@@ -124,7 +124,6 @@ def property_of(rule: Rule) -> str:
 
 
 def rules_in(keys: Iterable[str]) -> list[Rule]:
-    """Return the rules stored as properties with these names."""
     # Together: parsing each text separately takes twice as long.
     texts = ",".join(key.removeprefix(ACCESS_RULE) for key in keys)
     return [rule_of(*parts) for parts in json.loads(f"[{texts}]")]

@@ -211,12 +211,10 @@ class _Usual(NamedTuple):
 
 
 def property_of(key: CredentialKey) -> str:
-    """Return the name of the property that stores a credential."""
     return f"{USER}{key.mechanism}:{key.user}"
 
 
 def key_of(name: str) -> CredentialKey:
-    """Return the key of the credential stored in the property of that name."""
     mechanism, _, user = name.removeprefix(USER).partition(":")
     return CredentialKey(user, mechanism)
 

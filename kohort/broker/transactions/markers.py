@@ -147,10 +147,6 @@ Work: TypeAlias = Callable[[], None]
 RunStep: TypeAlias = Callable[[TransactionalId, Work], None]
 
 
-def _at_once(work: Work) -> None:
-    work()
-
-
 class Marking:
     """Writes markers, and tracks those of transactions whose end was already answered."""
 
@@ -164,7 +160,7 @@ class Marking:
     ) -> None:
         """`run_step` runs a step of an id, and executes its effects."""
         self.writer = writer
-        self.after_answers: Callable[[Work], object] = _at_once
+        self.after_answers: Callable[[Work], object] = lambda work: work()
         """Schedules work after the responses of this event loop iteration have been sent, and
         before any later request is executed."""
         self._log = log

@@ -117,7 +117,6 @@ class ProducerState:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """Return the state of a producer; None if there is none."""
         return self._entries.get(producer_id)
 
     def check(
@@ -320,7 +319,6 @@ class ProducerState:
         return len(expired)
 
     def clear(self) -> None:
-        """Drop all state, before a log is read again."""
         self._entries.clear()
         self.spans.clear()
 

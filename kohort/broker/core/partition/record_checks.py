@@ -31,11 +31,6 @@ _INT64_MIN = -(1 << 63)
 Block = bytes | memoryview
 
 
-def _check_count(block: Block, record_count: int) -> None:
-    if record_count > len(block) // RECORD_BYTES_MIN:
-        raise DecodeError(f"{record_count} records in {len(block)} bytes")
-
-
 @dataclass(frozen=True, slots=True)
 class TimestampRange:
     """The timestamps that a topic accepts, both ends included; NO_TIMESTAMP is always accepted."""
@@ -48,7 +43,6 @@ class TimestampRange:
         return self.earliest <= timestamp <= self.latest or timestamp == NO_TIMESTAMP
 
     def objection(self, timestamp: int, index: int) -> RecordError:
-        """Return the error for the record at `index`."""
         return RecordError(
             index,
             f"Timestamp {timestamp} of message with offset {index} is out of range. "
@@ -85,7 +79,6 @@ class RecordRules:
     """The first RECORD_ERRORS_MAX of them."""
 
     def object(self, error: RecordError) -> None:
-        """Add a violation."""
         if len(self.errors) < RECORD_ERRORS_MAX:
             self.errors.append(error)
 
@@ -95,7 +88,8 @@ def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[
     Violations of `rules` are not raised but added to it.
     """
     count, base_timestamp = header.record_count, header.base_timestamp
-    _check_count(block, count)
+    if count > len(block) // RECORD_BYTES_MIN:
+        raise DecodeError(f"{count} records in {len(block)} bytes")
     position, index = 0, 0
     delta_min, delta_max, missing_keys = _INT64_MAX, _INT64_MIN, 0
     while True:
@@ -116,15 +110,12 @@ def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[
         raise DecodeError(f"{count} records end at byte {position} of {len(block)}")
     earliest, latest = base_timestamp + delta_min, base_timestamp + delta_max
     is_timely = rules.timestamps.earliest <= earliest and latest <= rules.timestamps.latest
-    if (missing_keys and rules.needs_key) or not is_timely or not _fit_int64(earliest, latest):
+    wraps = earliest < _INT64_MIN or latest > _INT64_MAX
+    if (missing_keys and rules.needs_key) or not is_timely or wraps:
         # Rare: an error has to name records, or a timestamp is -1 or wraps around.
         yield from _name_violations(block, header, rules)
     else:
         rules.max_timestamp = max(latest, NO_TIMESTAMP)
-
-
-def _fit_int64(earliest: int, latest: int) -> bool:
-    return earliest >= _INT64_MIN and latest <= _INT64_MAX
 
 
 def _name_violations(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:

@@ -69,7 +69,6 @@ class TransactionSpans:
         return max(min(high_watermark, first_open, *held), log_start_offset)
 
     def clear(self) -> None:
-        """Drop all state, before a log is read again."""
         self.open.clear()
         self.ended.clear()
 

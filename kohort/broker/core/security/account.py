@@ -32,7 +32,6 @@ class Rate:
         self._samples: list[list[int]] = []
         """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
         self.total = 0
-        """The sum of all stored samples."""
 
     @property
     def sample_end_ms(self) -> int:

@@ -6,7 +6,7 @@ of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-2
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 WILDCARD: Final = "*"
 """As a name, all resources of a type; as a host, every host."""
@@ -16,9 +16,15 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 
-class ResourceType(IntEnum):
-    """Types of resources that rules protect."""
+class Number(IntEnum):
+    # Enum's own hash is a Python function, and these members are in every cache key.
+    __hash__ = int.__hash__
 
+
+N = TypeVar("N", bound=Number)
+
+
+class ResourceType(Number):
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -26,21 +32,13 @@ class ResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    # As below.
-    __hash__ = int.__hash__
 
-
-class PatternType(IntEnum):
-    """How a rule's pattern matches resource names."""
-
+class PatternType(Number):
     LITERAL = 3
     PREFIXED = 4
 
-    # As below.
-    __hash__ = int.__hash__
 
-
-class Operation(IntEnum):
+class Operation(Number):
     ALL = 2
     READ = 3
     WRITE = 4
@@ -55,9 +53,6 @@ class Operation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
-
-    # Enum's own hash is a Python function, and these members are in every cache key.
-    __hash__ = int.__hash__
 
 
 OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
@@ -99,12 +94,9 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
 as in Kafka, and never applies."""
 
 
-class Permission(IntEnum):
+class Permission(Number):
     DENY = 2
     ALLOW = 3
-
-    # As above.
-    __hash__ = int.__hash__
 
 
 class Rule(NamedTuple):
@@ -169,16 +161,12 @@ class RuleFilter(NamedTuple):
 
     def only(self) -> Rule | None:
         """The only rule that it can select, which need not exist; None if there are several."""
-        kind = _TYPE_OF.get(self.resource_type)
-        pattern = _PATTERN_OF.get(self.pattern)
-        done = _OPERATION_OF.get(self.operation)
-        effect = _PERMISSION_OF.get(self.permission)
-        name, principal, host = self.resource_name, self.principal, self.host
-        if kind is None or pattern is None or done is None or effect is None:
+        if None in self:
             return None
-        if name is None or principal is None or host is None:
+        try:
+            return rule_of(*self)  # type: ignore[arg-type]  # No text is None.
+        except InvalidRuleError:
             return None
-        return Rule(kind, name, pattern, principal, host, done, effect)
 
     def _names(self, rule: Rule) -> bool:
         name = self.resource_name
@@ -200,10 +188,10 @@ _PERMISSIONS: Final = frozenset({ANY, *Permission})
 
 
 # Thousands of rules are read at startup; an enum look-up takes four times as long.
-_TYPE_OF: Final = {int(member): member for member in ResourceType}
-_PATTERN_OF: Final = {int(member): member for member in PatternType}
-_OPERATION_OF: Final = {int(member): member for member in Operation}
-_PERMISSION_OF: Final = {int(member): member for member in Permission}
+_MEMBERS: Final[Mapping[type[Number], Mapping[int, Any]]] = {
+    kind: {int(member): member for member in kind}
+    for kind in (ResourceType, PatternType, Operation, Permission)
+}
 
 
 class InvalidRuleError(Exception):
@@ -228,18 +216,10 @@ def rule_of(
         raise InvalidRuleError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not resource_name:
         raise InvalidRuleError("Invalid empty resource name")
-    kind = _TYPE_OF.get(resource_type)
-    pattern_type = _PATTERN_OF.get(pattern)
-    done = _OPERATION_OF.get(operation)
-    effect = _PERMISSION_OF.get(permission)
-    if kind is None:
-        raise InvalidRuleError(f"Invalid ResourceType {resource_type}")
-    if pattern_type is None:
-        raise InvalidRuleError(f"Invalid PatternType {pattern}")
-    if done is None:
-        raise InvalidRuleError(f"Invalid Operation {operation}")
-    if effect is None:
-        raise InvalidRuleError(f"Invalid Permission {permission}")
+    kind = _member(ResourceType, resource_type)
+    pattern_type = _member(PatternType, pattern)
+    done = _member(Operation, operation)
+    effect = _member(Permission, permission)
     if ":" not in principal:
         raise InvalidRuleError(
             f"Could not parse principal from `{principal[:100]}` (no colon is present separating "
@@ -248,3 +228,10 @@ def rule_of(
     if not host:
         raise InvalidRuleError("Invalid empty host")
     return Rule(kind, resource_name, pattern_type, principal, host, done, effect)
+
+
+def _member(kind: type[N], number: int) -> N:
+    member: N | None = _MEMBERS[kind].get(number)
+    if member is None:
+        raise InvalidRuleError(f"Invalid {kind.__name__} {number}")
+    return member

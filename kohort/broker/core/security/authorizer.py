@@ -139,7 +139,6 @@ class Authorizer:
         return NOTHING_GRANTED if decisions is None else decisions.allowed
 
     def _decide(self, session: Session, right: Right, name: str) -> bool:
-        """Decide, and cache the decision."""
         principal, host = session.principal, session.host
         allowed = self._is_allowed(principal, host, *right, name)
         if len(name) <= NAME_LENGTH_MAX:
@@ -168,10 +167,9 @@ class Authorizer:
         if self._is_suspended:
             return False
         allowed = self._index.allows(who, host, operation, kind, name)
-        return self._is_allowed_without_rule(kind, name) if allowed is None else allowed
-
-    def _is_allowed_without_rule(self, kind: ResourceType, name: str) -> bool:
-        return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
+        if allowed is None:
+            return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
+        return allowed
 
     def explain(
         self,

@@ -148,7 +148,10 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
     """
     layout = _VALUES.get(value[:_VERSION_BYTES])
     # Decodes the other versions, and raises for invalid ones.
-    stored = layout.decode(value, _VERSION_BYTES)[0] if layout else _decode_rare(value)
+    if layout is not None:
+        stored = layout.decode(value, _VERSION_BYTES)[0]
+    else:
+        stored = decode_versioned(TransactionLogValue, value)[0]
     state = STORED_STATES.get(stored.transaction_status)
     if state is None:
         raise DecodeError(f"{transactional_id!r} is in state {stored.transaction_status}")
@@ -176,11 +179,6 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
         stored.transaction_start_timestamp_ms,
         ClientVersion.V2 if is_v2 else ClientVersion.V1,
     )
-
-
-def _decode_rare(value: bytes) -> TransactionLogValue:
-    """Decode another version. Raises DecodeError."""
-    return decode_versioned(TransactionLogValue, value)[0]
 
 
 def by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:

@@ -74,7 +74,6 @@ def check_init(
 def decide_init(
     record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
 ) -> Action | ErrorCode:
-    """Decide how to handle an InitProducerId."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if record is None:
@@ -162,7 +161,6 @@ def check_batch(
 def decide_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Action | ErrorCode:
-    """Decide how to handle an EndTxn of any version."""
     raises_epoch = request.client_version is ClientVersion.V2
     is_retry = raises_epoch and record is not None and _is_retry_of_end(record, request)
     error = ErrorCode.NONE

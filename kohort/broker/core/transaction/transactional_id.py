@@ -134,17 +134,12 @@ class TransactionalId:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a transition is being written."""
         return self._pending is not None
 
     @property
     def is_busy(self) -> bool:
         """Whether a record or markers are being written."""
-        return self._pending is not None or self._is_awaiting
-
-    @property
-    def _is_awaiting(self) -> bool:
-        return self._end is not None and self._end.is_awaiting
+        return self._pending is not None or (self._end is not None and self._end.is_awaiting)
 
     @property
     def is_adding(self) -> bool:
@@ -283,7 +278,7 @@ class TransactionalId:
     def forget(self) -> None:
         """Write the tombstone of an id that is idle."""
         assert self.is_idle
-        self._write(transitions.forgotten(self.transactional_id))
+        self._write(Transition(TransactionTombstone(self.transactional_id)))
 
     def is_expired(self, config: TransactionConfig, wall_ms: int) -> bool:
         """Whether it has been idle for so long that it expires."""

@@ -10,7 +10,6 @@ from kohort.broker.core.transaction.records import (
     NEVER_MS,
     DurableTransaction,
     TransactionRecord,
-    TransactionTombstone,
 )
 from kohort.broker.core.transaction.requests import (
     EPOCH_MAX,
@@ -161,7 +160,3 @@ def completed(record: TransactionRecord, last_epoch: int, wall_ms: int) -> Trans
         ),
         last_epoch,
     )
-
-
-def forgotten(transactional_id: str) -> Transition:
-    return Transition(TransactionTombstone(transactional_id))
