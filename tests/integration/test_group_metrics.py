@@ -14,7 +14,6 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.testing.kit.groups import Groups, KitGroup, history_records
-from kohort.watch.catalogue import METRICS as WATCHED
 from tests.integration.test_metrics import (
     running,
     scrape,

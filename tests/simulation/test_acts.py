@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.analysis.acts import Act
 from kohort.insight.analysis.episodes import RETURN_MS
+from kohort.insight.tables.findings import Act
 from tests.simulation.what_if import Plan, Step, live, make_plan
 from tests.simulation.what_if_consumers import live_as_consumers
 from tests.unit.insight.test_acts import acts_of

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kohort.insight.analysis.acts import Act
 from kohort.insight.analysis.finder import compute_findings
 from kohort.insight.analysis.rows import read_histories
 from kohort.insight.report.from_history import EVERYTHING
+from kohort.insight.tables.findings import Act
 from tests.interop.lives.life import Process, python_command
 from tests.interop.lives.member import Seat
 from tests.support.brokers.kohort_server import KohortServer

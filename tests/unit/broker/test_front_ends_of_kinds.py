@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.console.checks import facts_of
-from kohort.broker.console.recent import Recents
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.protocol.errors import ErrorCode
@@ -86,12 +84,6 @@ async def test_the_console_shows_and_checks_it() -> None:
         assert page["partitions"][0]["member_id"] == "a"
         (reader,) = (await broker.ask("/api/topics/t"))["groups"]
         assert (reader["group"], reader["state"], reader["members"]) == ("g", "Rotating", 2)
-        group = broker.groups.host.group("g")
-        assert group is not None
-        recent = Recents().recent(broker.history, "g", broker.clock.wall_ms())
-        facts = facts_of(group, (), recent, broker.groups.host.now())
-        assert facts.is_stable
-        assert [member.has_partitions for member in facts.members] == [True, False]
 
 
 async def test_the_test_kit_waits_for_it_and_lists_its_members(

@@ -97,22 +97,6 @@ def outcomes(records: Sequence[HistoryRecord]) -> list[str]:
 
 
 @virtual
-async def test_the_coordinator_and_the_history_fit_together(clock: VirtualClock) -> None:
-    log, history = MemoryHistoryLog(), RebalanceHistory(clock=clock)
-    await history.start(log)
-    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
-    harness = Harness(clock, MemoryOffsetsLog(), config)
-    harness.groups.host.add_observer(history)
-    await harness.groups.host.start()
-    await harness.stable_static("one", "two")
-    await asyncio.sleep(1)
-    assert outcomes(history_records(history, "g"))[-1] is RebalanceOutcome.STABLE
-    assert sequences(history_records(history, "g")) == [entry.sequence for entry in log.entries]
-    await harness.groups.host.close()
-    await history.close()
-
-
-@virtual
 async def test_the_last_ones_are_kept(clock: VirtualClock) -> None:
     history = RebalanceHistory(HistoryLimits(size=3), clock)
     for _ in range(5):
@@ -464,20 +448,3 @@ async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None
     assert len(lines) == 102
     assert lines[-2] == "200 more rebalances were not logged"
     assert lines[0].startswith("Group g rebalanced at 00:00:00, generation 1 -> 2, because")
-
-
-@pytest.mark.parametrize("size", [3, 2_500])
-@virtual
-async def test_large_groups_are_told_of_in_slices(size: int, clock: VirtualClock) -> None:
-    """Others get the loop in between: counted, not timed."""
-    history, turns = RebalanceHistory(clock=BusyClock()), 0
-    await history.start(MemoryHistoryLog())
-    rebalance(history, size=size)
-    while history.totals("g") == (0, 0):
-        turns += 1
-        await asyncio.sleep(0)
-    (record,) = history_records(history, "g")
-    assert isinstance(record, RebalanceRecord)
-    assert len(record.members) + record.members_dropped == record.members_after == size
-    assert turns > size // 100
-    await history.close()

@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from kohort.broker.history.rings import (
     FORGOTTEN_AT_ONCE,
     GROUP_OVERHEAD_BYTES,
@@ -121,22 +119,6 @@ def test_large_texts_are_packed_and_come_back_whole() -> None:
     rings.add("g", 1, packed, is_rebalance=True)
     assert texts(rings, "g") == [text]
     assert pack(b"small") == b"\0small"
-
-
-@pytest.mark.parametrize(("groups", "records", "size"), [(4_000, 1, 300), (100, 20, 7_500)])
-def test_the_counted_memory_is_the_allocated_memory(groups: int, records: int, size: int) -> None:
-    text = b"x" * size
-    with traced_memory() as taken:
-        rings = Rings(records, 1 << 30)
-        for sequence in range(records):
-            for number in range(groups):
-                rings.add(f"group-{number}", sequence, pack(text), is_rebalance=True)
-        for number in range(groups):
-            rings.mark_removed(f"group-{number}", 1_700_000_000_000)
-        after = taken()
-    # Blocks are mapped memory, which is taken as far as it is written.
-    allocated = after + sum(block.used_bytes for block in blocks(rings))
-    assert 0.75 * rings.memory_bytes < allocated < 1.25 * rings.memory_bytes
 
 
 def test_records_stay_as_they_were_when_they_are_moved() -> None:

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import cast
 
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
-from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
+from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.groups.events import (
     Event,

@@ -7,7 +7,6 @@ import pytest
 from kohort.broker.core.transaction.reconcile import OpenInPartition
 from kohort.broker.core.transaction.records import TransactionTombstone, encode_key
 from kohort.broker.core.transaction.requests import ClientVersion, TopicPartition
-from kohort.broker.transactions.log import encode_as_batch
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
@@ -145,19 +144,6 @@ async def test_what_may_be_undecided_is_aborted(is_known: bool, clock: VirtualCl
     lost = MarkedPartitions(ORDERS)
     async with running(clock, log, lost, found_open=[OpenInPartition(*ORDERS, PID, 0)]):
         assert lost.markers[ORDERS] == [Written(ABORT, PID, 0, 0, 0)]
-
-
-@virtual
-async def test_the_producer_before_an_exhausted_one_is_known(clock: VirtualClock) -> None:
-    log = MemoryTransactionLog()
-    record = stored(S.COMPLETE_COMMIT, 0, producer_id=77, previous_producer_id=PID)
-    async with running(clock, log) as harness:
-        partition = harness.host._partition_of("payments")
-        harness.log.append(partition, encode_as_batch(record, 1), wall_ms=1)
-    lost = MarkedPartitions(ORDERS)
-    found = [OpenInPartition(*ORDERS, PID, 32_766)]
-    async with running(clock, log, lost, found_open=found):
-        assert lost.markers[ORDERS] == [Written(COMMIT, PID, 32_767, 0, 2)]
 
 
 @virtual

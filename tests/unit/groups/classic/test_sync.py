@@ -3,10 +3,8 @@
 import pytest
 
 from kohort.groups.events import (
-    MemberRemoved,
     RebalanceEnd,
     RebalanceEnded,
-    RemovalReason,
     SyncReceived,
     TriggerKind,
 )

@@ -151,9 +151,3 @@ def test_log_append_time_replaces_the_timestamp_of_every_record() -> None:
 def test_create_time_puts_the_records_own_timestamps_back_in_force() -> None:
     appended = restamped(BATCH, read_header(BATCH), TimestampType.LOG_APPEND_TIME, 5_000)
     assert restamped(*appended, TimestampType.CREATE_TIME, 1_234) == (BATCH, read_header(BATCH))
-
-
-def test_a_header_is_immutable() -> None:
-    header: BatchHeader = read_header(BATCH)
-    with pytest.raises(AttributeError):
-        header.crc = 1  # type: ignore[misc]

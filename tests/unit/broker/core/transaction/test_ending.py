@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.broker.core.transaction.effects import EndCause, Mark, Reply, Superseded
+from kohort.broker.core.transaction.effects import EndCause, Mark, Reply
 from kohort.broker.core.transaction.ending import Fencing, TransactionEnd
 from kohort.broker.core.transaction.requests import (
     EndResult,
