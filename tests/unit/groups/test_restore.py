@@ -146,20 +146,6 @@ class TestUnload:
         assert s.delete_offsets(("t", 0)).error is ErrorCode.GROUP_ID_NOT_FOUND
         assert s.delete() is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_what_waits_for_an_append_is_sent_away_too(self) -> None:
-        s = Scenario()
-        s.stable_static("a", "b")
-        s.hold_appends = True
-        join = s.join(instance="b")
-        s.step(lambda: s.group.unload(ErrorCode.NOT_COORDINATOR, s.now))
-        assert join.answer.error is ErrorCode.NOT_COORDINATOR
-        s = Scenario()
-        s.new_id()
-        s.hold_appends = True
-        commit = s.commit()
-        s.step(lambda: s.group.unload(ErrorCode.NOT_COORDINATOR, s.now))
-        assert commit.answer.errors == (ErrorCode.NOT_COORDINATOR,)
-
 
 class TestLateAppends:
     def test_a_commit_is_answered_and_counts_all_the_same_if_it_becomes_durable(self) -> None:

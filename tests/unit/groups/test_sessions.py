@@ -7,10 +7,7 @@ import pytest
 from kohort.groups.classic.member import Member
 from kohort.groups.events import (
     CauseAdded,
-    MemberRemoved,
     RebalanceStarted,
-    RemovalReason,
-    TriggerKind,
 )
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario
@@ -78,22 +75,6 @@ class TestWhatProlongs:
 
 
 class TestTheEnd:
-    def test_a_silent_member_of_a_stable_group_starts_a_rebalance(self) -> None:
-        s = Scenario()
-        leader, follower = s.stable(2)
-        s.ms += SECOND
-        s.heartbeat(leader)
-        s.advance(SESSION - SECOND - 1)
-        assert s.state == "Stable"
-        s.advance(1)
-        assert s.state == "PreparingRebalance"
-        assert follower not in s.classic.roster
-        trigger = s.trigger()
-        assert trigger.kind is TriggerKind.SESSION_EXPIRED
-        assert trigger.removed == (follower,)
-        assert not trigger.was_leader
-        assert s.told(MemberRemoved)[-1].fate is RemovalReason.SESSION_EXPIRED
-
     def test_members_that_die_together_make_one_rebalance(self) -> None:
         s = Scenario()
         leader, *others = s.stable(50)

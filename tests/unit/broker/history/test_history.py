@@ -319,42 +319,6 @@ async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
 
 
 @virtual
-async def test_members_that_never_fetch_their_assignment_hold_a_record_up_for_a_while_only(
-    clock: VirtualClock,
-) -> None:
-    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
-    await history.start(log)
-    now = Now(clock.monotonic_ms(), clock.wall_ms())
-    start_one(history, at_ms=now.ms)
-    refs = members(2)
-    end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), ())
-    history.observe("g", end, now)
-    history.observe("g", SyncReceived("m0", is_leader=True), now)
-    history.observe("g", RebalanceEnded(RebalanceEnd.STABLE, 2, {"m0": b"", "m1": b""}), now)
-    await asyncio.sleep(SETTLE_MS / 1_000 - 2)
-    assert log.entries == []
-    assert outcomes(history_records(history, "g")) == ["stable"]
-    await asyncio.sleep(5)
-    assert len(log.entries) == 1
-    assert history.open_text_steps("g") is None
-    await history.close()
-
-
-@virtual
-async def test_a_slow_log_holds_up_nothing_but_itself(clock: VirtualClock) -> None:
-    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
-    log.delay_s = 3_600
-    await history.start(log)
-    for number in range(50):
-        rebalance(history, f"g{number}")
-    await asyncio.sleep(7_200)
-    rebalance(history, "g0")
-    await asyncio.sleep(7_200)
-    assert len(log.entries) == 51
-    await history.close()
-
-
-@virtual
 async def test_a_stop_waits_for_what_is_being_written_but_not_for_ever(clock: VirtualClock) -> None:
     for delay_s, written in ((2.0, 3), (3_600.0, 0)):
         history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()

@@ -79,19 +79,6 @@ def test_records_of_aborted_and_of_open_transactions_are_left_out(log: Log) -> N
     assert log.read() == [b"plain"]
 
 
-def test_each_marker_ends_the_transaction_before_it_of_its_own_producer(log: Log) -> None:
-    log.in_transaction(1, b"first of 1")
-    log.in_transaction(2, b"first of 2")
-    log.end(2, ABORT)
-    log.end(1, COMMIT)
-    log.in_transaction(1, b"second of 1")
-    log.in_transaction(2, b"second of 2")
-    log.end(2, COMMIT)
-    log.end(1, ABORT)
-    assert log.read() == [b"first of 1", b"second of 2"]
-    assert log.read(3) == [b"second of 2"]
-
-
 def test_a_marker_that_compaction_has_emptied_ends_nothing(log: Log) -> None:
     log.in_transaction(1, b"committed")
     log.empty_marker(1)
