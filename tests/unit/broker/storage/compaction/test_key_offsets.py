@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from kohort.broker.storage.compaction import key_offsets
 from kohort.broker.storage.compaction.key_offsets import (
     KEY_MEMORY_BYTES,
@@ -12,15 +14,16 @@ from kohort.broker.storage.compaction.key_offsets import (
 from tests.support.measures.memory import traced_memory
 
 
-def test_more_keys_than_fit_into_a_shard_are_known_as_well() -> None:
+@pytest.mark.parametrize("count", [1_500, 2_500])
+def test_more_keys_than_fit_into_a_bucket_or_a_shard_are_known_as_well(count: int) -> None:
     """The first batch of a run is always taken, however many keys it has."""
     offsets = KeyOffsets(0, offset_span=1)
-    keys = [hash_of(b"%d" % number) for number in range(1000)]
+    keys = [hash_of(b"%d" % number) for number in range(count)]
     for number, key in enumerate(keys):
         offsets.note(key, number)
         offsets.note(key, number + 1)
-    assert len(offsets) == 1000
-    assert [offsets.latest(key) for key in keys] == list(range(1, 1001))
+    assert len(offsets) == count
+    assert [offsets.latest(key) for key in keys] == list(range(1, count + 1))
     assert offsets.latest(hash_of(b"another")) == -1
 
 
