@@ -164,7 +164,7 @@ def test_nothing_is_added_to_a_transaction_if_a_part_is_denied(pair: Pair) -> No
         assert (state.transaction_state, state.topics) == ("Empty", [])
 
 
-@pytest.mark.parametrize("version", [3, 12, 13])
+@pytest.mark.parametrize("version", [12, 13])
 def test_a_producer_that_wants_no_answer_is_cut_off_when_it_is_denied(
     pair: Pair, version: int
 ) -> None:

@@ -107,7 +107,9 @@ CLAIMS: Mapping[str, Mapping[str, Value]] = {
 }
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
+@pytest.mark.parametrize(
+    "version", [3, 6, *(pytest.param(version, marks=pytest.mark.long) for version in (4, 5))]
+)
 def test_groups_that_are_not_there(pair: Pair, transaction_topic: Topic, version: int) -> None:
     for claim in CLAIMS.values():
         group, one = Group(pair), producer(pair)

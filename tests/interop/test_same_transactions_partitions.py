@@ -152,7 +152,7 @@ def test_who_may_add_offsets(pair: Pair, transaction_topic: Topic, version: int)
         one.add_offsets("some group", version)
 
 
-@some_versions("produce", 11, 12, 13)
+@some_versions("produce", 11, 13)
 def test_who_may_produce(pair: Pair, version: int) -> None:
     for state in STATES:
         for off in (1, -1, 0):
@@ -172,7 +172,7 @@ def test_who_may_produce(pair: Pair, version: int) -> None:
             describe_producers(pair, topic, 0, 1)
 
 
-@some_versions("produce", 11, 12, 13)
+@some_versions("produce", 11, 13)
 def test_batches_that_do_not_go_together(pair: Pair, version: int) -> None:
     topic = create_topic(pair, partitions=3)
     one, two = producer(pair), producer(pair)
@@ -230,7 +230,7 @@ def test_refused_batches_add_nothing(pair: Pair, version: int) -> None:
     one.describe(differs=differences.REJECTED_BATCH)
 
 
-@some_versions("produce", 11, 12, 13)
+@some_versions("produce", 11, 13)
 def test_requests_without_an_id(pair: Pair, version: int) -> None:
     topic = create_topic(pair, partitions=2)
     one = producer(pair)
@@ -241,7 +241,7 @@ def test_requests_without_an_id(pair: Pair, version: int) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 5])
-@pytest.mark.parametrize("version", [3, 11, 12, 13])
+@some_versions("produce", 11, 13)
 @pytest.mark.parametrize("end_version", [3, 5])
 def test_sequences_from_one_transaction_to_the_next(
     pair: Pair, version: int, end_version: int, first: int

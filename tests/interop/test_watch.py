@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -17,6 +18,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from kohort.cli import main
 from tests.support.brokers.kafka_server import EarlierKafkaServer, KafkaServer, OldestKafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
@@ -114,20 +116,15 @@ class Lab:
 
     def _rebalances(self, *command: str) -> list[Json]:
         where = ["--json", "--last", "100", "--bootstrap-server", self.server.bootstrap]
-        printed = subprocess.run(
-            [sys.executable, "-m", "kohort.cli", *command, *where],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        rebalances: list[Json] = json.loads(printed)["rebalances"]
+        rebalances: list[Json] = json.loads(kohort(*command, *where))["rebalances"]
         return rebalances
 
 
 def kohort(*arguments: str) -> str:
     """Run a command and return what it prints."""
-    command = [sys.executable, "-m", "kohort.cli", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    with redirect_stdout(StringIO()) as printed:
+        assert main(arguments) == 0
+    return printed.getvalue()
 
 
 def metric(url: str, name: str, **labels: str) -> float:

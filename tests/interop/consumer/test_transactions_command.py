@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.processes.commands import Said, said_by_process
+from tests.support.processes.commands import Said, said_here
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60
@@ -18,8 +18,9 @@ TIMEOUT_S = 60
 class Scene:
     """A transaction that is open in a topic of one partition, behind one record that is not."""
 
-    def __init__(self, bootstrap: str, topics: Topics) -> None:
+    def __init__(self, bootstrap: str, topics: Topics, printed: pytest.CaptureFixture[str]) -> None:
         self.bootstrap = bootstrap
+        self._printed = printed
         self.topic = topics.create(1)
         topics.fill(self.topic, [b"plain"])
         self.transactional_id = f"id-{uuid.uuid4().hex[:8]}"
@@ -33,15 +34,17 @@ class Scene:
 
     def ask(self, command: str, *arguments: str) -> Said[str]:
         where = ("--bootstrap-server", self.bootstrap, "--timeout", "60")
-        return said_by_process("transactions", command, *arguments, *where)
+        return said_here(self._printed, "transactions", command, *arguments, *where)
 
     def json(self, command: str, *arguments: str) -> Any:  # noqa: ANN401
         return self.ask(command, *arguments, "--json").json
 
 
 @pytest.fixture
-def scene(any_broker: ServerProcess, topics: Topics) -> Iterator[Scene]:
-    made = Scene(any_broker.bootstrap, topics)
+def scene(
+    any_broker: ServerProcess, topics: Topics, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Scene]:
+    made = Scene(any_broker.bootstrap, topics, capsys)
     yield made
     # Its thread must not outlive the broker.
     del made.producer
