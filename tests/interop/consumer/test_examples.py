@@ -105,6 +105,7 @@ def test_process_orders_goes_on_where_it_stopped(
         assert second.line_with("@") == f"{topic}-0@2: b'honey'"
 
 
+@pytest.mark.long
 def test_process_orders_shares_the_work(bootstrap: str, topics: Topics, group: str) -> None:
     topic = topics.create(2)
     with running("process_orders.py", bootstrap, topic, group) as first:
@@ -150,7 +151,7 @@ def test_read_process_write_is_exact_over_kills(
     bootstrap = any_broker.bootstrap
     source, out = topics.create(2), topics.create()
     arguments = ("read_process_write.py", bootstrap, source, out, group, "0")
-    kills = 20 if long_form else 3
+    kills = 20 if long_form else 2
     count = 0
     for _ in range(kills):
         for partition in (0, 1):
