@@ -18,9 +18,10 @@ _HOMES: Final = {
     "KafkaGroup": "kohort.testing.kafka",
     "VirtualKafka": "kohort.testing.virtual_kafka",
     "kafka_settings": "kohort.testing.plugin",
+    "run_handler": "kohort.testing.handling",
 }
 
-__all__ = ["Kafka", "KafkaFault", "KafkaGroup", "VirtualKafka", "kafka_settings"]
+__all__ = ["Kafka", "KafkaFault", "KafkaGroup", "VirtualKafka", "kafka_settings", "run_handler"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, or a marker.
@@ -33,6 +34,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, or a marker.
 
 
 if TYPE_CHECKING:
+    from kohort.testing.handling import run_handler as run_handler
     from kohort.testing.kafka import Kafka as Kafka
     from kohort.testing.kafka import KafkaFault as KafkaFault
     from kohort.testing.kafka import KafkaGroup as KafkaGroup
