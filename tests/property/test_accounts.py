@@ -21,13 +21,10 @@ from kohort.broker.core.security.quotas import (
     Entity,
     Quotas,
 )
-from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.responses import Charging
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.protocol.framing import RequestHeader
 from kohort.testing.virtual_clock import VirtualClock
 
 WINDOW_MS = 1_000
@@ -192,20 +189,14 @@ def test_a_request_is_charged_as_by_the_plain_arithmetic(
     quotas = client_quotas.quotas = Quotas()
     quotas.set(Entity("ANONYMOUS"), LIMITS)
     clock, connection, plain = VirtualClock(), ConnectionInfo("/::1"), Plain()
-    charging = Charging(client_quotas, clock)
     for pause_ms, key, size, took_us, answer, is_parked in asked:
         clock.advance(pause_ms)
-        header = RequestHeader(key, 4, 0, "c")
         if is_parked:
             plain.limits = LOWER if plain.limits is LIMITS else LIMITS
             quotas.set(Entity("ANONYMOUS"), plain.limits)
-        told = charging.charge(
-            RequestContext(header, connection, cast("BrokerServices", None)),
-            size,
-            (took_us + 0.5) / 1e6,
-            None if answer is None else [bytes(one) for one in answer],
-            None,
-        )
+        buffers = None if answer is None else [bytes(one) for one in answer]
+        accounts = client_quotas.accounts(connection, "c")
+        told = accounts.charge(key, size, (took_us + 0.5) / 1e6, clock.monotonic_s(), buffers)
         byte_count = None if answer is None else sum(answer)
         assert told == plain.charge(key, size, took_us, byte_count, clock.monotonic_ms())
 

@@ -78,10 +78,8 @@ class Dispatcher:
             is_long = size > LONG_BYTES
             return self._long_requests.fail(call, error) if is_long else responder.fail(call, error)
         kind = result.__class__
-        if result is None or kind is route.response:
+        if result is None or kind is route.response or kind is EncodedResponse:
             return self._respond(call, result)
-        if kind is EncodedResponse:
-            return responder.respond_encoded(call, result)
         return self._continue(call, result)
 
     def _serve_first(

@@ -162,10 +162,8 @@ class LongRequests:
             response = await result if isinstance(result, Deferred) else result
         except Exception as error:  # noqa: BLE001 - every error gets a response.
             return await self._fail(call, error)
-        if response is None:
+        if response is None or isinstance(response, EncodedResponse):
             return responder.respond(call, response, _waited_s(call))
-        if isinstance(response, EncodedResponse):
-            return responder.respond_encoded(call, response, _waited_s(call))
         ctx, route, _, _, _ = call
         try:
             buffers = await run_in_slices(ctx, encode_in_steps(ctx.header, route, response))

@@ -10,14 +10,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.core.security.account import FETCH_KEY, NO_ACCOUNTS
+from kohort.broker.core.security.account import FETCH_KEY
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import NoErrorField, error_steps
 from kohort.broker.dispatch.registry import LONG_BYTES, Route
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
-from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.client_quotas import ClientQuotas
@@ -41,52 +40,6 @@ class NoQuotas:
     is_limiting: Final = False
 
 
-class Charging:
-    """Charges requests when their responses are ready.
-
-    The response is sent at once and says how long the client should wait; the connection executes
-    and reads nothing for that time, whatever the client does. Used only if some quota is set.
-    """
-
-    __slots__ = ("_now_s", "_quotas")
-
-    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
-        self._quotas = quotas
-        self._now_s = clock.monotonic_s
-
-    def charge(
-        self,
-        ctx: RequestContext,
-        size_bytes: int,
-        used_s: float,
-        buffers: ResponseBuffers,
-        response: Struct | None,
-    ) -> int:
-        """Charge the running time, and the bytes of a Produce or of the response to a Fetch.
-
-        Returns the milliseconds for which the client has to be throttled, 0 if it is within its
-        quotas.
-
-        Args:
-            used_s: running time of the request, excluding waiting time.
-            buffers: the encoded response, None for a request without one.
-            response: if its handler has set a throttle time, the larger one is returned.
-        """
-        header, connection = ctx.header, ctx.connection
-        client_id, key, now_s = header.client_id, header.api_key, self._now_s()
-        accounts = (
-            connection.accounts if connection.accounts_of is connection.session else NO_ACCOUNTS
-        )
-        if not accounts.belong_to(client_id):
-            accounts = self._quotas.accounts(connection, client_id)
-        throttle_ms = accounts.charge(key, size_bytes, used_s, now_s, buffers)
-        if key > FETCH_KEY and response is not None:
-            own_ms: int = getattr(response, "throttle_time_ms", 0)
-            if own_ms > throttle_ms:
-                return own_ms
-        return throttle_ms
-
-
 Call: TypeAlias = tuple[RequestContext, Route, Any, float, int]
 """A request being handled: context, route, request, start time on `perf_counter`, and its size in
 bytes. Not a class, because one is made for every request."""
@@ -96,14 +49,13 @@ class Responder:
     """Responds to requests; shared by all connections."""
 
     def __init__(self, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog) -> None:
-        self._quotas = broker.quotas or NoQuotas()
-        if broker.quotas is not None:
-            self._charging = Charging(broker.quotas, broker.clock)
+        self._quotas: ClientQuotas | NoQuotas = broker.quotas or NoQuotas()
+        self._now_s = broker.clock.monotonic_s
         self._metrics = metrics
         self._log = log
 
     def respond(
-        self, call: Call, response: Struct | None, waited_s: float = 0.0
+        self, call: Call, response: Struct | EncodedResponse | None, waited_s: float = 0.0
     ) -> ResponseBuffers:
         """Encode a handler's response; None is for requests without a response."""
         buffers: ResponseBuffers = None
@@ -115,28 +67,19 @@ class Responder:
         return self.account(call, response, buffers, waited_s)
 
     def account(
-        self, call: Call, response: Struct | None, buffers: ResponseBuffers, waited_s: float
+        self,
+        call: Call,
+        response: Struct | EncodedResponse | None,
+        buffers: ResponseBuffers,
+        waited_s: float,
     ) -> ResponseBuffers:
         """Charge and count a request whose response is encoded; return what to send."""
         _, route, _, started_s, _ = call
         duration_s = perf_counter() - started_s
         if self._quotas.is_limiting:
             buffers = self._charge(call, duration_s - waited_s, buffers, response)
-        self._metrics.request_answered(route.api.name, route.version, response, duration_s)
-        return buffers
-
-    def respond_encoded(
-        self, call: Call, response: EncodedResponse, waited_s: float = 0.0
-    ) -> ResponseBuffers:
-        ctx, route, _, started_s, _ = call
-        has_tags = route.response_header_has_tags
-        buffers: ResponseBuffers = [
-            response_frame(ctx.header.correlation_id, response.body, header_has_tags=has_tags)
-        ]
-        duration_s = perf_counter() - started_s
-        if self._quotas.is_limiting:
-            buffers = self._charge(call, duration_s - waited_s, buffers, response)
-        self._metrics.request_answered(route.api.name, route.version, None, duration_s)
+        counted = None if response.__class__ is EncodedResponse else response
+        self._metrics.request_answered(route.api.name, route.version, counted, duration_s)
         return buffers
 
     def respond_later(
@@ -164,8 +107,6 @@ class Responder:
             return self.fail(call, interrupted(), waited_s)
         except Exception as error:  # noqa: BLE001 - every error gets a response.
             return self.fail(call, error, waited_s)
-        if response.__class__ is EncodedResponse:
-            return self.respond_encoded(call, response, waited_s)
         return self.respond(call, response, waited_s)
 
     def fail(self, call: Call, error: Exception, waited_s: float = 0.0) -> ResponseBuffers:
@@ -214,19 +155,30 @@ class Responder:
         buffers: ResponseBuffers,
         response: Struct | EncodedResponse | None,
     ) -> ResponseBuffers:
-        """Charge the client. If it is above its quota, throttle the connection once the response is
-        written, and encode the response again with the throttle time, if it has a field for that.
+        """Charge the running time, and the bytes of a Produce or of the response to a Fetch.
+
+        If the client is above its quota, the response is sent at once and says how long it should
+        wait, if there is a field for that. The connection executes and reads nothing for that time,
+        whatever the client does.
+
+        Args:
+            used_s: running time of the request, excluding waiting time.
+            buffers: the encoded response, None for a request without one.
+            response: if its handler has set a throttle time, the larger one applies.
         """
         ctx, route, _, _, size = call
-        is_encoded = isinstance(response, EncodedResponse)
-        struct: Any = None if is_encoded else response
-        throttle_ms = self._charging.charge(ctx, size, used_s, buffers, struct)
+        assert isinstance(self._quotas, ClientQuotas), "no quota limits this client"
+        header = ctx.header
+        accounts = self._quotas.accounts(ctx.connection, header.client_id)
+        throttle_ms = accounts.charge(header.api_key, size, used_s, self._now_s(), buffers)
+        if header.api_key > FETCH_KEY:
+            throttle_ms = max(throttle_ms, getattr(response, "throttle_time_ms", 0))
         if not throttle_ms:
             return buffers
         if isinstance(response, EncodedResponse):
-            struct, _ = route.response_codec.decode(response.body, 0)
+            response, _ = route.response_codec.decode(response.body, 0)
         ctx.connection.throttle_ms = throttle_ms
-        throttled: Any = route.api.throttled(struct)
+        throttled: Any = route.api.throttled(response)
         if not hasattr(throttled, "throttle_time_ms"):
             return buffers
         throttled.throttle_time_ms = throttle_ms
@@ -276,8 +228,11 @@ def interrupted() -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted")
 
 
-def encode(header: RequestHeader, route: Route, response: Struct) -> list[Buffer]:
+def encode(header: RequestHeader, route: Route, response: Struct | EncodedResponse) -> list[Buffer]:
     """Return the buffers of a response frame. Raises EncodeError."""
+    if isinstance(response, EncodedResponse):
+        has_tags = route.response_header_has_tags
+        return [response_frame(header.correlation_id, response.body, header_has_tags=has_tags)]
     return response_buffers(
         header.correlation_id,
         route.response_codec,

@@ -170,7 +170,7 @@ def test_who_has_been_looked_up_is_not_looked_up_again(
     side.limit()
     assert side.throttled_ms(ok(), 0.01) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(ClientQuotas, "accounts", None)
+        patch.setattr(Quotas, "accounts", None)
         assert side.throttled_ms(ok(), 0.01) == 0
     side.limit()
     assert side.throttled_ms(ok(), 0.09) == 1_000
