@@ -10,6 +10,7 @@ Follower fields (replica state, diverging epochs, snapshots) are decoded and ign
 are no followers; rack-aware reads would have no other replica to choose, for the same reason.
 """
 
+from contextlib import suppress
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -21,7 +22,7 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
-from kohort.groups.steps import Steps
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -82,21 +83,15 @@ def fetch(
                 ctx.header.client_id, request.max_bytes, request.min_bytes
             )
         ):
-            _limit_to_quota(request, quotas.at_once(connection, ctx.header.client_id))
+            at_once_bytes = quotas.at_once(connection, ctx.header.client_id)
+            request.max_bytes = min(request.max_bytes, at_once_bytes)
+            # Otherwise the request would wait for data that it cannot get.
+            request.min_bytes = min(request.min_bytes, at_once_bytes)
     call = FetchCall(ctx, request)
     if ctx.is_long:
         return call.plan_then_read()
-    for _ in call.plan():
-        pass
+    at_once(call.plan())
     return call.try_now()
-
-
-def _limit_to_quota(request: FetchRequest, at_once_bytes: int) -> None:
-    """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
-    would wait for data that it cannot get.
-    """
-    request.max_bytes = min(request.max_bytes, at_once_bytes)
-    request.min_bytes = min(request.min_bytes, at_once_bytes)
 
 
 class FetchCall:
@@ -180,7 +175,7 @@ class FetchCall:
         if not reading.read_cached():
             return self._ctx.run(self._read_all(reading), name="fetch")
         if self._is_enough(reading.total_bytes):
-            return self._respond()
+            return at_once(self._respond())
         return self.park(reading.total_bytes)
 
     def plan_then_read(self) -> Steps[Deferred[FetchResponse]]:
@@ -193,7 +188,7 @@ class FetchCall:
         """Read from disk what is not cached, then answer, or park and wait for the answer."""
         await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
         if self._is_enough(reading.total_bytes):
-            return await self._respond_in_slices()
+            return await run(self._respond(), Slice(self._ctx.broker.clock))
         return await self.park(reading.total_bytes)
 
     def _is_enough(self, read_bytes: int) -> bool:
@@ -231,7 +226,7 @@ class FetchCall:
             self._refuse_what_is_denied()
         reading = FetchPass(self._allowed, self._max_bytes)
         if not self._ctx.is_long and reading.read_cached():
-            answer.set_result(self._respond())
+            answer.set_result(at_once(self._respond()))
             return
         rest = self._ctx.run(self._finish_again(reading), name="fetch")
         rest.add_done_callback(answer.take)
@@ -240,7 +235,7 @@ class FetchCall:
 
     async def _finish_again(self, reading: FetchPass) -> FetchResponse:
         await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
-        return await self._respond_in_slices()
+        return await run(self._respond(), Slice(self._ctx.broker.clock))
 
     def _refuse_what_is_denied(self) -> None:
         """Check the access rules again, because a request may be parked for weeks."""
@@ -259,19 +254,9 @@ class FetchCall:
             read for read in self._allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
         ]
 
-    def _respond(self) -> FetchResponse:
+    def _respond(self) -> Steps[FetchResponse]:
+        """Return the results of all reads; one step for each partition."""
         response = FetchResponse(responses=[])
-        for _ in self._fill(response):
-            pass
-        return response
-
-    async def _respond_in_slices(self) -> FetchResponse:
-        response = FetchResponse(responses=[])
-        await run(self._fill(response), Slice(self._ctx.broker.clock))
-        return response
-
-    def _fill(self, response: FetchResponse) -> Steps[None]:
-        """Add the results of all reads to the response; one step for each partition."""
         for requested, of_topic in self._reads:
             partitions: list[PartitionData] = []
             response.responses.append(
@@ -282,6 +267,7 @@ class FetchCall:
             for read in of_topic:
                 partitions.append(_partition(read))
                 yield
+        return response
 
 
 def _partition(read: PartitionRead) -> PartitionData:
@@ -289,11 +275,9 @@ def _partition(read: PartitionRead) -> PartitionData:
     if read.partition is not None and not read.error:
         high_watermark = read.partition.high_watermark
         log_start_offset = read.partition.log.log_start_offset
-        try:
+        # If the transactions of the partition cannot be read, read_uncommitted works all the same.
+        with suppress(KafkaError):
             last_stable_offset = read.partition.last_stable_offset
-        except KafkaError:
-            # The transactions of the partition cannot be read; read_uncommitted works without them.
-            last_stable_offset = -1
     return PartitionData(
         partition_index=read.partition_index,
         error_code=read.error,

@@ -80,7 +80,8 @@ class TopicManager:
     changes: TopicChanges
     _opener: Opener
     _upkeep: Upkeep
-    _producer_ids: ProducerIds
+    next_producer_id: Callable[[], int]
+    """Returns an id that no producer ever had. Raises StorageError."""
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class TopicManager:
             clock=self.clock,
             new_uuid=self._new_uuid,
         )
-        self._producer_ids = ProducerIds(data.store.allocate_producer_ids)
+        self.next_producer_id = ProducerIds(data.store.allocate_producer_ids).next
 
     async def close(self) -> None:
         """Make everything durable; see `DataDirectoryShell.close`. Raises StorageError."""
@@ -215,10 +216,6 @@ class TopicManager:
         }
         if flushes:
             await asyncio.wait(flushes, timeout=timeout_ms / 1000)
-
-    def next_producer_id(self) -> int:
-        """Return an id that no producer ever had. Raises StorageError."""
-        return self._producer_ids.next()
 
     async def _recover(self) -> None:
         """Verify all partitions after an unclean shutdown, before any client is served."""

@@ -60,10 +60,10 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
+"""How soon opening a partition is retried: the first and the longest delay."""
 
 CONFIGS_CACHED_MAX: Final = 10_000
 """Combinations of overrides whose effective configs are cached."""
-"""How soon opening a partition is retried: the first and the longest delay."""
 
 
 class Opener:
@@ -200,18 +200,14 @@ class Opener:
             logger.warning("%r is still offline: %s", partition, error)
             return
         log = opening.result()
-        if self._is_gone(partition):
+        failure = partition.failure
+        if failure is None or failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:  # It is deleted.
             with contextlib.suppress(StorageError):
                 log.close()
             return
         log.config = topic.config
         topic.partitions.replace(self._partition(topic, partition.index, log))
         logger.info("%r is online", partition)
-
-    @staticmethod
-    def _is_gone(partition: Partition) -> bool:
-        failure = partition.failure
-        return failure is None or failure.code is not ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def usable_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:

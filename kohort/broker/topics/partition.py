@@ -95,7 +95,8 @@ class Partition:
         """(next offset, bytes) of appended batches above the watermark."""
         self._stable: StableOffset | None = None
         """The last stable offset; None until it is first requested, or something is appended."""
-        self._flush: asyncio.Task[None] | None = None
+        self.flush: asyncio.Task[None] | None = None
+        """The running flush."""
         self._is_watermark_held = False
         """Whether an fsync required by the configuration is running; one for upkeep does not hold
         the watermark."""
@@ -283,18 +284,14 @@ class Partition:
 
     def start_flush(self) -> None:
         """Start forcing all records to disk, with those appended until the fsync begins."""
-        if self._flush is None and self.failure is None:
+        if self.flush is None and self.failure is None:
             loop = asyncio.get_running_loop()
-            self._flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
-
-    @property
-    def flush(self) -> asyncio.Task[None] | None:
-        return self._flush
+            self.flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
 
     async def wait_flushed(self) -> None:
         """Return when no flush is running."""
-        if self._flush is not None:
-            await asyncio.wait([self._flush])
+        if self.flush is not None:
+            await asyncio.wait([self.flush])
 
     async def force(self) -> None:
         """Return when everything appended is on the disk, regardless of the configuration.
@@ -340,15 +337,15 @@ class Partition:
                     break
                 self._raise_watermark(self.log.flushed_offset)
         except StorageError as error:
-            self._flush = None
+            self.flush = None
             self.take_offline(str(error))
         except Exception as error:
             # An unforeseen error: the content of the disk is unknown, so stop acknowledging.
-            self._flush = None
+            self.flush = None
             logger.exception("flush of %r", self)
             self.take_offline(f"flush failed: {error}")
         else:
-            self._flush = None
+            self.flush = None
             self._is_watermark_held = False
             self._raise_watermark(self.log.log_end_offset)
 

@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.handlers.shared.checks import may_use
 from kohort.groups.requests import OffsetToCommit
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequestTopic
 from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 _READ: Final = Operation.READ
-_TOPIC: Final = ResourceType.TOPIC
 
 
 def look_up(
@@ -33,12 +33,9 @@ def look_up(
         topic = ctx.broker.topics.get_by_id(requested.topic_id)
     else:
         topic = ctx.broker.topics.get(requested.name)
-    if topic is not None or not by_id:
-        # An unknown id reveals nothing.
-        name = requested.name if topic is None else topic.name
-        if not ctx.may(_READ, _TOPIC, name):
-            errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
-            return
+    if not may_use(ctx, _READ, topic, requested.name, by_id=by_id):
+        errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
+        return
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors += [error] * len(requested.partitions)
