@@ -73,13 +73,8 @@ class WatchExposition:
         unclear: Callable[[], int],
         lag: Callable[[], int],
     ) -> None:
-        """Args:
-        cluster_id: the label of all samples.
-        groups: the groups.
-        history: their rebalances.
-        metrics: counts of what happened to them.
-        unclear: returns the number of rebalances without a clear cause.
-        lag: returns the number of records that are not read yet.
+        """`unclear` returns the number of rebalances without a clear cause, `lag` that of records
+        that are not read yet.
         """
         self._labels = {catalogue.CLUSTER: cluster_id}
         self._clock = groups

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
-from kohort.watch.core.watcher import Watcher
 from kohort.watch.log_files import LogFiles
 from kohort.watch.poller import Poller
 from kohort.watch.reader import Json, OffsetsReader, Report
@@ -23,58 +22,17 @@ _LATER_MS: Final = 1_000
 """After so long no more records of the same step of a coordinator follow."""
 
 
-class Follower:
-    """Reads what is new, and asks which groups are rebalancing, again and again."""
+class AnyFollower:
+    """Follows groups again and again, until an error that does not pass."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group: str | None,
-        left_out: Container[str] = (),
-        logs: LogFiles | None = None,
-        poll_s: float = POLL_S,
-    ) -> None:
-        """`poll_s`: how often to poll; 0 for never. Raises as `OffsetsReader` does."""
+    def __init__(self, poll_s: float, logs: LogFiles | None) -> None:
+        """`poll_s`: how often to poll; 0 for never."""
         self._poll_s = poll_s
         self._logs = logs
-        self._reader = OffsetsReader(cluster, group, left_out)
-        self._poller = Poller(cluster, self._now_ms)
+        self.denials: set[int] = set()
+        """Errors of groups that may not be described."""
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
-
-    @property
-    def watcher(self) -> Watcher:
-        """The groups."""
-        return self._reader.watcher
-
-    @property
-    def lag(self) -> int:
-        """Number of records that are not read yet; for any thread."""
-        return self._reader.lag
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether polls show none of the groups."""
-        return self._poller.is_blind and self.group_count > 0
-
-    @property
-    def denials(self) -> set[int]:
-        """Errors of groups that may not be described."""
-        return self._poller.denials
-
-    @property
-    def group_count(self) -> int:
-        """Number of groups seen so far."""
-        return len(self._reader.watcher.since_ms)
-
-    def catch_up(self, report: Report) -> Iterator[Json]:
-        """Read the past, and yield its records."""
-        ends = self._reader.ends()
-        if self._logs is not None:
-            self._logs.read_past(self._reader.watcher.logs, to_end=False)
-        yield from self._reader.read(ends, report)
-        self._reader.is_live = True
-        yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
 
     def follow(self) -> Iterator[Json | None]:
         """Yield the records of rebalances as they are known, and None after each poll; never ends.
@@ -90,22 +48,79 @@ class Follower:
                 if isinstance(error, RefusedError) and not ErrorCode(error.error).retriable:
                     raise
                 self.trouble = str(error)
-                self._reader.watcher.forget_polls()
+                self._lose_sight()
             yield None
-            pause_s = self._poll_s or POLL_S
-            is_busy = self._poller.is_busy or self._reader.watcher.is_pending
-            sleep(min(pause_s, BUSY_POLL_S) if is_busy else pause_s)
+            sleep(self._pause_s())
+
+    def _step(self) -> Iterator[Json]:
+        """Yield what is new."""
+        raise NotImplementedError
+
+    def _lose_sight(self) -> None:
+        """Note that the cluster cannot be read at present."""
+
+    def _pause_s(self) -> float:
+        return self._poll_s
+
+
+class Follower(AnyFollower):
+    """Reads what is new, and asks which groups are rebalancing."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str | None,
+        left_out: Container[str] = (),
+        logs: LogFiles | None = None,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """Raises as `OffsetsReader` does."""
+        super().__init__(poll_s, logs)
+        self._reader = OffsetsReader(cluster, group, left_out)
+        self._poller = Poller(cluster, self._now_ms)
+        self.watcher = self._reader.watcher
+        self.denials = self._poller.denials
+
+    @property
+    def lag(self) -> int:
+        """Number of records that are not read yet; for any thread."""
+        return self._reader.lag
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether polls show none of the groups."""
+        return self._poller.is_blind and self.group_count > 0
+
+    @property
+    def group_count(self) -> int:
+        return len(self.watcher.since_ms)
+
+    def catch_up(self, report: Report) -> Iterator[Json]:
+        ends = self._reader.ends()
+        if self._logs is not None:
+            self._logs.read_past(self.watcher.logs, to_end=False)
+        yield from self._reader.read(ends, report)
+        self._reader.is_live = True
+        yield from self.watcher.flush(self._now_ms() - _LATER_MS)
+
+    def _lose_sight(self) -> None:
+        self.watcher.forget_polls()
+
+    def _pause_s(self) -> float:
+        pause_s = self._poll_s or POLL_S
+        is_busy = self._poller.is_busy or self.watcher.is_pending
+        return min(pause_s, BUSY_POLL_S) if is_busy else pause_s
 
     def _step(self) -> Iterator[Json]:
         ends = self._reader.ends()
         # What is read up to there was logged before.
         if self._logs is not None:
-            self._logs.read_new(self._reader.watcher.logs)
+            self._logs.read_new(self.watcher.logs)
         # Compared with a commit, a poll with a wrong time would make a false certainty.
         if self._poll_s and self._poller.can_poll and self._reader.ahead_ms is not None:
-            self._poller.poll(self._reader.watcher)
+            self._poller.poll(self.watcher)
         yield from self._reader.read(ends)
-        yield from self._reader.watcher.flush(self._now_ms() - _LATER_MS)
+        yield from self.watcher.flush(self._now_ms() - _LATER_MS)
 
     def _now_ms(self) -> int:
         """Return the time by the clock of the coordinators, or a little less."""
@@ -113,8 +128,6 @@ class Follower:
 
 
 class History(NamedTuple):
-    """What the topic tells."""
-
     records: list[Json]
     """Records of all groups, group by group, the oldest of each first."""
     since_ms: dict[str, int]

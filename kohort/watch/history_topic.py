@@ -118,7 +118,6 @@ class HistoryTopic(HistoryStore):
         self._backlog.missing()
 
     def _catch_up(self) -> None:
-        """Note what was written since the last time."""
         partition = (self._topic, 0)
         start = checked_offsets(self._cluster, {partition: START}).get(partition, 0)
         end = checked_offsets(self._cluster, {partition: END}).get(partition, 0)
@@ -167,7 +166,6 @@ def _ensure(cluster: Cluster, topic: str) -> None:
 
 
 def _encoded(record: Json) -> Record:
-    """Return the record as a broker stores its own."""
     kind = record["kind"]
     if kind == REBALANCE:
         at_ms = record["started_at_ms"] + (record["timeline"]["finished_ms"] or 0)

@@ -75,8 +75,6 @@ def _compressed(file: gzip.GzipFile) -> _Source:
 
 
 def _pipe(descriptor: int) -> _Source:
-    """Return standard input, or another pipe."""
-
     def chunk(wait_s: float | None) -> bytes:
         ready, _, _ = select.select([descriptor], [], [], wait_s)
         return os.read(descriptor, _CHUNK) if ready else b""
@@ -85,8 +83,6 @@ def _pipe(descriptor: int) -> _Source:
 
 
 class _Lines:
-    """The complete lines of a source."""
-
     def __init__(self, source: _Source) -> None:
         self._source = source
         self._rest = b""
@@ -112,10 +108,7 @@ class LogFiles:
     """Passes the lines of several logs to the core. Its methods raise OSError."""
 
     def __init__(self, names: Sequence[str], zone: tzinfo) -> None:
-        """Args:
-        names: of the files, `STDIN` is standard input.
-        zone: of times in the logs that have none.
-        """
+        """`names` are of files or `STDIN`; `zone` is that of times in the logs that have none."""
         self._zone = zone
         self._lines: list[_Lines] = []
         with ExitStack() as stack:
@@ -134,7 +127,6 @@ class LogFiles:
         self._read(logs, None if to_end else IDLE_S, float("inf"))
 
     def read_new(self, logs: Logs) -> None:
-        """Read what was written since the last call."""
         self._read(logs, 0.0, STEP_BYTES)
 
     def _read(self, logs: Logs, wait_s: float | None, bytes_max: float) -> None:

@@ -90,6 +90,5 @@ class Membership(RebalanceListener):
         self.is_writer = bool(partitions)
 
     def on_revoked(self, partitions: Partitions) -> None:
-        """Stop to write."""
         del partitions
         self.is_writer = False

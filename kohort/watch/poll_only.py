@@ -3,11 +3,10 @@ again.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from time import sleep, time
+from time import time
 
 from kohort.admin.cluster import Cluster
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.errors import DisconnectedError
 from kohort.groups.history.names import UNKNOWN_GENERATION
 from kohort.groups.kinds import DEAD, GroupKind
 from kohort.groups.records import GroupRecord, StoredMember
@@ -22,7 +21,7 @@ from kohort.protocol.messages.consumer_protocol import (
 from kohort.protocol.messages.groups import DescribedGroup, ListedGroup
 from kohort.watch.core.polled import Json, PolledGroups, Snapshot
 from kohort.watch.core.watcher import GROUPS_MAX
-from kohort.watch.follow import POLL_S
+from kohort.watch.follow import POLL_S, AnyFollower
 from kohort.watch.log_files import LogFiles
 from kohort.watch.poller import DENIALS, GROUPS_AT_ONCE, described, listed
 from kohort.watch.reader import Report
@@ -38,8 +37,10 @@ class NoGroups:
         self.watcher = PolledGroups(0)
 
 
-class PollFollower:
-    """Polls all groups that the user may see, and yields each rebalance when it is known."""
+class PollFollower(AnyFollower):
+    """Polls all groups that the user may see."""
+
+    lag = 0
 
     def __init__(
         self,
@@ -48,53 +49,20 @@ class PollFollower:
         logs: LogFiles | None = None,
         poll_s: float = POLL_S,
     ) -> None:
-        """Args:
-        cluster: whose groups to poll.
-        left_out: groups not to follow.
-        logs: of the brokers.
-        poll_s: how often to poll.
-        """
-        self._poll_s = poll_s
-        self._logs = logs
+        super().__init__(poll_s, logs)
         self._cluster = cluster
         self._left_out = left_out
-        self._groups = PolledGroups(GROUPS_MAX)
-        self.denials: set[int] = set()
-        """Errors of groups that may not be described."""
+        self.watcher = PolledGroups(GROUPS_MAX)
         self.is_blind = False
-        """Whether the last poll showed no group at all."""
-        self.trouble: str | None = None
-        """Why the cluster cannot be asked at present."""
-
-    lag = 0
-
-    @property
-    def watcher(self) -> PolledGroups:
-        """The groups."""
-        return self._groups
 
     @property
     def group_count(self) -> int:
-        """Number of groups that are followed."""
-        return len(self._groups)
+        return len(self.watcher)
 
     def catch_up(self, report: Report) -> Iterator[Json]:
         """Poll for the first time, which shows no past. Raises DisconnectedError."""
         del report
         yield from self._step()
-
-    def follow(self) -> Iterator[Json | None]:
-        """Yield the records of rebalances as they are known, and None after each poll; never
-        ends. While no broker answers, it tries again.
-        """
-        while True:
-            try:
-                yield from self._step()
-                self.trouble = None
-            except DisconnectedError as error:
-                self.trouble = str(error)
-            yield None
-            sleep(self._poll_s)
 
     def _step(self) -> Iterator[Json]:
         present: set[str] = set()
@@ -109,11 +77,11 @@ class PollFollower:
             snapshots += self._snapshots(broker, groups)
         if self._logs is not None:
             # What a poll shows was logged before.
-            self._logs.read_new(self._groups.logs)
+            self._logs.read_new(self.watcher.logs)
         for snapshot in snapshots:
-            yield from self._groups.take(snapshot)
+            yield from self.watcher.take(snapshot)
         self.is_blind = not present
-        self._groups.forget(present, _now_ms())
+        self.watcher.forget(present, _now_ms())
 
     def _snapshots(
         self, broker: BlockingConnection, groups: Sequence[ListedGroup]
@@ -163,16 +131,8 @@ def _of_classic(group: DescribedGroup) -> Snapshot:
         )
         for member in group.members
     ]
-    record = GroupRecord(
-        group.group_id,
-        group.protocol_type or None,
-        UNKNOWN_GENERATION,
-        group.protocol_data or None,
-        None,
-        -1,
-        _sorted(members),
-    )
-    return Snapshot(_now_ms(), GroupKind.CLASSIC, group.group_state, record)
+    kind, protocol = group.protocol_type, group.protocol_data
+    return _snapshot(group, GroupKind.CLASSIC, kind, UNKNOWN_GENERATION, protocol, members)
 
 
 def _of_consumers(group: consumer_groups.DescribedGroup) -> Snapshot:
@@ -189,21 +149,24 @@ def _of_consumers(group: consumer_groups.DescribedGroup) -> Snapshot:
         )
         for member in group.members
     ]
+    epoch, assignor = group.group_epoch, group.assignor_name
+    return _snapshot(group, GroupKind.CONSUMER, CONSUMER, epoch, assignor, members)
+
+
+def _snapshot(
+    group: DescribedGroup | consumer_groups.DescribedGroup,
+    kind: GroupKind,
+    protocol_type: str,
+    generation: int,
+    protocol: str,
+    members: list[StoredMember],
+) -> Snapshot:
+    # Brokers list them in any order.
+    ordered = tuple(sorted(members, key=lambda member: member.member_id))
     record = GroupRecord(
-        group.group_id,
-        CONSUMER,
-        group.group_epoch,
-        group.assignor_name or None,
-        None,
-        -1,
-        _sorted(members),
+        group.group_id, protocol_type or None, generation, protocol or None, None, -1, ordered
     )
-    return Snapshot(_now_ms(), GroupKind.CONSUMER, group.group_state, record)
-
-
-def _sorted(members: list[StoredMember]) -> tuple[StoredMember, ...]:
-    """Brokers list them in any order."""
-    return tuple(sorted(members, key=lambda member: member.member_id))
+    return Snapshot(_now_ms(), kind, group.group_state, record)
 
 
 def _subscription(member: consumer_groups.Member) -> bytes:

@@ -29,7 +29,6 @@ class GroupOffsets:
         self._commits: list[Commit] = []
 
     def add(self, commit: Commit) -> None:
-        """Add the last commit of another partition."""
         self._commits.append(commit)
 
     @property
@@ -50,8 +49,6 @@ NO_OFFSETS: Final = GroupOffsets()
 
 
 class Positions(NamedTuple):
-    """Where all groups are."""
-
     by_group: Mapping[str, GroupOffsets]
     readable: Mapping[TopicPartition, Readable]
     """The offsets that can be read, of the partitions for which they are known."""
@@ -63,10 +60,7 @@ class PositionsReader:
     def __init__(
         self, commits: Callable[[], Sequence[Commit]], connect: Callable[[], Cluster]
     ) -> None:
-        """Args:
-        commits: returns the last commits of all partitions.
-        connect: returns the cluster.
-        """
+        """`commits` returns the last commits of all partitions."""
         self._commits = commits
         self._connect = connect
         self._cluster: Cluster | None = None

@@ -66,11 +66,9 @@ class OffsetsReader:
 
     @property
     def ahead_ms(self) -> int | None:
-        """See `ClockDifference.ahead_ms`."""
         return self._clock.ahead_ms
 
     def ends(self) -> dict[int, int]:
-        """Return the present end of each partition."""
         ends = checked_offsets(self._cluster, {(TOPIC, index): END for index in self._partitions})
         self._ends = {index: offset for (_, index), offset in ends.items()}
         return self._ends

@@ -44,8 +44,6 @@ _ANY_CHANGE: Final = GroupRestored(0, None, None, {})
 
 
 class NewRecord(NamedTuple):
-    """A record of the history, encoded."""
-
     group_id: str
     sequence: int
     packed: bytes
@@ -53,7 +51,6 @@ class NewRecord(NamedTuple):
 
 
 def encoded(record: Json) -> NewRecord:
-    """Encode a record of the history."""
     packed, is_rebalance = pack(text_of(record)), record["kind"] == REBALANCE
     return NewRecord(record["group"], record["sequence"], packed, is_rebalance=is_rebalance)
 
@@ -68,8 +65,6 @@ def text_of(record: Json) -> bytes:
 
 
 class News(NamedTuple):
-    """What has changed in the groups."""
-
     records: Sequence[NewRecord]
     """New records of the history."""
     counted: Sequence[HistoryRecord]
@@ -92,7 +87,6 @@ class WatchedRebalances:
         self._running: dict[str, bytes] = {}
 
     def add(self, record: NewRecord) -> None:
-        """Append a record."""
         self._rings.add(
             record.group_id, record.sequence, record.packed, is_rebalance=record.is_rebalance
         )
@@ -174,7 +168,6 @@ class WatchedGroups:
             observer.observe(group_id, _ANY_CHANGE, now)
 
     def locate(self, positions: Positions) -> None:
-        """Replace the committed offsets of all groups."""
         self._positions = positions
 
     # See `GroupsSeen`.
@@ -207,7 +200,6 @@ class WatchedGroups:
         return NO_ERROR
 
     def waiting(self) -> Iterable[tuple[str, WaitingFor]]:
-        """Return the groups that rebalance, and what they wait for."""
         for group_id, view in self._views.items():
             waiting = view.describe_waiting()
             if waiting is not None:
@@ -222,5 +214,4 @@ class WatchedGroups:
     # Offsets.
 
     def readable(self, topic: str, index: int) -> Readable | None:
-        """Return the readable offsets of a partition, None if they are not known."""
         return self._positions.readable.get((topic, index))

@@ -81,7 +81,6 @@ class WatchService:
 
     @property
     def url(self) -> str:
-        """The address of the console."""
         host = self._listen.host or "localhost"
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -91,7 +90,6 @@ class WatchService:
         return self._listen.port not in {self.port, 0}
 
     def add(self, record: Json) -> None:
-        """Show a new record of the history."""
         self._records.append(record)
         if len(self._records) >= RECORDS_TOGETHER:
             self.publish()

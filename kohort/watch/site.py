@@ -64,11 +64,9 @@ class WatchSite:
         self._locating: asyncio.Task[None] | None = None
 
     def readable(self, topic: str, index: int) -> Readable | None:
-        """Return the readable offsets of a partition, None if they are not known."""
         return self.groups.readable(topic, index)
 
     def pages(self) -> dict[str, AnyPage]:
-        """Return all pages by path."""
         groups: dict[str, AnyPage] = {
             "/metrics": self._scrapes.answer,
             **group_pages(lambda: (self.groups, self.history), self.executor),

@@ -33,19 +33,16 @@ class Changes:
         self._events: list[GroupEvent] = []
 
     def note(self, group_id: str) -> None:
-        """Note that the view of a group has changed."""
         if self.keeps_groups:
             self._groups.add(group_id)
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Note an event of a group."""
         if self.keeps_groups and event.__class__ is GroupRemoved:
             self._removed.add(group_id)
         if self.keeps_events and len(self._events) < EVENTS_MAX:
             self._events.append((group_id, event, now))
 
     def take(self) -> Taken:
-        """Return what has changed since the last call."""
         taken = Taken(self._groups, self._removed, self._events)
         self._groups, self._removed, self._events = set(), set(), []
         return taken

@@ -83,7 +83,6 @@ class ClassicGroup(FollowedGroup):
 
     @property
     def value(self) -> GroupRecord | None:
-        """The last stored generation."""
         return self._value
 
     def view(self) -> ClassicView | None:
@@ -125,7 +124,6 @@ class ClassicGroup(FollowedGroup):
         self._polls = []
 
     def poll(self, poll: Poll) -> None:
-        """Note what a poll showed."""
         if len(self._polls) < _POLLS_KEPT:
             if self._polls and self._polls[-1].member_ids == poll.member_ids:
                 # Thousands of ids, every second.
@@ -133,7 +131,6 @@ class ClassicGroup(FollowedGroup):
             self._polls.append(poll)
 
     def rest(self, at_ms: int) -> None:
-        """Note that a poll showed no rebalance."""
         if not self._rested or at_ms >= self._rested[-1] + _RESTS_APART_MS:
             self._rested.append(at_ms)
 
@@ -241,7 +238,6 @@ class ClassicGroup(FollowedGroup):
     def _phase(
         self, old: GroupRecord, record: GroupRecord, end_ms: int, changes: Difference
     ) -> Phase:
-        """Return the bounds of the join phase."""
         earliest_ms = max([self._at_ms, *self._rests_before(end_ms)])
         kept = [self._signs[before.member_id] for before, _ in changes.kept]
         timeouts = [one.rebalance_timeout_ms for one in (*old.members, *record.members)]

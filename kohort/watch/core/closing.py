@@ -15,16 +15,8 @@ Json: TypeAlias = dict[str, Any]
 def closed_records(
     fold: GroupFold, group_id: str, taken: TakenPartitions, until_ms: int
 ) -> tuple[list[Json], TakenPartitions]:
-    """Take the facts that a fold has closed.
-
-    Args:
-        fold: the events of the group.
-        group_id: the group.
-        taken: the result of the previous call.
-        until_ms: the time of the last event.
-
-    Returns:
-        The records, and the partitions that changed hands with them.
+    """Take the facts that a fold has closed; return the records, and the partitions that changed
+    hands with them, which are `taken` of the next call. `until_ms` is the time of the last event.
     """
     closed, fold.closed = fold.closed, []
     records = []

@@ -82,7 +82,6 @@ class Signs:
         self.last_ms = max(self.last_ms, at_ms)
 
     def commit(self, at_ms: int, *, in_transaction: bool = False) -> None:
-        """Note a commit."""
         self.in_transaction = in_transaction
         self.commit_ms = -1 if in_transaction else at_ms
         self.count += 1
@@ -153,8 +152,6 @@ class Limits(NamedTuple):
 
 
 class Commit:
-    """The last commit of a partition."""
-
     __slots__ = ("group_id", "partition", "signs", "topic_id", "value")
 
     def __init__(
@@ -215,11 +212,9 @@ class KnownCommits:
         return [commit for commit in commits if commit is not self.not_followed]
 
     def add(self, key: bytes, commit: Commit) -> None:
-        """Note the commit of a partition that was unknown."""
         self._by_key[key] = commit
 
     def remove(self, key: bytes) -> None:
-        """Forget a partition, if it is known."""
         self._by_key.pop(key, None)
 
     def skip(self, batches: bytes, at: Reached, limits: Limits) -> Reached:

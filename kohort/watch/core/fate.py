@@ -19,8 +19,6 @@ is at most a third of the session timeout."""
 
 
 class Fate(NamedTuple):
-    """How a member left."""
-
     reason: RemovalReason
     certainty: Certainty
     at_ms: int | None

@@ -43,8 +43,6 @@ class Place(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record of __consumer_offsets."""
-
     record: DurableRecord
     at_ms: int
     """Its timestamp: the coordinator's clock."""
@@ -69,7 +67,6 @@ def at(event: Event, at_ms: int) -> TimedEvent:
 
 
 def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:
-    """Return the identity of a stored member."""
     return MemberRef(member.member_id, member.instance_id, member.client_id, member.client_host)
 
 
@@ -84,7 +81,6 @@ def _assignments(record: GroupRecord) -> dict[str, bytes]:
 
 
 def restored(record: GroupRecord) -> GroupRestored:
-    """Return that a group is in this state, however it came to it."""
     return GroupRestored(
         record.generation, record.protocol_type, record.leader_id, _assignments(record)
     )
@@ -124,8 +120,6 @@ def ended(
 
 
 class FollowedGroup:
-    """Base class of the groups of each protocol."""
-
     __slots__ = ("_owners", "_signs", "fates")
 
     def __init__(self) -> None:

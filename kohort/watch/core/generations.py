@@ -41,8 +41,6 @@ def settings_of(old: GroupRecord, new: GroupRecord) -> dict[str, MemberSettings]
 
 
 class Subscription(NamedTuple):
-    """A consumer's subscription."""
-
     topics: frozenset[str]
     user_data: bytes
     owned: Share
@@ -90,7 +88,6 @@ class Difference:
 
     @property
     def same_members(self) -> bool:
-        """Whether no member went or came."""
         return not self.gone and not self.new
 
 
@@ -98,7 +95,6 @@ _NO_SUBSCRIPTION: Final = Subscription(frozenset(), b"", frozenset())
 
 
 def difference(old: GroupRecord, new: GroupRecord) -> Difference:
-    """Compare two values of one group."""
     before = {member.member_id: member for member in old.members}
     after = {member.member_id: member for member in new.members}
     kept = tuple([(before[key], member) for key, member in after.items() if key in before])
@@ -137,7 +133,6 @@ def _topics(old: GroupRecord, new: GroupRecord) -> tuple[tuple[str, ...], tuple[
 
 
 def _highest(record: GroupRecord) -> dict[str, int]:
-    """Return the highest assigned partition of each topic."""
     highest: dict[str, int] = {}
     for member in record.members:
         for topic, index in parse_share(member.assignment) or ():

@@ -131,31 +131,26 @@ class GroupWatch:
             self._epoch = place.leader_epoch
 
     def poll(self, poll: Poll) -> None:
-        """Note what a poll showed of this group."""
         self._has_polls = True
         if isinstance(self._followed, ClassicGroup):
             self._followed.poll(poll)
 
     def forget_polls(self) -> None:
-        """See `ClassicGroup.forget_polls`."""
         if isinstance(self._followed, ClassicGroup):
             self._followed.forget_polls()
 
     def rest(self, at_ms: int) -> None:
-        """Note that a poll showed no rebalance of this group."""
         self._has_polls = True
         if isinstance(self._followed, ClassicGroup):
             self._followed.rest(at_ms)
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of the group."""
         is_empty = self._followed is None and not self.commits and not self.is_pending
         return is_empty and self._unread_ms < 0
 
     @property
     def is_pending(self) -> bool:
-        """Whether records are not processed yet."""
         return bool(self._batch)
 
     @property
@@ -282,7 +277,6 @@ class GroupWatch:
 
 
 def _complete(data: Json, followed: ClassicGroup) -> None:
-    """Complete the record of a classic group's rebalance."""
     data["stopped"] = data["unread"] = None
     data["waited_for"] = None if followed.waited is None else fields_of(followed.waited)
     data["started_between_ms"] = None

@@ -83,8 +83,6 @@ def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
 
 
 class GroupLog:
-    """The lines about one group."""
-
     def __init__(self) -> None:
         self._began: dict[int, list[_Began]] = {}
         """By generation."""
@@ -219,7 +217,6 @@ class Logs:
         self._order: deque[tuple[str, _Key]] = deque()
 
     def add(self, line: Line) -> None:
-        """Add a line."""
         group = line.fact.group
         log = self._groups.setdefault(group, GroupLog())
         self._order.extend((group, key) for key in log.add(line))
@@ -229,5 +226,4 @@ class Logs:
                 del self._groups[oldest]
 
     def of(self, group: str) -> GroupLog:
-        """Return the lines about a group."""
         return self._groups.get(group, NO_LINES)

@@ -414,7 +414,6 @@ class ConsumerGroup(FollowedGroup):
                 del self._stable[current.epoch]
 
     def _hold(self, member_id: str, current: CurrentRecord | None) -> None:
-        """Replace what a member holds."""
         self._count(member_id, -1)
         old = self._current.pop(member_id, None)
         if old is not None:

@@ -29,8 +29,6 @@ _EARLIER_MS: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A possible cause of a rebalance."""
-
     trigger: Trigger
     at_ms: int
     is_known: bool = False

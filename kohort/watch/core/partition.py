@@ -11,8 +11,6 @@ from kohort.watch.core.watcher import Json, Watcher
 
 
 class OffsetsPartition:
-    """How far a partition has been read."""
-
     __slots__ = (
         "_gap_offset",
         "_index",
@@ -39,7 +37,6 @@ class OffsetsPartition:
         """A timestamp in the last of these batches."""
 
     def pass_over(self, end_offset: int) -> None:
-        """Skip records that no longer exist."""
         self.next_offset = self._gap_offset = end_offset
 
     def take(self, batches: bytes, end_offset: int) -> Iterator[Json]:
@@ -65,7 +62,6 @@ class OffsetsPartition:
         self.batch_count, self.last_ms = reached.batch_count, reached.last_ms
 
     def _take_any(self, header: BatchHeader, batch: memoryview) -> Iterator[Json]:
-        """Take a batch of any kind."""
         if not crc_matches(batch, header):
             partition = f"__consumer_offsets-{self._index}"
             raise DecodeError(f"{partition}: the batch at {header.base_offset} is damaged")

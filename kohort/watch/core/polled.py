@@ -59,8 +59,6 @@ _EITHER: Final = (TriggerKind.PROTOCOLS_CHANGED, TriggerKind.LEADER_REJOINED)
 
 
 class Snapshot(NamedTuple):
-    """What a poll shows of a group."""
-
     at_ms: int
     kind: GroupKind
     state: str
@@ -70,7 +68,6 @@ class Snapshot(NamedTuple):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no rebalance is in progress."""
         return self.state in _AT_REST
 
 
@@ -119,7 +116,6 @@ class PolledGroup:
             yield from self._closed(snapshot, now)
 
     def view(self) -> View | None:
-        """Return the present state."""
         if self._last is None:
             return None
         _, kind, state, record = self._last
@@ -336,7 +332,6 @@ class PolledGroups:
         return None
 
     def view(self, group_id: str) -> View | None:
-        """Return the present state of a group; None if it is unknown."""
         group = self._groups.get(group_id)
         return None if group is None else group.view()
 

@@ -5,8 +5,6 @@ from uuid import UUID
 
 
 class TopicNames:
-    """The names that are known so far."""
-
     __slots__ = ("_ids", "_names", "version")
 
     def __init__(self, names: Mapping[bytes, str] | None = None) -> None:

@@ -106,8 +106,6 @@ class _RecordView(View):
 
 @dataclass(frozen=True, slots=True)
 class PolledView(_RecordView):
-    """As polls alone show it."""
-
     kind: GroupKind
     state: str
     since_ms: int

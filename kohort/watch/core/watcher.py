@@ -30,8 +30,6 @@ GROUPS_MAX: Final = 100_000
 
 
 class _LeaderEpoch(NamedTuple):
-    """A coordinator of a partition."""
-
     number: int
     began_ms: int
     """Time of its first record."""
@@ -64,11 +62,7 @@ class Watcher:
         timeouts_of: Callable[[str], Timeouts],
         left_out: Container[str] = (),
     ) -> None:
-        """Args:
-        names: names of topics by id.
-        timeouts_of: returns the settings of a consumer group.
-        left_out: groups not to follow.
-        """
+        """`names` are those of topics by id, `timeouts_of` returns the settings of a group."""
         self._left_out = left_out
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
@@ -179,7 +173,6 @@ class Watcher:
         return commit
 
     def _forget(self, group_id: str, key: bytes) -> None:
-        """Forget a committed offset that was deleted."""
         self._commits.remove(key)
         group = self._groups.get(group_id)
         if group is not None:
@@ -215,7 +208,6 @@ class Watcher:
         return gone
 
     def poll(self, group_id: str, poll: Poll) -> None:
-        """Note what a poll showed of a group."""
         group = self._groups.get(group_id)
         if group is not None:
             group.poll(poll)
@@ -243,7 +235,6 @@ class Watcher:
 
     @property
     def is_pending(self) -> bool:
-        """Whether records of any group are not processed yet."""
         return any(group.is_pending for group in self._groups.values())
 
     def running(self, group_id: str, now_ms: int) -> Json | None:
