@@ -51,7 +51,6 @@ By default the function is ``add_arguments``.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Execute a command and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(given[:1]).parse_args(given)
     run: Run = options.run
@@ -59,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def whole_parser() -> Parser:
-    """The parser with the arguments of all commands."""
     return _parser(COMMANDS)
 
 

@@ -45,7 +45,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
     def format_help(self) -> str:
-        """The help with examples."""
         from kohort.cli.examples import examples_text  # noqa: PLC0415 - only for help.
 
         return super().format_help() + examples_text(self.prog)

@@ -82,7 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _consume(options: argparse.Namespace) -> None:
-    """Raises CommandError."""
     from kohort.cli.consuming import consume  # noqa: PLC0415 - imports asyncio.
 
     consume(options)

@@ -113,7 +113,6 @@ def _form(options: argparse.Namespace) -> Form:
 def _plan(
     cluster: Cluster, options: argparse.Namespace, topics: Sequence[str], *, is_bounded: bool
 ) -> _Plan:
-    """Raises CommandError, DisconnectedError."""
     partitions = [
         TopicPartition(topic, index)
         for topic in topics
@@ -173,7 +172,6 @@ def _offsets(
 
 
 async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, form: Form) -> None:
-    """Read partitions without a group."""
     left = options.max_messages
     partitions = list(plan.starts)
     if plan.ends is not None:

@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _dump(options: argparse.Namespace) -> None:
-    """Raises NotFoundError."""
     for path in options.files:
         print(f"Dumping {shown(path)}")
         data = _contents(path)
@@ -54,7 +53,6 @@ def _contents(path: str) -> memoryview:
 
 
 def _print_batches(data: memoryview, *, with_records: bool) -> None:
-    """Raises DecodeError."""
     for position, header in iter_headers(data):
         print(_batch_line(data, position, header))
         if with_records:

@@ -34,8 +34,6 @@ class NotFoundError(CommandError):
 
 
 class UsageError(CommandError):
-    """The command line is invalid."""
-
     exit_code = 2
 
 
@@ -56,8 +54,6 @@ class RefusedCommandError(CommandError):
 
 
 class ExistsError(CommandError):
-    """What is to be created exists already."""
-
     exit_code = 5
 
 

@@ -209,7 +209,6 @@ def _connected(
 
 
 def security_of(options: argparse.Namespace) -> SecurityConfig:
-    """The settings of --command-config. Raises UsageError."""
     path = options.command_config
     try:
         return SecurityConfig() if path is None else read_command_config(path)
@@ -257,6 +256,14 @@ def print_rows(
     is_table = rows or nothing is None
     lines = table(list(titles.values()), cells) if is_table else [nothing or ""]
     print_result(options, {name: rows}, lines)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Parse NAME=VALUE. Raises argparse.ArgumentTypeError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
+    return name, value
 
 
 def moment_ms(text: str) -> int:

@@ -73,6 +73,5 @@ class Progress:
             print(f"\r\033[K{what}: {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Clear the line."""
         if self._is_wanted:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

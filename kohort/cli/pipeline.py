@@ -33,7 +33,8 @@ COMMANDS: Final = {
         "kohort.pipeline.jobs.py_files",
     ),
 }
-"""Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
+"""Summary and module by name. A module has `add_arguments(parser)` and `run(options)`, which raises
+ReportedError."""
 
 NEEDS: Final = ("pyspark", "delta", "deltalake", "pandas", "pyarrow")
 """Packages of the extra `spark`."""

@@ -64,7 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _produce(options: argparse.Namespace) -> None:
-    """Raises CommandError."""
     parse = _parser(options)
     with cluster_of(options) as cluster, _opened(options.file) as descriptor:
         try:

@@ -89,7 +89,6 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _entity_of(options: argparse.Namespace) -> Parts:
-    """The entity that the options name. Raises UsageError."""
     parts: list[tuple[str, str | None]] = []
     for kind, name, is_default in (
         ("user", options.user, options.default_user),

@@ -128,7 +128,6 @@ def _cells(directory: Directory | None) -> tuple[str | None, ...]:
 
 
 def _size_text(size: int | None) -> str | None:
-    """For example 1.5 GiB."""
     if size is None:
         return None
     amount, unit = float(size), 0

@@ -7,7 +7,7 @@ from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.configs import Kind, Operation, Resource, Source, alter, change, described
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, no_topic
-from kohort.cli.options import add_kafka, cluster_of, print_result
+from kohort.cli.options import add_kafka, assignment, cluster_of, print_result
 from kohort.cli.output import table
 from kohort.client.net.blocking import BlockingConnection
 from kohort.formats.text import shown
@@ -52,7 +52,7 @@ def add_stored(commands: Commands) -> None:
     _add_resource(command, brokers="each broker")
 
     command = commands.add("set", "change configs while brokers run", _set)
-    command.add_argument("configs", metavar="NAME=VALUE", nargs="+", type=_assignment)
+    command.add_argument("configs", metavar="NAME=VALUE", nargs="+", type=assignment)
     _add_change(command)
 
     command = commands.add("delete", "reset configs to their defaults while brokers run", _delete)
@@ -75,13 +75,6 @@ def _add_resource(parser: argparse.ArgumentParser, *, brokers: str) -> None:
         "--broker", metavar="ID", type=int, help=f"configs of this broker ({brokers})"
     )
     add_kafka(parser)
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
-    return name, value
 
 
 def _get(options: argparse.Namespace) -> None:

@@ -21,7 +21,15 @@ from kohort.admin.topics import (
 from kohort.cli import patterns
 from kohort.cli.commands import Commands
 from kohort.cli.errors import CommandError, NotFoundError, UsageError, no_topic
-from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, print_rows, refusal
+from kohort.cli.options import (
+    add_kafka,
+    assignment,
+    cluster_of,
+    print_json,
+    print_result,
+    print_rows,
+    refusal,
+)
 from kohort.cli.output import table
 from kohort.cli.trim import add_trim
 from kohort.formats.text import counted, shown
@@ -104,6 +112,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         action="append",
+        type=assignment,
         default=[],
         metavar="NAME=VALUE",
         help="a topic config by Kafka's name, as in retention.ms=3600000; repeatable",
@@ -197,7 +206,7 @@ def _each(options: argparse.Namespace, act: Callable[[Cluster, str], str]) -> No
 
 
 def _create(options: argparse.Namespace) -> None:
-    configs = _configs_of(options.config)
+    configs = dict(options.config)
 
     def create(cluster: Cluster, name: str) -> str:
         try:
@@ -220,7 +229,7 @@ def _create(options: argparse.Namespace) -> None:
 
 
 def _alter(options: argparse.Namespace) -> None:
-    configs = _configs_of(options.config)
+    configs = dict(options.config)
     if not (configs or options.delete_config or options.partitions is not None):
         raise UsageError("nothing to change: give --config, --delete-config or --partitions")
     outcomes: dict[str, list[str]] = {}
@@ -258,17 +267,6 @@ def _delete(options: argparse.Namespace) -> None:
         return "deleted"
 
     _each(options, delete)
-
-
-def _configs_of(texts: Iterable[str]) -> dict[str, str]:
-    """Values by name. Raises UsageError."""
-    configs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--config {text}: expected NAME=VALUE, as in retention.ms=3600000")
-        configs[name] = value
-    return configs
 
 
 def _command_error(error: RefusedError) -> CommandError:

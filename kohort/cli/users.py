@@ -211,7 +211,6 @@ def _no_user(name: str) -> NotFoundError:
 
 
 def credential_of(password: Password) -> Credential:
-    """Return the credential that a broker stores for a password."""
     keys = keys_of(HASHES[password.mechanism], password.salted)
     return Credential(password.salt, keys, password.iterations)
 

@@ -61,7 +61,6 @@ topics for their names.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     parser.description = (
         "Explain the rebalances of groups on any Kafka cluster, as they happen or afterwards."
     )

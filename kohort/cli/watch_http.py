@@ -24,7 +24,6 @@ NONE: Final = "none"
 
 
 def add_http(parser: argparse.ArgumentParser) -> None:
-    """Add the option."""
     parser.add_argument(
         "--http",
         type=_listen,
@@ -36,7 +35,6 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def _listen(text: str) -> Listen | None:
-    """Parse the value of the option. Raises argparse.ArgumentTypeError."""
     try:
         return None if text == NONE else parse_listen(text)
     except ValueError as error:

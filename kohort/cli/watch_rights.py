@@ -16,8 +16,6 @@ class _Rule(NamedTuple):
 
 
 class Right(Enum):
-    """A right, as a rule of Kafka's authorizer."""
-
     READ_OFFSETS = _Rule("Read", "topic", TOPIC)
     DESCRIBE_GROUPS = _Rule("Describe", "group", "*")
     DESCRIBE_TOPICS = _Rule("Describe", "topic", "*")

@@ -69,7 +69,6 @@ class Store:
 
 @contextmanager
 def stored(options: argparse.Namespace, cluster: Cluster) -> Iterator[Store]:
-    """Open the store. Raises CommandError."""
     with ExitStack() as stack:
         try:
             store = _opened(options, cluster, stack)
@@ -81,7 +80,6 @@ def stored(options: argparse.Namespace, cluster: Cluster) -> Iterator[Store]:
 
 
 def _opened(options: argparse.Namespace, cluster: Cluster, stack: ExitStack) -> HistoryStore | None:
-    """Raises StoreError, OSError, ValueError."""
     if options.history is None:
         return None
     topic = _topic(options.history)

@@ -38,7 +38,6 @@ _NAMES: Final = {
 
 
 def advise(options: argparse.Namespace) -> None:
-    """Raises CommandError."""
     known = known_of(options)
     records = records_of(options)
     with reporting_invalid_records(options):

@@ -21,7 +21,6 @@ _NAME_CHARS_MAX: Final = 100
 
 
 def report(options: argparse.Namespace) -> None:
-    """Raises CommandError."""
     output = options.output or Path(file_name(options.group))
     if not output.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: no such directory")
