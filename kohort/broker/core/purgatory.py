@@ -20,11 +20,10 @@ its 512 shards exist because of threads and have no counterpart here.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.timing_wheel import (
-    ExpirySink,
     KeyedEntry,
     KeyedTimers,
     TimerEntry,
@@ -282,7 +281,7 @@ class Purgatory:
         operations and keys were due.
         """
         due = self._wheel.take_due(now_ms, entries_max)
-        batches: dict[ExpirySink, list[TimerEntry]] = {}
+        batches: dict[KeyedTimers[Any], list[TimerEntry]] = {}
         for entry in due:
             if isinstance(entry, DelayedOperation):
                 # An earlier entry of this batch may have completed it.

@@ -25,7 +25,10 @@ from collections.abc import Callable, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from kohort.broker.core.purgatory import Purgatory
 
 _STALE_SLOT_TIMES_ALLOWED = 64
 """Lower bound for rebuilding the heap, so that a nearly empty wheel does not rebuild at every
@@ -183,26 +186,10 @@ class TimingWheel(Generic[E]):
 K = TypeVar("K", bound=Hashable)
 
 
-class TimerHost(Protocol):
-    """The part of the purgatory that keyed timers use."""
-
-    def schedule_entry(self, entry: TimerEntry, deadline_ms: int) -> None: ...
-
-    def cancel_entry(self, entry: TimerEntry) -> bool: ...
-
-    def count_timers(self, kind: str, change: int) -> None: ...
-
-
-class ExpirySink(Protocol):
-    """Receives its own expired entries."""
-
-    def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None: ...
-
-
 class KeyedEntry(TimerEntry):
     __slots__ = ("key", "sink")
 
-    def __init__(self, key: Hashable, sink: ExpirySink) -> None:
+    def __init__(self, key: Hashable, sink: "KeyedTimers[Any]") -> None:
         super().__init__()
         self.key = key
         self.sink = sink
@@ -212,7 +199,7 @@ class KeyedTimers(Generic[K]):
     __slots__ = ("_entries", "_host", "_kind", "_on_expired")
 
     def __init__(
-        self, host: TimerHost, on_expired: Callable[[list[K], int], None], kind: str
+        self, host: "Purgatory", on_expired: Callable[[list[K], int], None], kind: str
     ) -> None:
         """`on_expired` is called with the keys, earliest deadline first, and the current time."""
         self._host = host
