@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.transactions import AbortedSearch, AbortedTransactions
 from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.markers import PartitionMarkers
@@ -134,10 +134,10 @@ def _positions_end(*, commit: bool) -> None:
 
 def _repetitions_appended() -> None:
     """A batch that a producer sends again, because the answer was lost, is appended again."""
-    check = PartitionLog.check_producer
+    check = ProducerState.check
 
     def forgetful(
-        self: PartitionLog,
+        self: ProducerState,
         header: BatchHeader,
         *,
         is_first_of_epoch_zero: bool = False,
@@ -145,7 +145,7 @@ def _repetitions_appended() -> None:
     ) -> None:
         check(self, header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered)
 
-    PartitionLog.check_producer = forgetful  # type: ignore[method-assign]
+    ProducerState.check = forgetful  # type: ignore[method-assign]
 
 
 FAULTS: Final[dict[str, Callable[[], None]]] = {

@@ -108,7 +108,7 @@ class TransactionalLife:
         )
         header = read_header(batch)
         try:
-            self.log.check_producer(header)
+            self.log.producers.check(header)
         except KafkaError:
             self.counts["refused"] += 1
             return

@@ -97,7 +97,7 @@ class TransactionalLife(CompactedLife):
             base_sequence=self.sequences.get(producer_id, -1),
             is_transactional=is_transactional,
         )
-        assert self.log.check_producer(read_header(batch)) is None
+        assert self.log.producers.check(read_header(batch)) is None
         append(self.log, batch, wall_ms=self.wall_ms)
         if producer_id >= 0:
             self.sequences[producer_id] += len(records)

@@ -171,7 +171,7 @@ class Partition:
         duplicate = None
         if header.producer_id > NO_PRODUCER_ID and not header.attributes & CONTROL_BIT:
             try:
-                duplicate = log.check_producer(
+                duplicate = log.producers.check(
                     header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
                 )
             except UnendedTransactionError as error:
@@ -256,7 +256,7 @@ class Partition:
         """Return the leader epoch in which an offset was written, -1 if unknown."""
         if self.leader_epoch == FIRST_LEADER_EPOCH or offset >= self.log.log_end_offset:
             return self.leader_epoch
-        return self.log.epoch_at(offset)
+        return self.log.epochs.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
         """Return (largest epoch <= `epoch`, its end for consumers) or None. Raises KafkaError."""

@@ -230,7 +230,7 @@ def _is_admitted(producer: TransactionalProducer, candidate: Candidate, *, adds:
         candidate.refuse(error)
         return False
     try:
-        partition.log.check_producer(candidate.batch.header, is_first_of_epoch_zero=producer.adds)
+        partition.log.producers.check(candidate.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
         # Kafka detects an older epoch when it verifies with the coordinator.
         candidate.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -1,7 +1,7 @@
 """The log of one partition: a directory of segments, appended at its end and read anywhere.
 
-The path of a batch: `check_producer` (is it next in sequence?), `append` (to the page cache, at the
-end of the active segment), `flush` (to disk, in any thread), and `read`. Guarantees of a log:
+The path of a batch: `producers.check` (is it next in sequence?), `append` (to the page cache, at
+the end of the active segment), `flush` (to disk, in any thread), and `read`. Guarantees of a log:
 
 - Batches get consecutive offsets and are stored unchanged, except for offset and leader epoch.
 - Batches below `flushed_offset` survive a power failure; the others survive a kill of the process.
@@ -20,12 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from kohort.broker.core.partition.producers import AppendedBatch
 from kohort.broker.storage.config import LogConfig
-from kohort.broker.storage.errors import (
-    OffsetOutOfRangeError,
-    StorageError,
-)
+from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from kohort.broker.storage.filesystem import FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
 from kohort.broker.storage.log.appending import LogAppender
@@ -35,7 +31,7 @@ from kohort.broker.storage.log.transactions import AbortedTransactions
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.segment import LogSegment, with_ends
 from kohort.broker.storage.segment.times import load_max_timestamp
-from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
+from kohort.protocol.records.batch import NO_TIMESTAMP
 
 OS_FILES = OsFileSystem()
 """The files of this machine; one limit on open descriptors for all logs."""
@@ -86,21 +82,6 @@ class PartitionLog(LogAppender, LogReader):
     def failed(self) -> bool:
         return self.failure is not None
 
-    def check_producer(
-        self,
-        header: BatchHeader,
-        *,
-        is_first_of_epoch_zero: bool = False,
-        is_numbered: bool = True,
-    ) -> AppendedBatch | None:
-        """Return the batch in the log that this one duplicates; None if it may be appended.
-
-        Raises KafkaError as :meth:`ProducerState.check` does.
-        """
-        return self.producers.check(
-            header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
-        )
-
     def flush(self) -> None:
         """Flush everything appended before the call to disk. For any thread.
 
@@ -125,10 +106,6 @@ class PartitionLog(LogAppender, LogReader):
         """Return (epoch, end offset) as in OffsetForLeaderEpoch; None for an unknown epoch."""
         self.check_usable()
         return self.epochs.end_offset(leader_epoch, self.log_end_offset)
-
-    def epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of an offset, existing or next; -1 if unknown."""
-        return self.epochs.epoch_at(offset)
 
     def delete_records_before(self, offset: int, *, wall_ms: int) -> int:
         """Advance the log start to an offset and delete segments below it.

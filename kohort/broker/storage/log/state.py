@@ -177,9 +177,10 @@ class LogState:
 
     def segment_number(self, offset: int) -> int:
         """Return the index of the segment to which an offset belongs."""
-        if offset >= self.active.base_offset:
-            return len(self.segments) - 1
-        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
 
     def end_of_segment(self, number: int) -> int:
         """Return the offset at which the segment with an index ends."""
@@ -196,6 +197,8 @@ class LogState:
     def producers(self) -> ProducerState:
         """The producers of the log, loaded on first use. Raises StorageError."""
         self.check_usable()
+        if self.loaded_producers is not None:
+            return self.loaded_producers
         with self.errors_as("producers cannot be read"):
             return self.load()
 

@@ -37,6 +37,40 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error_and_may_work_again() ->
     assert read_all(log) == batches
 
 
+def test_a_repeated_batch_is_known_and_a_gap_refused() -> None:
+    log, _ = memory_log()
+    first = batch_of(b"a", b"b", producer_id=9, base_sequence=0)
+    append(log, first)
+    duplicate = log.producers.check(read_header(first))
+    assert duplicate is not None
+    assert (duplicate.base_offset, duplicate.last_offset) == (0, 1)
+    second = batch_of(b"c", producer_id=9, base_sequence=2)
+    assert log.producers.check(read_header(second)) is None
+    gap = batch_of(b"d", producer_id=9, base_sequence=3)
+    with pytest.raises(KafkaError) as caught:
+        log.producers.check(read_header(gap))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.producers.check(read_header(batch_of(b"plain"))) is None
+
+
+def test_retention_deletes_what_is_expired_and_moves_the_start() -> None:
+    log, files = memory_log(retention_ms=1000)
+    batches = fill(log, 100)
+    count = len(log.segments)
+    assert log.enforce_retention(wall_ms=WALL_MS, up_to_offset=200) == 0
+    deleted = log.enforce_retention(wall_ms=WALL_MS + 1500, up_to_offset=200)
+    assert 0 < deleted < count
+    assert log.log_start_offset == log.segments[0].base_offset > 0
+    assert read_all(log) == batches[log.log_start_offset // 2 :]
+    assert log.enforce_retention(wall_ms=WALL_MS + 10_000, up_to_offset=200) == count - deleted
+    assert (log.log_start_offset, log.size_bytes) == (200, 0)
+    deleted_files = [entry.name for entry in files.entries("/data/t-0") if "deleted" in entry.name]
+    assert deleted_files
+    assert log.remove_deleted_files(wall_ms=WALL_MS + 61_499) == 0
+    log.remove_deleted_files(wall_ms=WALL_MS + 70_000)
+    assert not [entry for entry in files.entries("/data/t-0") if "deleted" in entry.name]
+
+
 def test_a_segment_that_cannot_be_deleted_stays_and_the_log_works_on() -> None:
     log, files = memory_log()
     batches = fill(log, 100)
