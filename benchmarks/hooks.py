@@ -30,7 +30,6 @@ from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import Listener
 from kohort.broker.security.client_quotas import property_of as quota_property
 from kohort.broker.security.rules import property_of as rule_property
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -39,6 +38,7 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kohort.protocol.messages.topic_changes import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.network.wire import framed, request_body

@@ -26,17 +26,17 @@ from kohort.protocol.codec import encode_versioned
 from kohort.protocol.limits import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from kohort.protocol.messages.topic_changes import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
 )
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType

@@ -14,13 +14,13 @@ from typing import Final
 from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.secured import add_listeners, ask, connect
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from kohort.protocol.messages.topic_changes import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.certificates import Authority

@@ -43,7 +43,7 @@ from kohort.protocol.messages.offset_commit import (
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -92,7 +92,7 @@ class Scene:
         )
 
     def committed(self) -> OffsetFetchRequest:
-        topic = OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])
+        topic = OffsetFetchRequestTopic(name=self.topic, partition_indexes=[0])
         group = OffsetFetchRequestGroup(group_id=self.group_id, topics=[topic])
         return OffsetFetchRequest(groups=[group])
 

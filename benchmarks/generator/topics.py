@@ -6,12 +6,6 @@ from typing import Final
 
 from benchmarks.generator.frames import ask, connect
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -22,6 +16,13 @@ from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+)
+from kohort.protocol.messages.topic_changes import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 
 _CREATE, _DELETE, _LIST_OFFSETS, _METADATA = 5, 5, 6, 9

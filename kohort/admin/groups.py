@@ -25,7 +25,6 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 CONSUMER: Final = "consumer"
@@ -242,7 +241,7 @@ def _positions(
 
 
 def offsets_in(
-    topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics],
+    topics: Iterable[OffsetFetchResponseTopic],
 ) -> dict[TopicPartition, int]:
     """The offsets of an OffsetFetch response, without partitions that have none."""
     return {

@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster, check
-from kohort.protocol.messages.alter_client_quotas import (
+from kohort.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
     EntityData,
     EntryData,
     OpData,
-)
-from kohort.protocol.messages.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
 )
 
 Parts = tuple[tuple[str, str | None], ...]

@@ -10,28 +10,24 @@ from kohort.admin.configs import Kind, Operation, Resource, Source, alter, chang
 from kohort.admin.history import TOPIC as REBALANCE_HISTORY
 from kohort.admin.offsets import END, START, known_offsets
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kohort.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
 from kohort.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
 from kohort.protocol.messages.metadata import MetadataResponseTopic
+from kohort.protocol.messages.topic_changes import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from kohort.protocol.types import ZERO_UUID
 
 TIMEOUT_MS: Final = 30_000

@@ -12,20 +12,14 @@ from kohort.admin.cluster import Cluster, CoordinatorKind, check
 from kohort.admin.offsets import END, checked_offsets
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_producers import (
+from kohort.protocol.messages.transactions import (
+    DescribedTransaction,
     DescribeProducersRequest,
-    ProducerState,
-    TopicRequest,
-)
-from kohort.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
-    TransactionState,
-)
-from kohort.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
-)
-from kohort.protocol.messages.write_txn_markers import (
+    ProducerState,
+    TopicRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -111,9 +105,9 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Described | None:
-    def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, TransactionState]:
+    def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, DescribedTransaction]:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        state: TransactionState = cluster.ask(coordinator, request).transaction_states[0]
+        state: DescribedTransaction = cluster.ask(coordinator, request).transaction_states[0]
         if state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             check(state.error_code, "the transactional id cannot be described")
         return coordinator, state

@@ -6,7 +6,7 @@ from typing import Final
 from kohort.admin.cluster import Cluster, RefusedError, check
 from kohort.admin.offsets import TopicPartition, by_topic, leaders_of
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.delete_records import (
+from kohort.protocol.messages.topic_changes import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
+from kohort.protocol.messages.client_quotas import EntityData, EntryData
 from tests.support import messages as m
 from tests.support.brokers.forked_kohort import ForkedKohort
 from tests.support.network.wire import RawClient

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.broker.core.security.account import Rate
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
+from kohort.protocol.messages.client_quotas import EntityData, EntryData
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m

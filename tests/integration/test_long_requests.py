@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_producers import TopicRequest
+from kohort.protocol.messages.transactions import TopicRequest
 from kohort.testing import Kafka
 from tests.support import messages as m
 from tests.support.network.wire import RawClient
@@ -113,7 +113,7 @@ def test_a_repeated_partition_fails_and_unknown_topics_follow_the_others(kafka: 
         assert failed == [0]
         listed = client.call(m.MetadataRequest(topics=None), 12, m.MetadataResponse).topics
         topics = [
-            m.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=list(range(COUNT)))
+            m.OffsetFetchRequestTopic(topic_id=topic_id, partition_indexes=list(range(COUNT)))
             for topic_id in (bytes(15) + b"\1", listed[0].topic_id)
         ]
         request = m.OffsetFetchRequest(

@@ -153,7 +153,7 @@ def test_positions_of_several_groups(pair: Pair, group_topic: Topic) -> None:
             m.OffsetFetchRequestGroup(
                 group_id=group.id,
                 topics=[
-                    m.OffsetFetchRequestTopics(
+                    m.OffsetFetchRequestTopic(
                         name=topic.name, topic_id=topic.id, partition_indexes=[0, 5, -1]
                     )
                     for topic in (group_topic, NOWHERE)

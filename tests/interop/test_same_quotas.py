@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.alter_client_quotas import EntityData, EntryData
+from kohort.protocol.messages.client_quotas import EntityData, EntryData
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Line, Pair, Side, Twins, opened

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kohort.protocol.messages.transactions import DescribeProducersRequest, TopicRequest
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair, Side, Twins, opened

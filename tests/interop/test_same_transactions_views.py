@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kohort.protocol.messages.describe_producers import TopicRequest
+from kohort.protocol.messages.transactions import TopicRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.list_transactions import ListTransactionsRequest
+from kohort.protocol.messages.transactions import ListTransactionsRequest
 from tests.interop.same_answers import offsets
 from tests.interop.same_answers.each import Value, for_broker
 from tests.interop.same_answers.groups import Group

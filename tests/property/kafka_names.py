@@ -19,8 +19,20 @@ RENAMED: Final = {
     "TopicAsked": "TopicData",
     "PartitionAsked": "PartitionData",
     "EntryResult": "EntryData",
+    "DescribedEntry": "EntryData",
+    "DescribedTransaction": "TransactionState",
 }
 """Structures, and Kafka's names of them: requests and responses that have the same ones twice."""
+
+SHARED: Final = {
+    "OffsetFetchRequestTopics": "OffsetFetchRequestTopic",
+    "OffsetFetchResponsePartitions": "OffsetFetchResponsePartition",
+    "OffsetFetchResponseTopics": "OffsetFetchResponseTopic",
+    "CreatableRenewers": "TokenPrincipal",
+    "DescribeDelegationTokenOwner": "TokenPrincipal",
+    "DescribedDelegationTokenRenewer": "TokenPrincipal",
+}
+"""Kafka's structures, and ours in their place, which it has more than once."""
 
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
 TRANSACTIONS = "kafka-transaction-coordinator"

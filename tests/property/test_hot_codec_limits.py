@@ -37,7 +37,7 @@ def test_the_budget_of_elements_is_one_for_the_whole_message(excess: int) -> Non
     half = REQUEST_ELEMENTS_MAX // 2
     # The group, its two topics, and their partitions.
     sizes = [half - 3, half + excess]
-    topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0] * size) for size in sizes]
+    topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0] * size) for size in sizes]
     group = m.OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=topics)
     encoded = codec(m.OffsetFetchRequest, 9).encode(m.OffsetFetchRequest(groups=[group]))
 

@@ -25,6 +25,7 @@ from tests.property.kafka_names import (
     METADATA,
     RECORD_KEYS,
     RENAMED,
+    SHARED,
 )
 from tests.property.message_values import Message, identify, top_level_messages, versions
 from tests.support.processes.java_env import jar
@@ -80,7 +81,8 @@ def test_a_record_key_is_declared_as_kafka_defines_it(message: Message, version:
     assert kafka["validVersions"] == "0"
     assert not schema_of(message).is_flexible(version)
     assert kafka["flexibleVersions"] == "none"
-    assert _declared(message, version) == _defined(kafka, kafka["fields"], 0, range(1))
+    declared = _declared(message, version, range(version, version + 1))
+    assert declared == _defined(kafka, kafka["fields"], 0, range(1))
 
 
 def test_every_message_under_protocol_is_compared() -> None:
@@ -118,7 +120,7 @@ def _assert_same_layouts(message: Message, kafka: dict[str, Any]) -> None:
     for version in known:
         ours = [
             field
-            for field in _declared(message, version)
+            for field in _declared(message, version, known)
             if (schema_of(message).name, field["name"]) not in EXTENSIONS
         ]
         assert ours == _defined(kafka, kafka["fields"], version, known), f"version {version}"
@@ -164,13 +166,14 @@ def _defined(
         found.append(
             {
                 "name": _snake(field["name"]),
-                "type": kind,
+                "type": SHARED.get(kind, kind),
                 "array": field["type"].startswith("[]"),
                 "present": present,
                 "compact": present and version in flexible,
                 "nullable": present and version in _versions(field.get("nullableVersions", "none")),
                 "tag": field["tag"] if tagged else None,
-                "ignorable": field.get("ignorable", False),
+                # It means something only if some version lacks the field.
+                "ignorable": field.get("ignorable", False) and own != alive,
                 "default": _defined_default(field, nested is not None),
                 "fields": _defined(kafka, nested, version, own) if nested and present else None,
             }
@@ -202,18 +205,28 @@ def _defined_default(field: dict[str, Any], is_struct: bool) -> object:
     return default if kind == "string" else int(str(default), 0)
 
 
-def _declared(struct: Message, version: int) -> list[dict[str, Any]]:
-    """Our fields."""
-    flexible = schema_of(struct).is_flexible(version)
-    return [_declared_field(field, version, flexible) for field in schema_of(struct).fields]
+def _declared(
+    struct: Message, version: int, alive: Iterable[int], *, flexible: bool | None = None
+) -> list[dict[str, Any]]:
+    """Our fields; ``alive`` are the versions in which the structure around them occurs."""
+    if flexible is None:
+        flexible = schema_of(struct).is_flexible(version)
+    found = []
+    for field in schema_of(struct).fields:
+        own = [one for one in alive if one in field.versions]
+        if own:
+            described = _declared_field(field, version, flexible, own)
+            described["ignorable"] = field.options.ignorable and own != list(alive)
+            found.append(described)
+    return found
 
 
-def _declared_field(field: Field, version: int, flexible: bool) -> dict[str, Any]:
+def _declared_field(field: Field, version: int, flexible: bool, own: list[int]) -> dict[str, Any]:
     present = version in field.versions
     is_struct = not isinstance(field.kind, WireType)
     nested = None
     if present and not isinstance(field.kind, WireType):
-        nested = [_declared_field(f, version, flexible) for f in schema_of(field.kind).fields]
+        nested = _declared(field.kind, version, own, flexible=flexible)
     return {
         "name": field.name,
         "type": _declared_type(field),
@@ -222,7 +235,6 @@ def _declared_field(field: Field, version: int, flexible: bool) -> dict[str, Any
         "compact": present and flexible,
         "nullable": present and version in field.nullable,
         "tag": field.options.tag if present and field.is_tagged(version) else None,
-        "ignorable": field.options.ignorable,
         "default": _declared_default(field, is_struct),
         "fields": nested,
     }

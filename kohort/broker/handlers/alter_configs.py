@@ -30,14 +30,10 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 from kohort.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
-)
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from kohort.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -137,9 +133,7 @@ def _check_list(change: Change, settings: Mapping[str, Setting]) -> None:
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Alter each resource, completely or not at all."""
     change = partial(_replace, ctx, validate_only=request.validate_only)
-    responses = await alter_each(
-        ctx.broker.clock, request.resources, AlterConfigsResourceResponse, change
-    )
+    responses = await alter_each(ctx.broker.clock, request.resources, change)
     return AlterConfigsResponse(responses=responses)
 
 
@@ -160,9 +154,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource, completely or not at all."""
     change = partial(_change, ctx, validate_only=request.validate_only)
-    responses = await alter_each(
-        ctx.broker.clock, request.resources, IncrementalResourceResponse, change
-    )
+    responses = await alter_each(ctx.broker.clock, request.resources, change)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

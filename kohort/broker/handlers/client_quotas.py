@@ -30,21 +30,17 @@ from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.client_quotas import LimitChange, TooManyEntitiesError
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.alter_client_quotas import (
+from kohort.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    EntryData,
-    EntryResult,
-)
-from kohort.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    DescribedEntry,
     EntityData,
+    EntryData,
+    EntryResult,
     ValueData,
-)
-from kohort.protocol.messages.describe_client_quotas import (
-    EntryData as DescribedEntry,
 )
 
 

@@ -29,16 +29,14 @@ from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic, 
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.create_partitions import (
+from kohort.protocol.messages.topic_changes import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
-)
-from kohort.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )

@@ -14,7 +14,7 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.delete_records import (
+from kohort.protocol.messages.topic_changes import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

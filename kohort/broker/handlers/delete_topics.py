@@ -17,7 +17,7 @@ from kohort.broker.handlers.shared.checks import Mutations
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.delete_topics import (
+from kohort.protocol.messages.topic_changes import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

@@ -22,13 +22,11 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from kohort.protocol.types import ZERO_UUID
 
@@ -71,20 +69,13 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[Offs
             groups.append((yield from _fetch_group(ctx, group, stable=stable)))
             yield
         return OffsetFetchResponse(topics=[], groups=groups)
-    topics = None
-    if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
-    requested = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    requested = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
     fetched = yield from _fetch_group(ctx, requested, stable=stable)
     if fetched.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
-        fetched.topics = [_failed_topic(topic, fetched.error_code) for topic in topics or ()]
-    answer = OffsetFetchResponse(topics=[], error_code=fetched.error_code)
-    for topic in fetched.topics:
-        answer.topics.append((yield from _as_before_v8(topic)))
-    return answer
+        fetched.topics = [
+            _failed_topic(topic, fetched.error_code) for topic in request.topics or ()
+        ]
+    return OffsetFetchResponse(topics=fetched.topics, error_code=fetched.error_code)
 
 
 def _fetch_group(
@@ -110,14 +101,14 @@ def _fetch_group(
                 yield
         if len(wanted) > 1 or (wanted and len(wanted[0][-1]) > REPEATS_MAX):
             check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
-    failed = list[OffsetFetchResponseTopics]()
+    failed = list[OffsetFetchResponseTopic]()
     for name, topic_id, asked_id, indexes in wanted:
         error = ErrorCode.NONE
         if name is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partitions = list[OffsetFetchResponsePartitions]()
+        partitions = list[OffsetFetchResponsePartition]()
         for index in indexes:
             partitions.append(
                 _without_position(index, error)
@@ -127,7 +118,7 @@ def _fetch_group(
             if not len(partitions) % _ELEMENTS_PER_STEP:
                 yield
         (failed if error else answer.topics).append(
-            OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions)
+            OffsetFetchResponseTopic(name=name or "", topic_id=topic_id, partitions=partitions)
         )
         yield
     # As in Kafka, unknown and denied topics follow the others.
@@ -135,7 +126,7 @@ def _fetch_group(
     return answer
 
 
-def _wanted(ctx: RequestContext, requested: OffsetFetchRequestTopics) -> _Wanted:
+def _wanted(ctx: RequestContext, requested: OffsetFetchRequestTopic) -> _Wanted:
     if ctx.api_version < TOPIC_IDS_SINCE:
         named = ctx.broker.topics.get(requested.name)
         topic_id = ZERO_UUID if named is None else named.topic_id
@@ -162,7 +153,7 @@ def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
 
 def _position(
     group: Group | None, topic: str, index: int, topic_id: bytes, *, stable: bool
-) -> OffsetFetchResponsePartitions:
+) -> OffsetFetchResponsePartition:
     error, committed = ErrorCode.NONE, None
     if stable and group is not None and group.offsets.is_unstable(topic, index):
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -170,7 +161,7 @@ def _position(
         committed = group.committed(topic, index, topic_id)
     if committed is None:
         return _without_position(index, error)
-    return OffsetFetchResponsePartitions(
+    return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
@@ -179,31 +170,14 @@ def _position(
     )
 
 
-def _without_position(index: int, error: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
+def _without_position(index: int, error: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
         partition_index=index, committed_offset=-1, metadata="", error_code=error
     )
 
 
-def _failed_topic(requested: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
+def _failed_topic(requested: OffsetFetchRequestTopic, error: int) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
         name=requested.name,
         partitions=[_without_position(index, error) for index in requested.partition_indexes],
     )
-
-
-def _as_before_v8(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
-    partitions = list[OffsetFetchResponsePartition]()
-    for partition in topic.partitions:
-        partitions.append(
-            OffsetFetchResponsePartition(
-                partition_index=partition.partition_index,
-                committed_offset=partition.committed_offset,
-                committed_leader_epoch=partition.committed_leader_epoch,
-                metadata=partition.metadata,
-                error_code=partition.error_code,
-            )
-        )
-        if not len(partitions) % _ELEMENTS_PER_STEP:
-            yield
-    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

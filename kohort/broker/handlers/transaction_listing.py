@@ -30,24 +30,18 @@ from kohort.broker.topics.names import name_problem
 from kohort.broker.transactions.host import TransactionHost
 from kohort.groups.consumer.regexes import compile_re2
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.describe_producers import (
+from kohort.protocol.messages.transactions import (
+    DescribedTransaction,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
-from kohort.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-)
-from kohort.protocol.messages.describe_transactions import (
-    TransactionState as DescribedTransaction,
-)
-from kohort.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicData,
+    TopicResponse,
     TransactionState,
 )
 

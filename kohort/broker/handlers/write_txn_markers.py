@@ -14,7 +14,7 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.write_txn_markers import (
+from kohort.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -24,8 +24,6 @@ class AlterConfigsResource:
 
 @request(key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
-    """Resources to change, each on its own."""
-
     resources: list[AlterConfigsResource]
     validate_only: Bool
 

@@ -11,8 +11,6 @@ from kohort.protocol.types import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, St
 
 @request(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """The kinds of nodes to include."""
-
     include_cluster_authorized_operations: Bool
     endpoint_type: Int8 = field(default=1, since=1)
     """1 brokers, 2 controllers."""

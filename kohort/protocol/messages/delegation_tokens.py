@@ -9,7 +9,7 @@ from kohort.protocol.types import Bytes, Int16, Int32, Int64, String
 
 
 @struct
-class CreatableRenewers:
+class TokenPrincipal:
     principal_type: String
     principal_name: String
 
@@ -21,7 +21,7 @@ class CreateDelegationTokenRequest:
     owner_principal_type: String | None = field(default="", since=3)
     """The owner; None or empty for the requesting principal."""
     owner_principal_name: String | None = field(default="", since=3)
-    renewers: list[CreatableRenewers]
+    renewers: list[TokenPrincipal]
     max_lifetime_ms: Int64
     """-1 for the broker's maximum."""
 
@@ -80,22 +80,10 @@ class ExpireDelegationTokenResponse:
     throttle_time_ms: Int32 = field(default=0)
 
 
-@struct
-class DescribeDelegationTokenOwner:
-    principal_type: String
-    principal_name: String
-
-
 @request(key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenRequest:
-    owners: list[DescribeDelegationTokenOwner] | None
+    owners: list[TokenPrincipal] | None
     """The owners; None for all tokens."""
-
-
-@struct
-class DescribedDelegationTokenRenewer:
-    principal_type: String
-    principal_name: String
 
 
 @struct
@@ -111,13 +99,11 @@ class DescribedDelegationToken:
     max_timestamp: Int64
     token_id: String
     hmac: Bytes
-    renewers: list[DescribedDelegationTokenRenewer]
+    renewers: list[TokenPrincipal]
 
 
 @response(key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenResponse:
-    """The tokens."""
-
     error_code: Int16
     tokens: list[DescribedDelegationToken]
     throttle_time_ms: Int32 = field(default=0)

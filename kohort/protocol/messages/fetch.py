@@ -9,6 +9,7 @@ OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405); v15 replica state (KIP-903); v16 leade
 """
 
 from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from kohort.protocol.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -89,12 +90,6 @@ class EpochEndOffset:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: Int32 = field(default=-1)
-
-
-@struct
 class SnapshotId:
     """The snapshot that replaces offsets below the log start (controller log only)."""
 
@@ -135,16 +130,6 @@ class FetchableTopicResponse:
     topic: String = field(default="", until=12, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=13, ignorable=True)
     partitions: list[PartitionData]
-
-
-@struct
-class NodeEndpoint:
-    """Address of a leader named in this response."""
-
-    node_id: Int32
-    host: String
-    port: Int32
-    rack: String | None = field(default=None)
 
 
 @response(key=1, versions="4-18", flexible="12+")

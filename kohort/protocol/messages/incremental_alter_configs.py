@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (key 44): change single overrides. v1 flexible. KIP-339."""
 
 from kohort.protocol.message import field, request, response, struct
-from kohort.protocol.types import Bool, Int8, Int16, Int32, String
+from kohort.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from kohort.protocol.types import Bool, Int8, Int32, String
 
 
 @struct
@@ -23,18 +24,8 @@ class AlterConfigsResource:
 
 @request(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """Resources to change, each on its own."""
-
     resources: list[AlterConfigsResource]
     validate_only: Bool
-
-
-@struct
-class AlterConfigsResourceResponse:
-    error_code: Int16
-    error_message: String | None
-    resource_type: Int8
-    resource_name: String
 
 
 @response(key=44, versions="0-1", flexible="1+")

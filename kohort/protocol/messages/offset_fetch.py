@@ -11,15 +11,7 @@ from kohort.protocol.types import ZERO_UUID, Bool, Int16, Int32, Int64, String, 
 
 @struct
 class OffsetFetchRequestTopic:
-    """Partitions of one topic (up to v7)."""
-
-    name: String
-    partition_indexes: list[Int32]
-
-
-@struct
-class OffsetFetchRequestTopics:
-    """Partitions of one topic (v8+), by id from v10."""
+    """Partitions of one topic, by id from v10."""
 
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
@@ -31,7 +23,7 @@ class OffsetFetchRequestGroup:
     group_id: String
     member_id: String | None = field(default=None, since=9, ignorable=True)
     member_epoch: Int32 = field(default=-1, since=9, ignorable=True)
-    topics: list[OffsetFetchRequestTopics] | None
+    topics: list[OffsetFetchRequestTopic] | None
     """The topics, None for everything that the group has committed."""
 
 
@@ -49,8 +41,6 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    """The position in one partition (up to v7)."""
-
     partition_index: Int32
     committed_offset: Int64
     """-1 when nothing was committed."""
@@ -61,31 +51,9 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """The positions in one topic (up to v7)."""
-
-    name: String
-    partitions: list[OffsetFetchResponsePartition]
-
-
-@struct
-class OffsetFetchResponsePartitions:
-    """The position in one partition (v8+)."""
-
-    partition_index: Int32
-    committed_offset: Int64
-    """-1 when nothing was committed."""
-    committed_leader_epoch: Int32 = field(default=-1, ignorable=True)
-    metadata: String | None
-    error_code: Int16
-
-
-@struct
-class OffsetFetchResponseTopics:
-    """The positions in one topic (v8+)."""
-
     name: String = field(default="", until=9, ignorable=True)
     topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
-    partitions: list[OffsetFetchResponsePartitions]
+    partitions: list[OffsetFetchResponsePartition]
 
 
 @struct
@@ -93,7 +61,7 @@ class OffsetFetchResponseGroup:
     """The positions of one group, or why there are none."""
 
     group_id: String
-    topics: list[OffsetFetchResponseTopics]
+    topics: list[OffsetFetchResponseTopic]
     error_code: Int16 = field(default=0)
 
 

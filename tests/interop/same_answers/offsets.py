@@ -79,7 +79,7 @@ def fetch_request(
     asked = None
     if topics is not None:
         asked = [
-            m.OffsetFetchRequestTopics(
+            m.OffsetFetchRequestTopic(
                 name=topic.name, topic_id=topic.id, partition_indexes=list(partitions)
             )
             for topic, partitions in topics.items()

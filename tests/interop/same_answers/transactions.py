@@ -8,7 +8,7 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages.describe_producers import TopicRequest
+from kohort.protocol.messages.transactions import TopicRequest
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.groups import NO_COORDINATOR, plus

@@ -149,14 +149,14 @@ class Coordination:
             for index in topic.partition_indexes:
                 offset = host.offset(TOPIC, index)
                 found.append(
-                    m.OffsetFetchResponsePartitions(
+                    m.OffsetFetchResponsePartition(
                         partition_index=index,
                         committed_offset=-1 if offset is None else offset,
                         metadata="",
                         error_code=0,
                     )
                 )
-        topics = [m.OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
+        topics = [m.OffsetFetchResponseTopic(name=TOPIC, partitions=found)] if found else []
         group = m.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
         answer(m.OffsetFetchResponse(groups=[group]))
 

@@ -104,14 +104,13 @@ class ScriptedCoordinator:
         is_of_group = fault in {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
         is_of_group = is_of_group or fault is ErrorCode.GROUP_AUTHORIZATION_FAILED
         group_code = fault if is_of_group and version >= 2 else ErrorCode.NONE
-        kind: Any = m.OffsetFetchResponsePartitions if grouped else m.OffsetFetchResponsePartition
         topics: Any = request.groups[0].topics if grouped else request.topics
         found = []
         for index in topics[0].partition_indexes if not group_code else ():
             code, fault = fault, ErrorCode.NONE
             offset, text, epoch = self.stored.get(index, (-1, "", -1))
             found.append(
-                kind(
+                m.OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=-1 if code else offset,
                     committed_leader_epoch=epoch,
@@ -123,7 +122,7 @@ class ScriptedCoordinator:
         if not grouped:
             topic = m.OffsetFetchResponseTopic(name=TOPIC, partitions=found)
             return m.OffsetFetchResponse(topics=[topic], error_code=group_code)
-        answer = m.OffsetFetchResponseTopics(**name, partitions=found)
+        answer = m.OffsetFetchResponseTopic(**name, partitions=found)
         group = m.OffsetFetchResponseGroup(group_id="g", topics=[answer], error_code=group_code)
         return m.OffsetFetchResponse(groups=[group])
 

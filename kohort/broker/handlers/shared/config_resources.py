@@ -27,9 +27,6 @@ from kohort.protocol.messages.alter_configs import (
 from kohort.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
-)
 
 CONFIGS_MAX: Final = 1_000
 """Configs of one resource in a request, which are checked in one step. No resource has as many."""
@@ -59,26 +56,23 @@ def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Opera
 
 
 _Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalResource)
-_Response = TypeVar("_Response", AlterConfigsResourceResponse, IncrementalResourceResponse)
 
 
 async def alter_each(
     clock: Clock,
     resources: Sequence[_Resource],
-    response: type[_Response],
     change: Callable[[_Resource], Awaitable[None]],
-) -> list[_Response]:
+) -> list[AlterConfigsResourceResponse]:
     """Alter one resource after another: each completely or, with an error in its response, not at
     all.
 
-    A resource that is named twice is refused both times. ``response`` is the class of a resource's
-    response; ``change`` raises KafkaError.
+    A resource that is named twice is refused both times. ``change`` raises KafkaError.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
     time_slice = Slice(clock)
     for resource in resources:
-        answer = response(
+        answer = AlterConfigsResourceResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
             resource_type=resource.resource_type,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.offsets import OffsetAndMetadata
@@ -19,10 +19,8 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
 )
 from kohort.protocol.types import ZERO_UUID
 
@@ -91,25 +89,19 @@ def fetch_request(
         topic: [partition.partition for partition in group]
         for topic, group in groupby(sorted(partitions), attrgetter("topic"))
     }
-    if version < 8:
-        return OffsetFetchRequest(
-            group_id=group_id,
-            topics=[
-                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic.items()
-            ],
-            require_stable=version >= 7,
+    topics = [
+        OffsetFetchRequestTopic(
+            name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_indexes=indexes
         )
+        for topic, indexes in by_topic.items()
+    ]
+    if version < 8:
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=version >= 7)
     group = OffsetFetchRequestGroup(
         group_id=group_id,
         member_id=identity.member_id or None,
         member_epoch=identity.generation,
-        topics=[
-            OffsetFetchRequestTopics(
-                name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_indexes=indexes
-            )
-            for topic, indexes in by_topic.items()
-        ],
+        topics=topics,
     )
     return OffsetFetchRequest(groups=[group], require_stable=True)
 
@@ -134,15 +126,8 @@ def committed_in(
     return ErrorCode(group.error_code), committed, errors
 
 
-_Partition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
-
-
 def _topics(
     answer: OffsetFetchResponse, names: Mapping[bytes, str]
-) -> Iterable[tuple[str, Sequence[_Partition]]]:
-    if answer.groups:
-        for topic in answer.groups[0].topics:
-            yield topic.name or names.get(topic.topic_id, ""), topic.partitions
-    else:
-        for named in answer.topics:
-            yield named.name, named.partitions
+) -> Iterable[tuple[str, Sequence[OffsetFetchResponsePartition]]]:
+    for topic in answer.groups[0].topics if answer.groups else answer.topics:
+        yield topic.name or names.get(topic.topic_id, ""), topic.partitions

@@ -25,7 +25,7 @@ DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 def test_the_first_error_is_returned(owner: str, types: list[str], code: ErrorCode) -> None:
     session = SimpleNamespace(principal=Principal("User", "alice"))
     ctx: Any = SimpleNamespace(session=session, api_version=3, may=lambda *_: False)
-    renewers = [m.CreatableRenewers(principal_type=kind, principal_name="bob") for kind in types]
+    renewers = [m.TokenPrincipal(principal_type=kind, principal_name="bob") for kind in types]
     request = m.CreateDelegationTokenRequest(
         owner_principal_type=owner and "User",
         owner_principal_name=owner,

@@ -24,8 +24,8 @@ def partition(
 
 def partitions(
     index: int, offset: int = -1, epoch: int = -1, metadata: str = "", error: int = 0
-) -> m.OffsetFetchResponsePartitions:
-    return m.OffsetFetchResponsePartitions(
+) -> m.OffsetFetchResponsePartition:
+    return m.OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=offset,
         committed_leader_epoch=epoch,
@@ -49,7 +49,7 @@ async def test_a_position_of_another_topic_of_the_name_is_not_told(version: int)
             assert response.topics[0].partitions == [partition(0)]
             return
         name, topic_id = ("t", ZERO_UUID) if version < 10 else ("", topic.topic_id)
-        wanted = m.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+        wanted = m.OffsetFetchRequestTopic(name=name, topic_id=topic_id, partition_indexes=[0])
         for topics, told in (([wanted], [partitions(0)]), (None, [])):
             asked = m.OffsetFetchRequestGroup(group_id="g", topics=topics)
             response = await g.ask(m.OffsetFetchRequest(groups=[asked]), version)

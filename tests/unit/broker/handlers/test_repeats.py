@@ -7,7 +7,7 @@ import pytest
 
 from kohort.broker.handlers.shared.checks import REPEATS_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kohort.protocol.messages.transactions import DescribeProducersRequest, TopicRequest
 from tests.support import messages as m
 from tests.support.transactions.running_transactions import running_transactions
 
@@ -36,7 +36,7 @@ def groups_of_offsets(count: int) -> m.OffsetFetchRequest:
 
 
 def offsets(count: int) -> m.OffsetFetchRequest:
-    topic = m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    topic = m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
     group = m.OffsetFetchRequestGroup(group_id="g", topics=[topic] * count)
     return m.OffsetFetchRequest(groups=[group])
 

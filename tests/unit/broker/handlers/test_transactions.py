@@ -9,7 +9,7 @@ from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES
-from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kohort.protocol.messages.transactions import DescribeProducersRequest, TopicRequest
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m

@@ -37,22 +37,6 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error_and_may_work_again() ->
     assert read_all(log) == batches
 
 
-def test_a_repeated_batch_is_known_and_a_gap_refused() -> None:
-    log, _ = memory_log()
-    first = batch_of(b"a", b"b", producer_id=9, base_sequence=0)
-    append(log, first)
-    duplicate = log.producers.check(read_header(first))
-    assert duplicate is not None
-    assert (duplicate.base_offset, duplicate.last_offset) == (0, 1)
-    second = batch_of(b"c", producer_id=9, base_sequence=2)
-    assert log.producers.check(read_header(second)) is None
-    gap = batch_of(b"d", producer_id=9, base_sequence=3)
-    with pytest.raises(KafkaError) as caught:
-        log.producers.check(read_header(gap))
-    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.producers.check(read_header(batch_of(b"plain"))) is None
-
-
 def test_retention_deletes_what_is_expired_and_moves_the_start() -> None:
     log, files = memory_log(retention_ms=1000)
     batches = fill(log, 100)
