@@ -27,7 +27,7 @@ from kohort.insight.report.markup import NBSP
 
 Json = dict[str, Any]
 
-HEAD: Final = ("  SETTING", "REBALANCES", "STOPPED", "UNREAD", "CRASH NOTICED AFTER")
+HEAD: Final = ("  SETTING", "REBALANCES", "STOPPED", "NO READER", "CRASH NOTICED AFTER")
 _NAMES: Final = {
     "java": "Java (properties of the consumer)",
     "librdkafka": "librdkafka (properties of the consumer)",
@@ -85,7 +85,9 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
         return
     trace = advice.trace
     span = _span(trace.end_ms - trace.begin_ms)
-    yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}:"
+    yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}. {advice.verdict}"
+    if advice.is_short:
+        return
     yield ""
     rows = [_row("  as recorded", advice.recorded)]
     for prediction in advice.front:
@@ -95,8 +97,6 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
     if advice.quicker is not None:
         rows.append(_row(f"  {choice(advice.recorded, advice.quicker)}", advice.quicker))
     yield from table(HEAD, rows)
-    if not advice.front:
-        yield advice.nothing
     yield ""
     yield advice.check
     yield from advice.unranked

@@ -17,7 +17,7 @@ from kohort.formats.text import counted
 from kohort.insight.advisor.client_software import impossible
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.advisor.text import TOO_FAR, check, nothing_better
+from kohort.insight.advisor.text import TOO_FAR, changes, check, nothing_better
 from kohort.insight.advisor.trace import Trace, Uncertainty
 from kohort.insight.advisor.weighing import (
     CHANCE_MS,
@@ -40,6 +40,8 @@ COUNT_OFF_MOST: Final = 0.2
 STOPPED_OFF_MOST: Final = 0.1
 """Nothing is recommended if the replay under the recorded settings is off by more than this share,
 and by more than chance."""
+RECOMMENDED_FROM: Final = 5
+"""Fewer rebalances than this are no reason for any setting."""
 START_MS: Final = 60_000
 """A history that is shorter than this and begins with the start of a group is no reason for any
 setting."""
@@ -80,6 +82,26 @@ class Advice:
         return self.trace.unknown
 
     @property
+    def is_short(self) -> bool:
+        """Whether the history has too few rebalances to recommend anything."""
+        return self.trace.rebalances < RECOMMENDED_FROM
+
+    @property
+    def verdict(self) -> str:
+        """What is recommended, or why nothing is."""
+        if self.best is not None:
+            return f"Recommended: {changes(self.recorded.setting, self.best.setting)}."
+        if self.is_short:
+            why = f"it takes at least {RECOMMENDED_FROM} rebalances"
+        elif self.is_off:
+            why = "the replay differs too much from the history"
+        elif not self.front:
+            why = self.nothing
+        else:
+            why = "no setting gains more than chance does, at an acceptable cost"
+        return f"No recommendation: {why}."
+
+    @property
     def nothing(self) -> str:
         """The text shown if the front is empty."""
         return nothing_better(self.unranked)
@@ -99,13 +121,14 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     front, best = _weighed(trace, known, settings)
     is_off = _is_off(trace, recorded)
     is_start = trace.initial_rebalances > 0 and trace.end_ms - trace.begin_ms < START_MS
-    best = None if best is None or is_off or is_start else settings[best.setting]
+    if is_off or is_start or trace.rebalances < RECOMMENDED_FROM:
+        best = None
     return Advice(
         trace=trace,
         recorded=recorded,
         predictions=tuple(listed),
         front=tuple(settings[prediction.setting] for prediction in front),
-        best=best,
+        best=None if best is None else settings[best.setting],
         check=_checked(trace, recorded, is_off=is_off),
         is_off=is_off,
         unranked=(

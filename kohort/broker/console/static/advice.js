@@ -48,7 +48,7 @@ function result(data) {
     ["Setting", "", (row) => [row.isBest && h("span", { class: "tag" }, "best"), row.changes]],
     ["Rebalances", "number", (row) => (Number.isInteger(row.rebalances) ? row.rebalances : row.rebalances.toFixed(1))],
     ["Stopped", "number", (row) => duration(row.stopped_ms)],
-    ["Unread", "number", (row) => duration(row.unread_ms)],
+    ["No reader", "number", (row) => duration(row.unread_ms)],
     ["Crash detected after", "number", (row) => duration(row.notice_ms)],
   ];
   const best = data.choices.find((choice) => choice.is_best);

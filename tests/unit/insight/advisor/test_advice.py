@@ -315,9 +315,9 @@ def test_nothing_is_advised_where_the_replay_is_another_life_than_the_history() 
         pytest.param((36, 470), (30, 520), True, id="a fifth of the rebalances"),
         pytest.param((37, 520), (30, 520), False, id="more than a fifth of the rebalances"),
         pytest.param((41, 460), (41, 520), False, id="more than a tenth of the stopped time"),
-        pytest.param((4, 20), (3, 20), False, id="one of three"),
-        pytest.param((3, 0.5), (3, 0.3), False, id="two tenths of half a second"),
-        pytest.param((3, 0.07), (3, 0.01), True, id="what the check line does not show"),
+        pytest.param((7, 20), (5, 20), False, id="two of five"),
+        pytest.param((5, 0.5), (5, 0.3), False, id="two tenths of half a second"),
+        pytest.param((5, 0.07), (5, 0.01), True, id="what the check line does not show"),
     ],
 )
 def test_nothing_has_a_star_if_the_check_is_off(
@@ -330,6 +330,15 @@ def test_nothing_has_a_star_if_the_check_is_off(
     assert advice.front == (tried,)
     assert (advice.best is not None) is has_star
     assert advice.is_off is not has_star
+
+
+@pytest.mark.parametrize("rebalances", [4, 5])
+def test_fewer_than_five_rebalances_are_no_reason_for_a_setting(rebalances: int) -> None:
+    recorded = prediction(RECORDED, rebalances, 20)
+    tried = prediction(replace(RECORDED, static=True), 1, 0)
+    advice = advise(trace(like=recorded), [recorded, tried])
+
+    assert (advice.best is None) is advice.is_short is (rebalances < 5)
 
 
 def test_the_check_may_be_off_by_as_much_as_one_run_from_another() -> None:
