@@ -137,3 +137,18 @@ async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path)
             )
         assert len(answer.responses) == len(names) + len(others)
         assert many.count < 1.5 * few.count
+
+
+async def test_configs_that_are_the_same_are_put_together_once(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        same = [topic(f"t{number}") for number in range(30)]
+        other = [topic(f"t{number}", retention_ms=str(number)) for number in range(30)]
+        requests = [m.CreateTopicsRequest(topics=one, validate_only=True) for one in (same, other)]
+        for request in requests:
+            await ask(topics, request)
+        with metered() as of_same:
+            answer = await ask(topics, requests[0])
+        with metered() as of_other:
+            others = await ask(topics, requests[1])
+        assert of_same.count < of_other.count / 4
+        assert {len(one.configs) for one in (*answer.topics, *others.topics)} == {37}
