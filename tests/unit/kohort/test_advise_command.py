@@ -86,8 +86,6 @@ def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(histo
     heading, recommended = told[0].split(". ", maxsplit=1)
     assert heading == "Group billing, 6 rebalances in 11 min 3 s"
     (best,) = [line for line in told if line.startswith("* static membership") and "What" in line]
-        line for line in told[4:] if line.startswith("* static membership") and "What" in line
-    ]
     assert recommended.removeprefix("Recommended: ").split(".")[0] in best
     assert told[2].split("  ")[1] == "SETTING"
     assert told[2].endswith("CRASH NOTICED AFTER")
