@@ -26,7 +26,7 @@ _HEAD: Final = """\
 
 # Reference of the consumer
 
-Tables for [running-a-consumer.md](running-a-consumer.md), which explains how the consumer works.
+[running-a-consumer.md](running-a-consumer.md) explains how it works.
 """
 
 _SETTINGS: Final = """\
@@ -44,8 +44,8 @@ _RUN: Final = """\
 _ERRORS: Final = """\
 ## Errors
 
-`from kohort import errors` imports them; `help(errors)` draws their tree. Each has `code`, the
-broker's error code if it sent one.
+In `kohort.errors`; `help(errors)` draws their tree. Each has the broker's error code, if there is
+one, as `code`.
 """
 
 _HEALTH: Final = """\
