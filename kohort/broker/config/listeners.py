@@ -166,7 +166,8 @@ def own_problems(
                 errors += _login_problems(config, own, listener)
         if uses_tls_for_http(own):
             errors += tls_problems(of_listener(config, own, HTTP), HTTP)
-        if "bearer" in config.kohort_http_authentication and _has_http(config):
+        has_http = config.kohort_metrics_port >= 0 or config.kohort_console_port >= 0
+        if has_http and "bearer" in config.kohort_http_authentication:
             errors += token_problems(of_listener(config, own, HTTP), HTTP)
     return errors
 
@@ -261,10 +262,6 @@ def _login_problems(config: BrokerConfig, own: Mapping[str, str], listener: str)
     configs = (of_listener(config, own, listener, mechanism) for mechanism in mechanisms)
     reasons = dict.fromkeys(jaas_problem(config.sasl_jaas_config or "") for config in configs)
     return [f"listener {listener}: sasl.jaas.config: {reason}" for reason in reasons if reason]
-
-
-def _has_http(config: BrokerConfig) -> bool:
-    return config.kohort_metrics_port >= 0 or config.kohort_console_port >= 0
 
 
 def _unsecured(config: BrokerConfig, listener: str) -> Iterable[str]:

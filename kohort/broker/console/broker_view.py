@@ -93,7 +93,7 @@ async def wait_set_configs(source: ConsoleSource) -> Json:
 
 
 def _broker_json(source: ConsoleSource) -> Json:
-    edge, network = source.metrics.edge, source.network
+    edge, lag, network = source.metrics.edge, source.metrics.loop_lag, source.network
     settings = source.topics.settings.config
     return {
         "at_ms": source.clock.wall_ms(),
@@ -108,8 +108,9 @@ def _broker_json(source: ConsoleSource) -> Json:
         "sent_bytes": edge.sent_bytes,
         "waiting_requests": edge.waiting_count,
         "loop_lag": {
-            "recent_maximum_ms": _ms(source.metrics.loop_lag.recent_maximum_s),
-            **_histogram(source.metrics.loop_lag.lag),
+            "recent_maximum_ms": _ms(lag.recent_maximum_s),
+            "bounds_ms": [_ms(bound) for bound in lag.lag.bounds],
+            "counts": list(lag.lag.counts),
         },
         "memory": {
             "resident_bytes": _resident_bytes(),
@@ -152,10 +153,6 @@ def _errors(source: ConsoleSource) -> list[Json]:
         {"api": api, "error": _NAMES.get(code, str(code)), "count": count}
         for (api, code), count in most
     ]
-
-
-def _histogram(tally: HistogramTally) -> Json:
-    return {"bounds_ms": [_ms(bound) for bound in tally.bounds], "counts": list(tally.counts)}
 
 
 def _ms(seconds: float) -> float:

@@ -87,7 +87,8 @@ class Resetting:
             moves = await self._moves(request, query, group)
         except _RefusedError as error:
             return error.response
-        token = self._store(Plan(group_id, principal_of(request), tuple(moves), self._expiry()))
+        expires_ms = self._source.clock.monotonic_ms() + PLAN_MS
+        token = self._store(Plan(group_id, principal_of(request), tuple(moves), expires_ms))
         described = group.describe()
         data = {
             "at_ms": self._source.groups.now().wall_ms,
@@ -198,9 +199,6 @@ class Resetting:
                 found = await partition.reads.offset_for_timestamp(number)
                 after = end if found is None else found[0]
         return Move(topic, index, before, min(max(after, start), end), end)
-
-    def _expiry(self) -> int:
-        return self._source.clock.monotonic_ms() + PLAN_MS
 
     def _store(self, plan: Plan) -> str:
         token = secrets.token_urlsafe(24)

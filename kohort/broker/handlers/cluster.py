@@ -53,7 +53,8 @@ def describe_quorum(
 ) -> Steps[DescribeQuorumResponse]:
     """Describe the metadata partition if only that is requested; else return errors."""
     ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
-    if _is_the_metadata(request.topics):
+    partition = PartitionAsked(partition_index=0)
+    if request.topics == [TopicAsked(topic_name=METADATA_TOPIC, partitions=[partition])]:
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
             error_message="",
@@ -71,12 +72,6 @@ def describe_quorum(
             described.partitions.append(_unknown(partition.partition_index))
             yield
     return response
-
-
-def _is_the_metadata(topics: list[TopicAsked]) -> bool:
-    return topics == [
-        TopicAsked(topic_name=METADATA_TOPIC, partitions=[PartitionAsked(partition_index=0)])
-    ]
 
 
 def _metadata(ctx: RequestContext) -> PartitionData:

@@ -57,7 +57,10 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     wanted: list[NewTopic] = []
     times = Counter(topic.name for topic in request.topics)
     may_all = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-    too_many = _partitions_asked(request.topics) > PARTITIONS_PER_REQUEST_MAX
+    partitions = sum(
+        max(topic.num_partitions, len(topic.assignments), 0) for topic in request.topics
+    )
+    too_many = partitions > PARTITIONS_PER_REQUEST_MAX
     time_slice = Slice(ctx.broker.clock)
     for topic in request.topics:
         try:
@@ -101,10 +104,6 @@ def _describe(
         else:
             outcomes[new.name] = _created(ctx, outcome, known)
         yield
-
-
-def _partitions_asked(topics: list[CreatableTopic]) -> int:
-    return sum(max(topic.num_partitions, len(topic.assignments), 0) for topic in topics)
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

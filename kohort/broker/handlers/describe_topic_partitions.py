@@ -34,7 +34,9 @@ def describe_topic_partitions(
 ) -> Steps[DescribeTopicPartitionsResponse]:
     requested = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
-    if cursor is not None and _is_impossible(cursor, requested):
+    if cursor is not None and (
+        cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)
+    ):
         invalid = DescribeTopicPartitionsResponse(topics=[])
         for topic in request.topics:
             invalid.topics.append(_missing(ErrorCode.INVALID_REQUEST, topic.name))
@@ -59,10 +61,6 @@ def describe_topic_partitions(
         page.topics.append(_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
         yield
     return page
-
-
-def _is_impossible(cursor: Cursor, requested: list[str]) -> bool:
-    return cursor.partition_index < 0 or bool(requested and cursor.topic_name not in requested)
 
 
 def _page(

@@ -43,11 +43,6 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 their partitions, so they can be answered without the state of a session."""
 
 
-def _without_data(_response: FetchResponse | None) -> FetchResponse:
-    """Return an empty response to a throttled client, whichever quota was exceeded."""
-    return FetchResponse(responses=[])
-
-
 @handles(
     FetchRequest,
     versions="4-18",
@@ -62,7 +57,8 @@ def _without_data(_response: FetchResponse | None) -> FetchResponse:
             log_start_offset=-1,
         )
     ),
-    throttled=_without_data,
+    # Whichever quota was exceeded.
+    throttled=lambda _: FetchResponse(responses=[]),
 )
 def fetch(
     ctx: RequestContext, request: FetchRequest

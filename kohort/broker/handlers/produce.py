@@ -70,10 +70,6 @@ _Response: TypeAlias = ProduceResponse | None
 """A response; None for acks=0."""
 
 
-def _is_answered(request: ProduceRequest) -> bool:
-    return request.acks != ACKS_NONE
-
-
 @handles(
     ProduceRequest,
     versions="3-13",
@@ -89,7 +85,7 @@ def _is_answered(request: ProduceRequest) -> bool:
             log_start_offset=-1,
         )
     ),
-    is_answered=_is_answered,
+    is_answered=lambda request: bool(request.acks != ACKS_NONE),
     # Most of the bytes are records, which are validated in slices.
     long_bytes=sys.maxsize,
 )

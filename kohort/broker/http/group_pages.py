@@ -7,7 +7,7 @@ their size is bounded.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -74,7 +74,9 @@ class SeenTopics:
         for member in record.get("members", ()):
             partitions = member["partitions"]
             for moved in ("given_up", "gained"):
-                partitions[moved] = self._of_partitions(partitions[moved])
+                partitions[moved] = [
+                    name for name in partitions[moved] if self.includes(name.rpartition("-")[0])
+                ]
         return dump(record)
 
     def _filter_cause(self, cause: dict[str, Any]) -> None:
@@ -85,9 +87,6 @@ class SeenTopics:
         for name in fields:
             if cause.get(name):
                 cause[name] = list(filter(self.includes, cause[name]))
-
-    def _of_partitions(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if self.includes(name.rpartition("-")[0])]
 
 
 GROUPS_DEFAULT: Final = 1_000

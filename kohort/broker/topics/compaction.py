@@ -135,7 +135,10 @@ class Compactor:
         try:
             clean_up_to = await self._compact(partition, plan)
         except CorruptBatchError as error:
-            self._note_damage(partition, error)
+            # The segment is marked, and plans end before it from now on.
+            self.failure_count += 1
+            self._damaged.add(partition)
+            logger.warning("%r is compacted only up to its damaged part: %s", partition, error)
         except Exception as error:  # noqa: BLE001 - noted with its traceback.
             self._note_failure(partition, error)
         else:
@@ -227,12 +230,6 @@ class Compactor:
             # The thread must have finished the step before it can be closed.
             await asyncio.wait([step])
             raise
-
-    def _note_damage(self, partition: Partition, error: CorruptBatchError) -> None:
-        """Record damage: the segment is marked, and plans end before it from now on."""
-        self.failure_count += 1
-        self._damaged.add(partition)
-        logger.warning("%r is compacted only up to its damaged part: %s", partition, error)
 
     def _note_failure(self, partition: Partition, error: Exception) -> None:
         if partition.log.failed:

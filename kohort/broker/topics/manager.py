@@ -28,7 +28,6 @@ from kohort.broker.topics.changes import TopicChanges
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.data_directory import DataDirectory
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
-from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.startup_progress import StartupProgress
@@ -225,7 +224,12 @@ class TopicManager:
         if not unverified:
             return
         directories, progress = self.disk.data.directories, self._progress
-        sizes = await self.disk.run(_unverified_bytes, directories, unverified)
+        sizes = await self.disk.run(
+            lambda: {
+                (topic.name, index): directories.unverified_bytes(topic.name, index)
+                for topic, index in unverified
+            }
+        )
         progress.begin_verifying(sizes)
         directories.on_verified = progress.verified
         logger.info(
@@ -240,15 +244,6 @@ class TopicManager:
         while not (await asyncio.wait([work], timeout=PROGRESS_S))[0]:
             logger.info("Still %s", progress.text())
         await work
-
-
-def _unverified_bytes(
-    directories: PartitionDirectories, partitions: Sequence[tuple[Topic, int]]
-) -> dict[tuple[str, int], int]:
-    return {
-        (topic.name, index): directories.unverified_bytes(topic.name, index)
-        for topic, index in partitions
-    }
 
 
 def _open_all(partitions: Sequence[tuple[Topic, int]], progress: StartupProgress) -> None:

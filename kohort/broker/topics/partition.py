@@ -322,10 +322,6 @@ class Partition:
         self.failure = failure
         self._wake()
 
-    def _is_flush_due(self) -> bool:
-        unflushed = self.log.log_end_offset - self.log.flushed_offset
-        return unflushed >= self.config.flush_messages
-
     async def _flush_until_clean(self) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -333,7 +329,8 @@ class Partition:
                 # Later appends in this event loop iteration share the fsync.
                 await asyncio.sleep(0)
                 await loop.run_in_executor(self._executor, self.log.flush)
-                if not self._is_flush_due():
+                unflushed = self.log.log_end_offset - self.log.flushed_offset
+                if unflushed < self.config.flush_messages:
                     break
                 self._raise_watermark(self.log.flushed_offset)
         except StorageError as error:
