@@ -77,9 +77,18 @@ def metadata(
     _check_lookups(ctx, requested)
     requested = _distinct(requested)
     denied, missing = _denied_and_missing(ctx, request, requested)
+
+    async def create_and_respond() -> MetadataResponse:
+        # As in Kafka, a topic that cannot be created is reported as unknown, and so is one beyond
+        # the client's quota, which does not throttle the client here.
+        mutations = Mutations(ctx, is_strict=True)
+        await ctx.broker.topics.changes.create_topics(
+            [NewTopic(name=name) for name in missing], charge=mutations.take
+        )
+        return _respond(ctx, request, _look_up_all(ctx, requested, denied))
+
     if missing:
-        answer = _create_and_respond(ctx, request, requested, missing, denied)
-        return ctx.run(answer, name="create topics")
+        return ctx.run(create_and_respond(), name="create topics")
     response = _respond(ctx, request, _look_up_all(ctx, requested, denied))
     return response if key is None else _cached(ctx, key, response)
 
@@ -112,22 +121,6 @@ def _cached(
         topics.append(topic)
     body = codec(MetadataResponse, ctx.api_version).encode(response)
     return ctx.broker.topic_answers.keep(key, body, topics)
-
-
-async def _create_and_respond(
-    ctx: RequestContext,
-    request: MetadataRequest,
-    requested: list[MetadataRequestTopic],
-    missing: list[str],
-    denied: _Denied,
-) -> MetadataResponse:
-    # As in Kafka, a topic that cannot be created is reported as unknown, and so is one beyond the
-    # client's quota, which does not throttle the client here.
-    mutations = Mutations(ctx, is_strict=True)
-    await ctx.broker.topics.changes.create_topics(
-        [NewTopic(name=name) for name in missing], charge=mutations.take
-    )
-    return _respond(ctx, request, _look_up_all(ctx, requested, denied))
 
 
 def _denied_and_missing(

@@ -182,7 +182,16 @@ class ProduceCall:
                     if isinstance(verdict, RejectedBatch):
                         self._reject(partition, verdict, result)
                     elif verdict.header.attributes & TRANSACTIONAL_BIT:
-                        self._add_candidate(partition, verdict, wall_ms, result)
+                        append = partial(
+                            self._append,
+                            partition,
+                            verdict,
+                            wall_ms,
+                            result,
+                            is_first_of_epoch_zero=self.ctx.api_version >= ADDS_SINCE,
+                        )
+                        candidate = Candidate(partition, verdict, result, append)
+                        self._transactional.append(candidate)
                     else:
                         self._append(partition, verdict, wall_ms, result)
                 except KafkaError as error:
@@ -316,23 +325,6 @@ class ProduceCall:
         pending = PendingAppend(partition, appended.next_offset)
         if self._request.acks == ACKS_ALL and not pending.is_decided:
             self._pending.append((pending, result))
-
-    def _add_candidate(
-        self,
-        partition: Partition,
-        batch: ValidBatch,
-        wall_ms: int,
-        result: PartitionProduceResponse,
-    ) -> None:
-        append = partial(
-            self._append,
-            partition,
-            batch,
-            wall_ms,
-            result,
-            is_first_of_epoch_zero=self.ctx.api_version >= ADDS_SINCE,
-        )
-        self._transactional.append(Candidate(partition, batch, result, append))
 
     def _append_transactional(self) -> _Steps:
         ctx, transactional_id = self.ctx, self._request.transactional_id

@@ -186,7 +186,13 @@ def describe_user_scram_credentials(
     users = ctx.broker.users
     assert users is not None
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _undescribed(request)
+        error = denied(ResourceType.CLUSTER)
+        return DescribeUserScramCredentialsResponse(
+            error_code=error.code,
+            error_message=error.message,
+            # The response does not repeat their names.
+            results=[_failed("", error) for _ in request.users or ()],
+        )
     if request.users:
         times = Counter(user.name for user in request.users)
     else:
@@ -197,18 +203,6 @@ def describe_user_scram_credentials(
         yield
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE, error_message=NO_MESSAGE, results=results
-    )
-
-
-def _undescribed(
-    request: DescribeUserScramCredentialsRequest,
-) -> DescribeUserScramCredentialsResponse:
-    """Refuse at the top level and for each user, without repeating their names."""
-    error = denied(ResourceType.CLUSTER)
-    return DescribeUserScramCredentialsResponse(
-        error_code=error.code,
-        error_message=error.message,
-        results=[_failed("", error) for _ in request.users or ()],
     )
 
 

@@ -95,6 +95,11 @@ class WideFamily(Metric):
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
 
+def rows(samples: Iterable[Any], value_of: Callable[[Any], float]) -> Rows:
+    """Return the rows of samples that have `labels`."""
+    return lambda: ((sample.labels, value_of(sample)) for sample in samples)
+
+
 class _Samples:
     def __init__(self, name: str, rows: Rows) -> None:
         self._name = name

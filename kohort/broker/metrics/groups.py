@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from prometheus_client.metrics_core import Metric
 
@@ -17,6 +18,7 @@ from kohort.broker.metrics.families import (
     SeriesBudget,
     WideFamily,
     counted,
+    rows,
     single,
 )
 from kohort.broker.metrics.metric_info import OTHER
@@ -134,17 +136,20 @@ class GroupCollector:
     def collect(self) -> Iterator[Metric]:
         seen = self._seen
         yield from self._collect_totals()
-        yield WideFamily(catalogue.GROUP_MEMBERS, _member_rows(seen.groups))
+        yield WideFamily(catalogue.GROUP_MEMBERS, rows(seen.groups, attrgetter("member_count")))
         yield WideFamily(catalogue.GROUP_STATE, _state_rows(seen.groups))
         yield WideFamily(catalogue.GROUP_EPOCH, _gauge_rows(seen.groups, EPOCH))
         yield WideFamily(
             catalogue.GROUP_ASSIGNMENT_EPOCH, _gauge_rows(seen.groups, ASSIGNMENT_EPOCH)
         )
         yield WideFamily(catalogue.GROUP_RECONCILING, _reconciling_rows(seen.groups))
-        yield WideFamily(catalogue.GROUP_CURRENT_OFFSET, _offset_rows(seen.offsets))
-        yield WideFamily(catalogue.GROUP_LAG, _lag_rows(seen.offsets))
-        yield WideFamily(catalogue.GROUP_CURRENT_OFFSET_SUM, _offset_rows(seen.topic_sums))
-        yield WideFamily(catalogue.GROUP_LAG_SUM, _lag_rows(seen.topic_sums))
+        for samples, offset, lag in (
+            (seen.offsets, catalogue.GROUP_CURRENT_OFFSET, catalogue.GROUP_LAG),
+            (seen.topic_sums, catalogue.GROUP_CURRENT_OFFSET_SUM, catalogue.GROUP_LAG_SUM),
+        ):
+            yield WideFamily(offset, rows(samples, attrgetter("offset")))
+            known = [sample for sample in samples if sample.lag is not None]
+            yield WideFamily(lag, rows(known, attrgetter("lag")))
 
     def _collect_totals(self) -> Iterator[Metric]:
         seen = self._seen
@@ -189,10 +194,6 @@ def _sample(group: GroupDescription, gauges: Mapping[str, int]) -> GroupSample:
     )
 
 
-def _member_rows(samples: list[GroupSample]) -> Rows:
-    return lambda: ((sample.labels, sample.member_count) for sample in samples)
-
-
 def _state_rows(samples: list[GroupSample]) -> Rows:
     return lambda: ((group.state_labels, 1) for group in samples if group.state_labels is not None)
 
@@ -213,14 +214,6 @@ def _reconciling_rows(samples: list[GroupSample]) -> Rows:
         for name, state in UNRECONCILED.items()
         if (count := sample.gauges.get(name)) is not None
     )
-
-
-def _offset_rows(samples: list[OffsetSample]) -> Rows:
-    return lambda: ((sample.labels, sample.offset) for sample in samples)
-
-
-def _lag_rows(samples: list[OffsetSample]) -> Rows:
-    return lambda: ((sample.labels, sample.lag) for sample in samples if sample.lag is not None)
 
 
 def _labels(group_id: str, topic: str, partition: str) -> Labels:

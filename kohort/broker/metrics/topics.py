@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -15,9 +15,9 @@ from kohort.broker.metrics.families import (
     PARTITIONS,
     TOPICS,
     Labels,
-    Rows,
     SeriesBudget,
     WideFamily,
+    rows,
     single,
 )
 from kohort.broker.metrics.metric_info import OTHER
@@ -151,28 +151,22 @@ class TopicCollector:
     def collect(self) -> Iterator[Metric]:
         seen = self._seen
         for info, value_of in _OF_TOPICS:
-            yield WideFamily(info, _rows(seen.topics, value_of))
+            yield WideFamily(info, rows(seen.topics, value_of))
         for info, value_of in _OF_PARTITIONS:
-            yield WideFamily(info, _rows(seen.partitions, value_of))
+            yield WideFamily(info, rows(seen.partitions, value_of))
         short = [sample for sample in seen.partitions if sample.lost_offsets]
-        yield WideFamily(catalogue.LOST_OFFSETS, _rows(short, attrgetter("lost_offsets")))
+        yield WideFamily(catalogue.LOST_OFFSETS, rows(short, attrgetter("lost_offsets")))
         held = [sample for sample in seen.partitions if sample.held_offsets]
-        yield WideFamily(transactions.STABLE_LAG, _rows(held, attrgetter("held_offsets")))
+        yield WideFamily(transactions.STABLE_LAG, rows(held, attrgetter("held_offsets")))
         # A sum of broker ids is meaningless, and the last sample may be a sum.
         partitions = seen.partitions[:-1] if seen.folded_topics else seen.partitions
-        yield WideFamily(catalogue.PARTITION_LEADER, _rows(partitions, lambda _: self._node_id))
-        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(partitions, lambda _: 1))
+        yield WideFamily(catalogue.PARTITION_LEADER, rows(partitions, lambda _: self._node_id))
+        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, rows(partitions, lambda _: 1))
         yield single(transactions.PRODUCER_IDS, seen.producer_count)
         yield single(transactions.LATE_PARTITIONS, seen.late_partitions)
         compaction = self._topics.compaction
         yield single(catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count)
         yield single(catalogue.COMPACTION_FAILURES, compaction.failure_count)
-
-
-def _rows(
-    samples: Sequence[TopicSample | PartitionSample], value_of: Callable[[object], float]
-) -> Rows:
-    return lambda: ((sample.labels, value_of(sample)) for sample in samples)
 
 
 def _sample(topic: str, index: int, partition: Partition | None) -> PartitionSample:
