@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kohort.broker.console.checks import all_findings
+from kohort.broker.console.recent import Recents
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.protocol.errors import ErrorCode
@@ -44,7 +46,7 @@ async def test_offsets_are_fetched_by_its_members_of_the_current_epoch() -> None
     async with running_groups() as g:
         await g.lone_member()
         await convert_to_rota(g.groups.host, "a")
-        topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         for epoch, error in ((2, ErrorCode.NONE), (1, ErrorCode.STALE_MEMBER_EPOCH)):
             group = m.OffsetFetchRequestGroup(
                 group_id="g", member_id="a", member_epoch=epoch, topics=topics
@@ -84,6 +86,14 @@ async def test_the_console_shows_and_checks_it() -> None:
         assert page["partitions"][0]["member_id"] == "a"
         (reader,) = (await broker.ask("/api/topics/t"))["groups"]
         assert (reader["group"], reader["state"], reader["members"]) == ("g", "Rotating", 2)
+        group = broker.groups.host.group("g")
+        assert group is not None
+        assert group.describe().is_stable
+        recent = Recents().recent(broker.history, "g", broker.clock.wall_ms())
+        found = all_findings(group, broker.source, (), recent, broker.groups.host.now())
+        assert [finding.member_ids for finding in found if finding.check == "idle-members"] == [
+            ("b",)
+        ]
 
 
 async def test_the_test_kit_waits_for_it_and_lists_its_members(
