@@ -302,7 +302,7 @@ class Broker:
             self.background_tasks,
             executor,
             self.history,
-            self.metrics.transactions,
+            self.metrics.transactions.on_transaction_ended,
         )
 
     def _make_services(

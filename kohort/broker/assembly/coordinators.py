@@ -3,7 +3,7 @@ settings. Imported by :mod:`kohort.broker.assembly.deferred_coordinators`, unles
 stored, only for the first request of a group or a transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import cache
 from typing import TYPE_CHECKING
@@ -25,13 +25,13 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import TRANSACTION_STATE, internal_topic_configs
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.startup_progress import StartupProgress
-from kohort.broker.transactions.events import EndObserver
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.groups.config import GroupConfig
 from kohort.groups.kinds import GroupKind
+from kohort.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.memberships import Memberships
@@ -49,9 +49,8 @@ class Coordinators:
         background_tasks: BackgroundTasks,
         executor: Executor,
         history: RebalanceHistory,
-        observer: EndObserver,
+        on_transaction_ended: Callable[[ControlType, int], None],
     ) -> None:
-        """`observer` is called at the end of each transaction."""
         self._topics = topics
         self._executor = executor
         self._history_log = TopicHistoryLog(topics, config, executor)
@@ -71,7 +70,7 @@ class Coordinators:
         self.transactions = make_transactions(
             config, environment.clock, topics, self.groups, purgatory, background_tasks
         )
-        self.transactions.host.counts.observer = observer
+        self.transactions.host.counts.on_ended = on_transaction_ended
 
     async def load(self, startup: StartupProgress) -> None:
         """Load the stored state, and start the background tasks."""

@@ -35,8 +35,7 @@ from kohort.broker.kafka_directory.survey import (
 from kohort.broker.storage.checkpoints.offset_checkpoint import NEWEST_EPOCH_FILE, write_offsets
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import KAFKA_FILE, partition_directory
-from kohort.broker.storage.metadata.database import Content, MetadataDatabase
-from kohort.broker.storage.metadata.statements import put_property
+from kohort.broker.storage.metadata.database import Content, MetadataDatabase, put_property
 from kohort.broker.storage.metadata.store import FILE_NAME as DATABASE
 from kohort.broker.storage.metadata.store import MIRROR_FILE_NAME
 from kohort.broker.topics.names import name_problem

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeVar
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.sasl import WRONG, Challenge, Done, SaslFailure
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import (
@@ -74,10 +75,6 @@ class Dispatcher(Service, Protocol):
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         """Return the error response, None for acks=0. Raises CloseConnection if there is none."""
         ...
-
-
-class FailureDelays(Protocol):
-    def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int: ...
 
 
 @dataclass(slots=True, eq=False)

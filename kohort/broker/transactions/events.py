@@ -2,8 +2,9 @@
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Event, Superseded
 from kohort.broker.core.transaction.records import NEVER_MS
@@ -29,14 +30,6 @@ class IdCounts:
     """Duration of the last completed transaction; -1 before the first one."""
 
 
-class EndObserver(Protocol):
-    """Called at every end of a transaction."""
-
-    def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
-        """All its markers are written. `duration_ms` is wall time since it began."""
-        ...
-
-
 class EventCounts(Counter[str]):
     """Events since the broker started, by name: ``started``; ``commit_by_`` and ``abort_by_`` with
     the cause; ``superseded_markers``; ``reconciled``.
@@ -46,7 +39,9 @@ class EventCounts(Counter[str]):
         super().__init__()
         self.by_id: dict[str, IdCounts] = {}
         """Counts by transactional id, for ids that had a transaction."""
-        self.observer: EndObserver | None = None
+        self.on_ended: Callable[[ControlType, int], None] | None = None
+        """Called when all markers of a transaction are written, with the milliseconds since it
+        began."""
 
     def note(self, transactional_id: str, event: Event, wall_ms: int) -> None:
         """Count an event, and log it if it concerns operators."""
@@ -106,5 +101,5 @@ class EventCounts(Counter[str]):
             )
         if record.start_ms != NEVER_MS:
             counts.last_duration_ms = max(0, wall_ms - record.start_ms)
-            if self.observer is not None:
-                self.observer.on_transaction_ended(record.result, counts.last_duration_ms)
+            if self.on_ended is not None:
+                self.on_ended(record.result, counts.last_duration_ms)

@@ -24,9 +24,9 @@ from kohort.broker.storage.metadata.database import (
     MetadataError,
     TopicRecord,
     UnreadableError,
+    put_property,
     salvage,
 )
-from kohort.broker.storage.metadata.statements import put_property
 
 
 class Rebuild(Protocol):

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
@@ -22,8 +23,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.statements import FORGETTING, Statement, at_once, checksum_of
 
+Statement = tuple[str, tuple[bytes | str | int, ...]]
+"""SQL and its parameters."""
+
+_PUT_PROPERTY: Final = "INSERT OR REPLACE INTO properties VALUES (?, ?, ?)"
+_FORGET_PROPERTY: Final = "DELETE FROM properties WHERE name = ?"
+_FORGOTTEN: Final = ("", -1)
+"""Value and checksum that mark a row for removal. Real checksums are never negative."""
+_FORGETTING: Final = (
+    "CREATE TEMP TRIGGER forgetting AFTER INSERT ON main.properties WHEN NEW.checksum = -1"
+    " BEGIN DELETE FROM properties WHERE name = NEW.name; END"
+)
+"""A trigger of the connection, not of the file."""
+_ROWS_MAX: Final = 1_000
+"""Rows of one statement, which may have 32,766 parameters."""
 CHANGES: Final = "changes"
 """The property that counts the changes of a database."""
 
@@ -74,6 +88,44 @@ _IN_OUR_WAY: Final = {
 }
 """Errors due to another process or missing permissions; to be fixed by the operator."""
 _MAYBE_OURS: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+
+
+def put_property(name: str, value: str) -> Statement:
+    columns = name, value
+    return (_PUT_PROPERTY, (*columns, checksum_of(columns)))
+
+
+def forget_property(name: str) -> Statement:
+    return (_FORGET_PROPERTY, (name,))
+
+
+def forget_topic(topic_id: bytes) -> Statement:
+    return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
+
+
+def _at_once(statements: Sequence[Statement]) -> Statement | None:
+    """Return one equivalent statement if all change properties and are few, else None.
+
+    SQLite's module releases the GIL several times per statement, and while the event loop is busy,
+    each reacquisition costs an event loop iteration.
+    """
+    if not 0 < len(statements) <= _ROWS_MAX:
+        return None
+    rows: list[bytes | str | int] = []
+    for sql, parameters in statements:
+        if sql is _PUT_PROPERTY:
+            rows += parameters
+        elif sql is _FORGET_PROPERTY:
+            rows += (*parameters, *_FORGOTTEN)
+        else:
+            return None
+    more = ", (?, ?, ?)" * (len(statements) - 1)
+    return f"{_PUT_PROPERTY}{more}", tuple(rows)
+
+
+def checksum_of(columns: Sequence[bytes | str | int]) -> int:
+    """Compute the last column of a row from the others."""
+    return zlib.crc32(repr(tuple(columns)).encode())
 
 
 class MetadataError(Exception):
@@ -165,7 +217,7 @@ class MetadataDatabase:
         try:
             self._connection.execute(f"PRAGMA locking_mode = {locking_mode}")
             self._prepare()
-            self._connection.execute(FORGETTING)
+            self._connection.execute(_FORGETTING)
         except _ERRORS as error:
             self._connection.close()
             raise explained(self.path, "cannot be opened", error) from error
@@ -193,7 +245,7 @@ class MetadataDatabase:
         """Execute one transaction. Raises StorageError, having changed nothing."""
         connection = self._connection
         try:
-            whole = at_once(statements)
+            whole = _at_once(statements)
             if whole is not None:
                 connection.execute(*whole)
                 return

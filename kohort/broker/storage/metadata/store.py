@@ -27,10 +27,8 @@ from kohort.broker.storage.metadata.database import (
     CHANGES,
     MetadataDatabase,
     MetadataError,
-    TopicRecord,
-)
-from kohort.broker.storage.metadata.statements import (
     Statement,
+    TopicRecord,
     forget_property,
     forget_topic,
     put_property,

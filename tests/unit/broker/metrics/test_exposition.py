@@ -3,7 +3,7 @@
 from kohort.broker.metrics.exposition import edge_metrics, memory_metrics, purgatory_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatResponse
 from tests.unit.broker.metrics.sources import Network, Purgatory, values
 
 OK = HeartbeatResponse(error_code=0)

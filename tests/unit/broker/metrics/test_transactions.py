@@ -65,7 +65,7 @@ async def test_the_oldest_is_known_after_a_start_whatever_was_written_last(
 async def test_ends_are_counted_by_result_and_cause_and_measured(clock: VirtualClock) -> None:
     metrics = TransactionMetrics()
     async with running(clock, partitions=MarkedPartitions(ORDERS)) as harness:
-        harness.host.counts.observer = metrics
+        harness.host.counts.on_ended = metrics.on_transaction_ended
         harness.init()
         for epoch, result in enumerate((ControlType.COMMIT, ControlType.ABORT)):
             harness.add(ORDERS, epoch=epoch, version=V2)

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.database import MetadataDatabase, TopicRecord
-from kohort.broker.storage.metadata.statements import Statement, forget_property, put_property
+from kohort.broker.storage.metadata.database import (
+    MetadataDatabase,
+    Statement,
+    TopicRecord,
+    forget_property,
+    put_property,
+)
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME, MetadataStore
 
 ODD = ("", "a", "A", "ß", "\N{GRINNING FACE}", "with\0nul", "x" * 40_000, "'); --")
