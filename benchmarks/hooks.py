@@ -31,7 +31,7 @@ from kohort.broker.network.service import Listener
 from kohort.broker.security.client_quotas import property_of as quota_property
 from kohort.broker.security.rules import property_of as rule_property
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.membership import HeartbeatRequest
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,

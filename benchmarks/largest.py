@@ -26,8 +26,11 @@ from kohort.protocol.codec import encode_versioned
 from kohort.protocol.limits import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kohort.protocol.messages.membership import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -26,7 +26,7 @@ from benchmarks.secured import (
 )
 from kohort.client.net import sasl
 from kohort.client.net.sasl import Scram
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.membership import HeartbeatRequest
 from kohort.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.secured import add_listeners, ask, connect
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.membership import HeartbeatRequest
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

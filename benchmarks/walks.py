@@ -16,7 +16,7 @@ import kohort
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.hooks import FedConnections, creation, requests
 from benchmarks.in_process import broker_here, run_apart
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kohort.protocol.messages.membership import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.network.wire import framed, request_body
 
 TITLE: Final = "Calls and files of a request"

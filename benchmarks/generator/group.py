@@ -34,18 +34,14 @@ from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.join_group import (
+from kohort.protocol.messages.membership import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-)
-from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

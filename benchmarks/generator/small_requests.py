@@ -28,7 +28,7 @@ from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

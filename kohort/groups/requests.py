@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupResponseMember
+from kohort.protocol.messages.membership import JoinGroupResponseMember
 from kohort.protocol.types import ZERO_UUID
 
 CONSUMER: Final = "consumer"

@@ -18,13 +18,13 @@ from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
 
 READ: Final[dict[str, tuple[int, ...]]] = {
-    "heartbeat.HeartbeatRequest": (3, 4),
+    "membership.HeartbeatRequest": (3, 4),
     "offset_fetch.OffsetFetchRequest": (9, 10),
     "offset_commit.OffsetCommitRequest": (9, 10),
     "find_coordinator.FindCoordinatorRequest": (4, 6),
     "metadata.MetadataRequest": (12, 13),
-    "join_group.JoinGroupRequest": (5, 9),
-    "sync_group.SyncGroupRequest": (3, 5),
+    "membership.JoinGroupRequest": (5, 9),
+    "membership.SyncGroupRequest": (3, 5),
     "produce.ProduceRequest": (10, 11, 12, 13),
     "fetch.FetchRequest": (16, 17, 18),
     "add_partitions_to_txn.AddPartitionsToTxnRequest": (3,),
@@ -38,8 +38,8 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "offset_fetch.OffsetFetchResponse": (9, 10),
     "offset_commit.OffsetCommitResponse": (9, 10),
     "find_coordinator.FindCoordinatorResponse": (4, 6),
-    "join_group.JoinGroupResponse": (5, 9),
-    "sync_group.SyncGroupResponse": (3, 5),
+    "membership.JoinGroupResponse": (5, 9),
+    "membership.SyncGroupResponse": (3, 5),
     "produce.ProduceResponse": (10, 11, 12, 13),
     "fetch.FetchResponse": (16, 17, 18),
     "add_partitions_to_txn.AddPartitionsToTxnResponse": (3,),

@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupRequestProtocol
+from kohort.protocol.messages.membership import JoinGroupRequestProtocol
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.ages import FIRST, NEWEST, REQUIRED_IDS, Age
 from tests.interop.same_answers.groups import Group, Member

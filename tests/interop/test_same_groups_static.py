@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.messages.membership import MemberIdentity
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.ages import NEWEST, STATIC_AGES, of_ages
 from tests.interop.same_answers.groups import Group, Member, subscription

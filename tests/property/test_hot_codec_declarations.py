@@ -7,7 +7,7 @@ from accelerated.codecs.generator import hot_pairs
 from kohort.protocol.codec import codec
 from kohort.protocol.hot import declared, is_hot
 from kohort.protocol.message import field, record, schema_of
-from kohort.protocol.messages import heartbeat
+from kohort.protocol.messages import membership
 from kohort.protocol.types import Int16, Int32, String
 from tests.property.hot_codecs import COMPILED, ROOT, needs_compiled
 from tests.property.message_values import full_value
@@ -36,14 +36,14 @@ def test_a_class_of_another_declaration_is_not_given_to_what_is_compiled() -> No
         group_id: String
 
     other: Any = HeartbeatRequest
-    other.__module__ = heartbeat.HeartbeatRequest.__module__
+    other.__module__ = membership.HeartbeatRequest.__module__
     assert is_hot(other, 4, "decode")
     assert codec(other, 4).encode(other(group_id="g")) == b"\x02g\x00"
     assert codec(other, 4).decode(b"\x02g\x00")[0].group_id == "g"
 
 
 def test_another_class_of_the_same_declaration_is_not_given_to_it_either() -> None:
-    present = heartbeat.HeartbeatRequest
+    present = membership.HeartbeatRequest
     encoded = codec(present, 4).encode(full_value(present, 4))
     assert codec(present, 4).decode(encoded)[0].__class__ is present
     namespace = {"__slots__": (), "schema": schema_of(present)}

@@ -15,7 +15,7 @@ from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
 from kohort.protocol.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX, TAGS_MAX, TEXT_BYTES_MAX
 from kohort.protocol.message import schema_of
-from kohort.protocol.messages import heartbeat
+from kohort.protocol.messages import membership
 from kohort.protocol.messages.fetch import PartitionData
 from kohort.protocol.records.varint import append_uvarint
 from tests.property.hot_codecs import (
@@ -56,13 +56,13 @@ def test_texts_have_a_limit(size: int) -> None:
     append_uvarint(encoded, size + 1)
     encoded += b"x" * size + b"\x00\x00\x00\x05\x02m\x00\x00"
 
-    same_when_read(heartbeat.HeartbeatRequest, 4, bytes(encoded))
+    same_when_read(membership.HeartbeatRequest, 4, bytes(encoded))
 
     if size > TEXT_BYTES_MAX:
         with pytest.raises(DecodeError, match=f"text of {size} bytes"):
-            codec(heartbeat.HeartbeatRequest, 4).decode(bytes(encoded))
+            codec(membership.HeartbeatRequest, 4).decode(bytes(encoded))
     else:
-        compiled_alone(heartbeat.HeartbeatRequest, 4)(bytes(encoded))
+        compiled_alone(membership.HeartbeatRequest, 4)(bytes(encoded))
 
 
 @pytest.mark.parametrize("excess", [0, 1])
@@ -151,7 +151,7 @@ def test_malformed_tags_are_left_to_python(tags: tuple[bytes, ...]) -> None:
 
 
 @pytest.mark.parametrize("count", [TAGS_MAX, TAGS_MAX + 1])
-@pytest.mark.parametrize("message", [m.JoinGroupRequest, heartbeat.HeartbeatRequest])
+@pytest.mark.parametrize("message", [m.JoinGroupRequest, membership.HeartbeatRequest])
 def test_tags_have_a_limit(message: type, count: int) -> None:
     version = schema_of(message).versions.high
     value: Any = full_value(message, version)

@@ -17,7 +17,7 @@ from accelerated.codecs.generator import hot_pairs
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct, schema_of
-from kohort.protocol.messages import heartbeat
+from kohort.protocol.messages import membership
 from tests.property.hot_codecs import (
     compiled_alone,
     forget_tags,
@@ -179,7 +179,7 @@ def test_both_forms_say_the_same_of_a_value_that_does_not_fit(
         same_when_written(message, version, whole)
         setattr(holder, name, present)
         same_when_written(message, version, whole)
-    same_when_written(message, version, full_value(heartbeat.HeartbeatRequest, 4))
+    same_when_written(message, version, full_value(membership.HeartbeatRequest, 4))
     same_when_written(message, version, None)
 
 

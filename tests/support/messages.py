@@ -19,14 +19,12 @@ from kohort.protocol.messages.end_txn import *  # noqa: F403
 from kohort.protocol.messages.fetch import *  # type: ignore[assignment]  # noqa: F403
 from kohort.protocol.messages.find_coordinator import *  # noqa: F403
 from kohort.protocol.messages.groups import *  # noqa: F403
-from kohort.protocol.messages.heartbeat import *  # noqa: F403
 from kohort.protocol.messages.incremental_alter_configs import *  # type: ignore[assignment]  # noqa: F403
 from kohort.protocol.messages.init_producer_id import *  # noqa: F403
-from kohort.protocol.messages.join_group import *  # noqa: F403
-from kohort.protocol.messages.leave_group import *  # noqa: F403
 from kohort.protocol.messages.list_config_resources import *  # noqa: F403
 from kohort.protocol.messages.list_offsets import *  # noqa: F403
 from kohort.protocol.messages.log_dirs import *  # noqa: F403
+from kohort.protocol.messages.membership import *  # noqa: F403
 from kohort.protocol.messages.metadata import *  # noqa: F403
 from kohort.protocol.messages.offset_commit import *  # noqa: F403
 from kohort.protocol.messages.offset_delete import *  # noqa: F403
@@ -37,7 +35,6 @@ from kohort.protocol.messages.produce import *  # noqa: F403
 from kohort.protocol.messages.replicas import *  # noqa: F403
 from kohort.protocol.messages.sasl import *  # noqa: F403
 from kohort.protocol.messages.scram_credentials import *  # noqa: F403
-from kohort.protocol.messages.sync_group import *  # noqa: F403
 from kohort.protocol.messages.topic_changes import *  # noqa: F403
 from kohort.protocol.messages.transaction_log import *  # noqa: F403
 from kohort.protocol.messages.transactions import *  # type: ignore[assignment]  # noqa: F403

@@ -40,15 +40,18 @@ from kohort.groups.requests import (
 )
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kohort.protocol.messages.leave_group import (
+from kohort.protocol.messages.membership import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4

@@ -48,7 +48,7 @@ from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 
 logger = logging.getLogger(__name__)
 

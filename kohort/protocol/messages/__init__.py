@@ -1,8 +1,8 @@
-"""Every request, response and stored record that Kohort supports, one module per API.
+"""Every request, response and stored record that Kohort supports, one module per API or subject.
 
 Nothing is imported here: a message is imported from its module, so that a program pays at start-up
-for what it uses. Each API module is named after the API and declares, in this order, the structures
-of the request, the request, the structures of the response and the response, under Kafka's names.
+for what it uses. An API is declared in this order: the structures of the request, the request, the
+structures of the response and the response, under Kafka's names.
 Error codes are listed in the response's docstring, per partition, per resource or for the whole,
 except for those that mean the same in every API:
 

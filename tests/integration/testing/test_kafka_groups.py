@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer
 from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.groups.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 from kohort.testing import Kafka, kafka_settings
 from tests.support.groups.raw_members import RawMember, share
 from tests.support.network.wire import RawClient

@@ -56,7 +56,7 @@ def test_a_project_that_asks_for_nothing_is_left_alone(tmp_path: Path) -> None:
 FAILS = """
 import pytest
 from kohort.testing import kafka_settings
-from kohort.protocol.messages.join_group import *
+from kohort.protocol.messages.membership import *
 from tests.support.groups.raw_members import RawMember, share
 
 @kafka_settings({"num.partitions": 2})

@@ -12,7 +12,7 @@ from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
 from kohort.client.core.group.requests import MembershipConfig, join_request
 from kohort.client.core.group.subscription import Subscription
-from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.membership import JoinGroupRequest
 from tests.interop.consumer.members import Members, Topics
 
 Stated = tuple[JoinReason, str]

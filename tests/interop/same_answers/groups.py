@@ -7,7 +7,7 @@ from typing import Final
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import Struct
-from kohort.protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.messages.membership import MemberIdentity
 from tests.interop.same_answers.ages import NEWEST, Age
 from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker

@@ -6,8 +6,7 @@ from typing import NamedTuple, TypeAlias
 from kohort.client.core.group.assignors.assignor import Assignor, GroupMember
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.sync_group import SyncGroupRequest
+from kohort.protocol.messages.membership import JoinGroupRequest, SyncGroupRequest
 
 
 class Idle(NamedTuple):

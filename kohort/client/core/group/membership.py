@@ -46,8 +46,7 @@ from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.messages.join_group import JoinGroupResponse
-from kohort.protocol.messages.sync_group import SyncGroupResponse
+from kohort.protocol.messages.membership import JoinGroupResponse, SyncGroupResponse
 
 
 class Membership(BaseMembership):

@@ -24,13 +24,15 @@ from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kohort.protocol.messages.join_group import (
+from kohort.protocol.messages.membership import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponseMember,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PROTOCOL_TYPE: Final = "consumer"
 

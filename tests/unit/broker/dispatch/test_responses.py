@@ -28,7 +28,7 @@ from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import encode_request
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 from kohort.testing.virtual_clock import VirtualClock
 
 FRAME = b"".join(

@@ -6,7 +6,10 @@ import pytest
 
 from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from kohort.protocol.messages.membership import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 
 

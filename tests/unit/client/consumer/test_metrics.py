@@ -12,7 +12,7 @@ from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.membership import JoinGroupRequest
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 

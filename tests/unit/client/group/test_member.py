@@ -11,7 +11,7 @@ from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.address import Address
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.membership import JoinGroupRequest
 from kohort.testing.virtual_kafka import LoopHeartbeats
 from tests.unit.client import scripted_brokers
 from tests.unit.client.scripted_coordinator import ME, A, B, Scene, ScriptedCoordinator
