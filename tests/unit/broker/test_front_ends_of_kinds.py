@@ -46,7 +46,7 @@ async def test_offsets_are_fetched_by_its_members_of_the_current_epoch() -> None
     async with running_groups() as g:
         await g.lone_member()
         await convert_to_rota(g.groups.host, "a")
-        topics = [m.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        topics = [m.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         for epoch, error in ((2, ErrorCode.NONE), (1, ErrorCode.STALE_MEMBER_EPOCH)):
             group = m.OffsetFetchRequestGroup(
                 group_id="g", member_id="a", member_epoch=epoch, topics=topics

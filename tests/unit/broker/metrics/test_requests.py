@@ -7,7 +7,6 @@ from kohort.broker.metrics.requests import EdgeMetrics, ErrorCounts, error_count
 from kohort.protocol import messages
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.fetch import PartitionData
-from kohort.protocol.messages.membership import HeartbeatResponse
 from kohort.protocol.schema import MessageSchema
 from tests.support import messages as m
 
