@@ -31,7 +31,8 @@ class Connection(Protocol):
     def is_open(self) -> bool: ...
 
 
-class Now(NamedTuple):
+@dataclass(slots=True)
+class Now:
     """The time of one step."""
 
     ms: int
