@@ -121,8 +121,9 @@ class Service:
         await self.kafka.group("g").wait(lag=0, timeout=600)
         for slot in range(SLOTS):
             await self.end(slot)
-        await asyncio.gather(*self.ended, return_exceptions=True)
+        # Killed members that are still closing their clients are heard again: they are fenced.
         self.faults.close()
+        await asyncio.gather(*self.ended, return_exceptions=True)
 
     def check_commits(self) -> None:
         committed = PARTITIONS * RECORDS - self.kafka.group("g").lag
