@@ -264,7 +264,10 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         await self._runs.run(self._running(), handler, chosen, batches)
 
     def end_run(self) -> None:
-        """Make `run` return once the running handlers have finished. Handlers may call this too."""
+        """Make `run` return once the running handlers have finished. Handlers may call this too.
+
+        Has no effect before `run` has begun, which is not before its task runs for the first time.
+        """
         self._runs.end()
 
     # Subscription and assignment.
