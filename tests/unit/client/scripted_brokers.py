@@ -100,10 +100,10 @@ class ScriptedBroker:
             await asyncio.sleep((timeout_ms or SILENCE_MS) / 1000)
             raise DisconnectedError(f"broker {self.node_id} does not answer")
         if isinstance(request, m.ListOffsetsRequest):
-            return self._offsets(_travelled(request, version))
+            return self._offsets(travelled(request, version))
         if isinstance(request, m.OffsetForLeaderEpochRequest):
-            return _travelled(self._epochs(_travelled(request, version)), version)
-        request = _travelled(request, version)
+            return travelled(self._epochs(travelled(request, version)), version)
+        request = travelled(request, version)
         self.requests.append(request)
         self.request_versions.append(version)
         while True:
@@ -117,7 +117,7 @@ class ScriptedBroker:
             except TimeoutError:
                 break
         found = answer or self._answer(request, version, is_late=True)
-        return _travelled(found, version)
+        return travelled(found, version)
 
     def _answer(
         self, request: m.FetchRequest, version: int, *, is_late: bool = False
@@ -206,7 +206,7 @@ class ScriptedBroker:
         )
 
 
-def _travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
+def travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
     """The message as it is after having been written and read."""
     coder = codec(type(message), version)
     out = bytearray()

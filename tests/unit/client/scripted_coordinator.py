@@ -5,7 +5,6 @@ All messages go through their codecs.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from kohort.client.config import config_from
@@ -26,11 +25,10 @@ from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.versions import ApiVersionTable
-from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
 from tests.support import messages as m
-from tests.unit.client.scripted_brokers import TOPIC, TOPIC_ID, partition, run
+from tests.unit.client.scripted_brokers import TOPIC, TOPIC_ID, partition, travelled
 
 A, B = partition(0), partition(1)
 ME = Identity(5, "me", "cooperative-sticky")
@@ -127,13 +125,6 @@ class ScriptedCoordinator:
         return m.OffsetFetchResponse(groups=[group])
 
 
-def travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
-    """The message as it is after having been written and read."""
-    coder = codec(type(message), version)
-    out = bytearray()
-    return coder.decode(b"".join(coder.encode_into(message, out)))[0]
-
-
 class ScriptedCluster(Cluster):
     """A cluster of one broker, which is the coordinator."""
 
@@ -226,13 +217,3 @@ class Scene:
 
     async def commit(self, offset: int = 1) -> None:
         await self.offsets.commit({A: OffsetAndMetadata(offset)}, 10)
-
-
-Test = Callable[[Scene], Awaitable[None]]
-
-
-def on_virtual_time(test: Test, *, instance_id: str | None = None) -> None:
-    async def play() -> None:
-        await test(Scene(instance_id=instance_id))
-
-    run(play())

@@ -8,9 +8,7 @@ import pytest
 
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
-from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import RangeAssignor
-from kohort.client.core.offsets import RESET_EARLIEST
 
 
 @pytest.mark.parametrize(
@@ -61,17 +59,6 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(
         Consumer(**settings)  # type: ignore[arg-type]
 
 
-def test_settings_are_kafkas_by_default() -> None:
-    config = config_from({"group_id": "g"})
-    assert config.membership.session_timeout_ms == 45_000
-    assert config.membership.max_poll_interval_ms == 300_000
-    assert config.heartbeat.heartbeat_interval_ms == 3_000
-    assert [one.name for one in config.assignors()] == ["range", "cooperative-sticky"]
-    assert config.max_partition_fetch_bytes == 1 << 20
-    assert config.commits_by_itself
-    assert config.first_reason is JoinReason.RESTART
-
-
 def test_assignors_are_taken_by_name_as_classes_and_made() -> None:
     class Mine(Assignor):
         name = "mine"
@@ -88,11 +75,6 @@ def test_assignors_are_taken_by_name_as_classes_and_made() -> None:
             one.name for one in config_from({"partition_assignment_strategy": single}).assignors()
         ]
         assert names == ["range"]
-
-
-def test_an_upgrade_can_be_announced_in_words() -> None:
-    assert config_from({"join_reason": "upgrade"}).first_reason is JoinReason.UPGRADE
-    assert config_from({"join_reason": JoinReason.UPGRADE}).first_reason is JoinReason.UPGRADE
 
 
 def test_a_password_is_not_shown() -> None:
@@ -147,8 +129,3 @@ def test_a_listener_that_would_never_be_called_is_refused(
     with pytest.raises(TypeError, match=words):
         consumer.subscribe(["t"], listener=listener)
     consumer.subscribe(["t"], listener=WellNamed())
-
-
-def test_fetches_go_by_what_the_two_that_are_texts_mean() -> None:
-    found = config_from({"isolation_level": "read_committed", "auto_offset_reset": "earliest"})
-    assert (found.isolation, found.reset_policy) == (IsolationLevel.READ_COMMITTED, RESET_EARLIEST)

@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import kohort.client
-from kohort import Consumer, ConsumerCollector, OffsetAndTimestamp
+from kohort import Consumer, ConsumerCollector
 
 
 def test_consumers_without_a_client_id_are_numbered() -> None:
@@ -41,8 +41,3 @@ def test_all_loggers_of_the_consumer_are_below_one_name() -> None:
             names.add(logger.name)
             assert logger.name == info.name
     assert "kohort.client.group.member" in names
-
-
-def test_a_looked_up_offset_has_the_time_under_both_names() -> None:
-    found = OffsetAndTimestamp(3, 1_700_000_000_000)
-    assert found.timestamp == found.timestamp_ms == 1_700_000_000_000

@@ -56,64 +56,74 @@ def test_a_settled_member_is_healthy() -> None:
     assert health().total_lag == 12
 
 
+JOINING = {
+    "member_state": MemberState.PREPARING_REBALANCE,
+    "rebalance_phase": RebalancePhase.JOINING,
+}
+UNJOINED = {"member_state": MemberState.UNJOINED}
+BY_HAND = {"is_subscribed": False, "is_assigned": True}
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "is_alive", "words"),
     [
-        ({"is_closed": True}, "closed"),
-        ({"error": "FENCED_INSTANCE_ID: give each its own"}, "FENCED_INSTANCE_ID"),
+        ({"is_closed": True}, False, "closed"),
+        ({"error": "FENCED_INSTANCE_ID: give each its own"}, False, "FENCED_INSTANCE_ID"),
         (
             {"last_poll_seconds_ago": 60.0},
+            False,
             "last poll was 60 seconds ago.*max_poll_interval_ms is 60000",
         ),
-        ({"last_heartbeat_seconds_ago": 10.0}, "heartbeat.*10 seconds.*session_timeout_ms"),
-        (
-            {
-                "member_state": MemberState.UNJOINED,
-                "unsettled_seconds": 10.0,
-                "coordinator": None,
-            },
-            "10 seconds.*coordinator",
-        ),
-        (
-            {
-                "member_state": MemberState.PREPARING_REBALANCE,
-                "rebalance_phase": RebalancePhase.JOINING,
-                "unsettled_seconds": 60.0,
-            },
-            "60 seconds.*joining",
-        ),
-        (
-            {
-                "member_state": MemberState.UNJOINED,
-                "unsettled_seconds": 60.0,
-                "group_error": "JoinGroup: UNKNOWN_SERVER_ERROR",
-            },
-            "last error: JoinGroup: UNKNOWN_SERVER_ERROR",
-        ),
+        ({**BY_HAND, "last_poll_seconds_ago": 60.0}, False, "last poll was 60 seconds ago"),
         (
             {"last_poll_seconds_ago": None, "started_seconds_ago": 60.0, "coordinator": None},
+            False,
             "started 60 seconds ago and has never been polled",
+        ),
+        # A run polls whatever its handlers do.
+        ({"run": replace(RUN, handler_seconds=60.0)}, False, "has not returned for 60 seconds"),
+        # No new process brings back a broker, an ACL, or a record that can be read.
+        (
+            {"run": replace(RUN, dead_letters_failing_seconds=10.0, dead_letter_error="gone")},
+            True,
+            "Writing dead letters has failed for 10 seconds: gone",
+        ),
+        ({"last_heartbeat_seconds_ago": 10.0}, True, "heartbeat.*10 seconds.*session_timeout_ms"),
+        (
+            {**UNJOINED, "unsettled_seconds": 10.0, "coordinator": None},
+            True,
+            "10 seconds.*coordinator",
+        ),
+        ({**JOINING, "unsettled_seconds": 60.0}, True, "60 seconds.*joining"),
+        (
+            {**UNJOINED, "unsettled_seconds": 60.0, "group_error": "JoinGroup: UNKNOWN"},
+            True,
+            "last error: JoinGroup: UNKNOWN",
         ),
         (
             {"unread": {ONE: AGAIN}},
+            True,
             "orders-1 cannot be read further, 2 times in 3 seconds: no good",
         ),
-        ({"poll_failure": AGAIN}, "Polls raise errors, 2 times in 3 seconds: no good"),
-        ({"commit_failure": AGAIN}, "Commits fail, 2 times in 3 seconds: no good"),
-        ({"commit_failure": PASSING._replace(seconds=10.0)}, "Commits fail, 5 times in 10 seconds"),
+        ({"poll_failure": AGAIN}, True, "Polls raise errors, 2 times in 3 seconds: no good"),
+        ({"commit_failure": AGAIN}, True, "Commits fail, 2 times in 3 seconds: no good"),
         (
-            {"is_subscribed": False, "is_assigned": True, "unanswered_seconds": {ZERO: 10.0}},
-            "answered for 1 of 2 partitions for up to 10 seconds, orders-0",
+            {"commit_failure": PASSING._replace(seconds=10.0)},
+            True,
+            "Commits fail, 5 times in 10 seconds",
         ),
         (
-            {"is_subscribed": False, "is_assigned": True, "last_poll_seconds_ago": 60.0},
-            "last poll was 60 seconds ago",
+            {**BY_HAND, "unanswered_seconds": {ZERO: 10.0}},
+            True,
+            "answered for 1 of 2 partitions for up to 10 seconds, orders-0",
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(changes: dict[str, Any], words: str) -> None:
+def test_a_problem_is_a_sentence_and_a_reason_for_a_new_process_only_if_that_helps(
+    changes: dict[str, Any], words: str, *, is_alive: bool
+) -> None:
     found = health(**changes)
-    assert not found.is_healthy
+    assert (found.is_alive, found.is_ready, found.is_healthy) == (is_alive, False, False)
     assert found.problem is not None
     assert re.search(words, found.problem)
     assert str(found) == found.problem
@@ -131,6 +141,8 @@ def test_what_is_wrong_is_said_in_a_sentence(changes: dict[str, Any], words: str
         {"commit_failure": PASSING},
         {"unanswered_seconds": {ZERO: 9.9}},
         {"run": replace(RUN, handler_seconds=59.9)},
+        {"run": replace(RUN, handler_seconds=60.0, is_running=False)},
+        {"run": replace(RUN, dead_letters_failing_seconds=9.9, dead_letter_error="gone")},
         {"member_state": MemberState.UNJOINED, "unsettled_seconds": 9.9, "coordinator": None},
         {"member_state": MemberState.COMPLETING_REBALANCE, "unsettled_seconds": 59.9},
         # Without a subscription nothing is to be expected of the group.
@@ -144,43 +156,10 @@ def test_what_takes_no_longer_than_the_settings_allow_is_no_problem(
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_alive"),
-    [
-        ({"is_closed": True}, False),
-        ({"error": "FENCED_INSTANCE_ID"}, False),
-        ({"last_poll_seconds_ago": 60.0}, False),
-        ({"last_poll_seconds_ago": None, "started_seconds_ago": 60.0}, False),
-        # A run polls whatever its handlers do.
-        ({"run": replace(RUN, handler_seconds=60.0)}, False),
-        # No new process brings back a broker, an ACL, or a record that can be read.
-        ({"run": replace(RUN, dead_letters_failing_seconds=10.0)}, True),
-        ({"unread": {ONE: AGAIN}}, True),
-        ({"poll_failure": AGAIN}, True),
-        ({"commit_failure": AGAIN}, True),
-        ({"unanswered_seconds": {ZERO: 500.0}}, True),
-        ({"last_heartbeat_seconds_ago": 500.0}, True),
-        ({"member_state": MemberState.UNJOINED, "unsettled_seconds": 500.0}, True),
-    ],
-)
-def test_what_a_new_process_would_not_mend_is_no_reason_for_one(
-    changes: dict[str, Any], *, is_alive: bool
-) -> None:
-    found = health(**changes)
-    assert (found.is_alive, found.is_ready, found.is_healthy) == (is_alive, False, False)
-
-
-@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"last_poll_seconds_ago": None}, "not been polled"),
-        (
-            {
-                "member_state": MemberState.PREPARING_REBALANCE,
-                "rebalance_phase": RebalancePhase.JOINING,
-                "unsettled_seconds": 0.1,
-            },
-            "phase: 'joining'",
-        ),
+        ({**JOINING, "unsettled_seconds": 0.1}, "phase: 'joining'"),
         ({"unanswered_seconds": {ZERO: 0.4}}, "for orders-0"),
         ({"missing": {"a-7": 0.4, "b-1": 0.4}}, "There is no a-7 and no b-1"),
         ({"last_fetch_seconds_ago": {ZERO: 0.2, ONE: None}}, "orders-1 has not been fetched"),
@@ -205,13 +184,14 @@ def test_a_lag_that_is_not_known_makes_no_sum() -> None:
 
 def test_it_can_be_written_as_json() -> None:
     changes: dict[str, Any] = {"unread": {ONE: AGAIN}, "unanswered_seconds": {ZERO: 2.0}}
-    found = json.loads(json.dumps(health(**changes, commit_failure=PASSING).as_dict()))
+    found = json.loads(json.dumps(health(**changes, commit_failure=PASSING, run=RUN).as_dict()))
     assert (found["is_healthy"], found["is_ready"], found["is_alive"]) == (False, False, True)
     assert found["problem"] == found["unready"]
     assert found["commit_failure"] == {
         "error": "no answer", "times": 5, "seconds": 9.9, "is_refused": False,
     }  # fmt: skip
     assert found["poll_failure"] is None
+    assert found["run"]["oldest_in_flight"] == {"topic": "orders", "partition": 1, "offset": 5}
     assert found["member_state"] == "stable"
     assert found["rebalance_phase"] == "none"
     assert found["coordinator"] == "broker:9092"

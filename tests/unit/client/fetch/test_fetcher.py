@@ -12,7 +12,7 @@ from kohort.client.fetch.fetcher import RECEIVING_ITERATIONS_MAX
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.support.virtual_time import virtual
-from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition, run
+from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition
 
 A, B = partition(0), partition(1)
 
@@ -180,24 +180,22 @@ async def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it(
 @pytest.mark.parametrize(
     ("to_come", "rounds"), [(0, 1), (10, 6), (10_000, RECEIVING_ITERATIONS_MAX)]
 )
-def test_the_loop_receives_for_as_long_as_something_arrives_within_bounds(
+@virtual
+async def test_the_loop_receives_for_as_long_as_something_arrives_within_bounds(
     to_come: int, rounds: int
 ) -> None:
-    async def test() -> None:
-        scene = Scene(1)
-        seen = 0
+    scene = Scene(1)
+    seen = 0
 
-        async def count_rounds() -> None:
-            nonlocal seen
-            while True:
-                await asyncio.sleep(0)
-                seen += 1
+    async def count_rounds() -> None:
+        nonlocal seen
+        while True:
+            await asyncio.sleep(0)
+            seen += 1
 
-        counting = asyncio.create_task(count_rounds())
-        scene.cluster.to_come = to_come
-        await scene.fetcher.let_loop_receive()
-        assert abs(seen - rounds) <= 1
-        counting.cancel()
-        await scene.fetcher.close()
-
-    run(test())
+    counting = asyncio.create_task(count_rounds())
+    scene.cluster.to_come = to_come
+    await scene.fetcher.let_loop_receive()
+    assert abs(seen - rounds) <= 1
+    counting.cancel()
+    await scene.fetcher.close()

@@ -8,7 +8,7 @@ import pytest
 from kohort.client.core.errors import OffsetOutOfRangeError
 from kohort.protocol.errors import ErrorCode
 from tests.support.virtual_time import virtual
-from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition
+from tests.unit.client.scripted_brokers import EARLIEST, Scene, partition
 
 A, B = partition(0), partition(1)
 
@@ -81,53 +81,6 @@ async def test_a_held_partition_is_neither_fetched_nor_returned_and_keeps_what_i
     scene.positions.set_assigned([A, B])
     scene.fetcher.assignment_changed()
     assert [len(some) for some in scene.fetcher.take(10).values()] == [1]
-
-
-@virtual
-async def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
-    scene = Scene(1)
-    scene.one.append(0, b"a", b"b")
-    await scene.read(2)
-    scene.one.logs[0] = [b"x", b"y", b"z"]
-    scene.cluster.lead(1, topic_id=b"j" * 16)
-    scene.fetcher.wake()
-    assert await scene.fetcher.wait_positions([A], 10)
-    assert scene.positions.position(A) == 0
-
-
-@virtual
-async def test_a_broker_that_has_not_heard_of_the_new_topic_does_not_bring_back_the_old_one() -> (
-    None
-):
-    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="latest"))
-    scene.one.append(0, b"old")
-    await scene.read(1)
-    new, old = (b"j" * 16, 0), (TOPIC_ID, 5)
-    scene.cluster.lead(1, topic_id=new[0], epoch=new[1])
-    scene.fetcher.wake()
-    await asyncio.sleep(1)
-    scene.one.append(0, b"new")
-    for topic_id, epoch in (old, new, old):
-        scene.cluster.lead(1, topic_id=topic_id, epoch=epoch)
-        scene.fetcher.wake()
-        await asyncio.sleep(1)
-    assert await scene.values(1) == [b"new"]
-
-
-@virtual
-async def test_a_broker_that_has_not_heard_of_the_new_leader_does_not_bring_back_the_old_one() -> (
-    None
-):
-    scene = Scene(1)
-    scene.cluster.lead(2, epoch=6)
-    scene.fetcher.wake()
-    await asyncio.sleep(1)
-    asked = scene.one.sent_count
-    scene.cluster.lead(1, epoch=5)
-    scene.fetcher.wake()
-    scene.two.append(0, b"a")
-    assert await scene.values(1) == [b"a"]
-    assert scene.one.sent_count == asked
 
 
 @virtual

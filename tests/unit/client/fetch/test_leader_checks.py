@@ -48,17 +48,6 @@ async def test_what_newer_metadata_or_time_may_mend_is_asked_again() -> None:
 
 
 @virtual
-async def test_a_leader_that_is_down_is_waited_for() -> None:
-    scene = await scene_after_a_change()
-    scene.two.is_down = True
-    await asyncio.sleep(5)
-    assert scene.two.requests == []
-    assert 4 <= scene.metadata_wanted <= 20
-    scene.two.is_down = False
-    assert await scene.values(2) == [b"10", b"11"]
-
-
-@virtual
 async def test_no_error_is_raised_for_a_partition_that_is_revoked_while_its_leader_is_asked() -> (
     None
 ):

@@ -7,9 +7,6 @@ import pytest
 from kohort.client.clock import loop_ms
 from kohort.client.core.errors import (
     AuthorizationError,
-    CorruptRecordError,
-    PartitionError,
-    UnexpectedResponseError,
 )
 from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.fetch.offset_lookup import list_offsets
@@ -19,73 +16,6 @@ from tests.support.virtual_time import virtual
 from tests.unit.client.scripted_brokers import FETCH, Scene, partition
 
 A, B = partition(0), partition(1)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-    ],
-)
-@virtual
-async def test_what_newer_metadata_may_mend_is_tried_again_after_asking_for_it(
-    code: ErrorCode,
-) -> None:
-    scene = Scene(1)
-    scene.one.append(0, b"a")
-    scene.one.faults[0].extend([code, code])
-    assert await scene.values(1) == [b"a"]
-    assert scene.metadata_wanted == 2
-
-
-@pytest.mark.parametrize(
-    "code",
-    [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT],
-)
-@virtual
-async def test_the_broker_s_own_trouble_is_waited_for(code: ErrorCode) -> None:
-    scene = Scene(1)
-    scene.one.append(0, b"a")
-    scene.one.faults[0].extend([code, code])
-    assert await scene.values(1) == [b"a"]
-    assert scene.metadata_wanted == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
-        (ErrorCode.CORRUPT_MESSAGE, CorruptRecordError),
-        (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, UnexpectedResponseError),
-    ],
-)
-@virtual
-async def test_what_only_the_user_can_mend_is_raised_each_time_it_comes(
-    code: ErrorCode, kind: type[Exception]
-) -> None:
-    scene = Scene(1, 1)
-    scene.one.append(0, b"a")
-    scene.one.append(1, b"b")
-    scene.one.faults[0].extend([code, code])
-    values: list[bytes] = []
-    errors: list[Exception] = []
-    while len(values) < 2:
-        try:
-            values += await scene.values(1)
-        except kind as error:
-            errors.append(error)
-    assert sorted(values) == [b"a", b"b"]
-    assert ["t-0" in str(error) for error in errors] == [True, True]
-    if isinstance(errors[0], PartitionError):
-        assert (errors[0].partition, errors[0].offset) == (A, 0)
 
 
 @virtual
@@ -112,18 +42,6 @@ async def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
     assert scene.metadata_wanted >= 4
     scene.one.is_down = False
     assert await scene.values(1) == [b"a"]
-
-
-@virtual
-async def test_a_broker_that_throttles_is_left_alone_for_as_long() -> None:
-    scene = Scene(1)
-    scene.one.throttle_ms = 5_000
-    scene.one.append(0, b"a")
-    await scene.read(1)
-    scene.one.append(0, b"b")
-    await asyncio.sleep(4.9)
-    assert len(scene.one.requests) == 1
-    assert await scene.values(1) == [b"b"]
 
 
 @virtual
@@ -237,12 +155,3 @@ async def test_the_ends_of_logs_are_found_at_leaders_that_come_while_one_is_sile
     )
     assert {one: at.offset for one, at in found.items() if at} == {A: 1, B: 2}
     assert asyncio.get_running_loop().time() - began_s < 3
-
-
-@virtual
-async def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
-    scene = Scene(1, 1)
-    scene.positions.set_assigned([A])
-    scene.fetcher.assignment_changed()
-    scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
-    assert not scene.fetcher.state.failures.are_due()

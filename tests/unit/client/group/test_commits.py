@@ -1,7 +1,6 @@
 """What is committed, by whom, and what is held back for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.group.commits import Commits
 from kohort.client.open_calls import OpenCalls
+from tests.support.virtual_time import virtual
 from tests.unit.client.scripted_brokers import Scene as FetchScene
-from tests.unit.client.scripted_coordinator import A, B, Scene, on_virtual_time
+from tests.unit.client.scripted_coordinator import A, B, Scene
 
 
 class Committing:
@@ -38,79 +38,69 @@ class Committing:
         )
 
 
-def committing(
-    test: Callable[[Scene, Committing], Awaitable[None]],
-    **settings: Any,  # noqa: ANN401 - any of them.
-) -> None:
-    async def whole(scene: Scene) -> None:
-        given = Committing(scene, **settings)
-        await test(scene, given)
-        await given.fetcher.close()
-
-    on_virtual_time(whole)
-
-
 def stored(scene: Scene) -> dict[int, int]:
     return {index: offset for index, (offset, _, _) in scene.broker.stored.items()}
 
 
-def test_a_commit_without_offsets_is_of_all_that_was_returned() -> None:
-    async def test(scene: Scene, given: Committing) -> None:
-        await given.commits.commit(None)
-        assert stored(scene) == {0: 3, 1: 0}
-
-    committing(test)
-
-
-def test_an_application_that_stores_commits_what_it_has_stored() -> None:
-    async def test(scene: Scene, given: Committing) -> None:
-        await given.commits.commit(None)
-        assert stored(scene) == {}
-        given.commits.store(None, {A: (2, "done")})
-        await given.commits.commit(None)
-        assert stored(scene) == {0: 2}
-
-    committing(test, enable_auto_offset_store=False)
+@virtual
+async def test_a_commit_without_offsets_is_of_all_that_was_returned() -> None:
+    scene = Scene()
+    given = Committing(scene)
+    await given.commits.commit(None)
+    assert stored(scene) == {0: 3, 1: 0}
 
 
-def test_while_a_run_handles_records_it_says_what_is_committed_and_auto_commit_rests() -> None:
-    async def test(scene: Scene, given: Committing) -> None:
-        given.commits.handled = lambda: {A: OffsetAndMetadata(1)}
-        given.commits.begin()
-        await given.commits.commit_last(10**9, commits_all=True)
-        assert given.commits.idle_until_s == float("inf")
-        assert stored(scene) == {}
-        await given.commits.commit(None)
-        assert stored(scene) == {0: 1}
-        given.commits.handled = None
-        await given.commits.commit_last(10**9, commits_all=True)
-        assert stored(scene) == {0: 3, 1: 0}
-
-    committing(test)
+@virtual
+async def test_an_application_that_stores_commits_what_it_has_stored() -> None:
+    scene = Scene()
+    given = Committing(scene, enable_auto_offset_store=False)
+    await given.commits.commit(None)
+    assert stored(scene) == {}
+    given.commits.store(None, {A: (2, "done")})
+    await given.commits.commit(None)
+    assert stored(scene) == {0: 2}
 
 
-def test_what_the_group_may_have_given_to_others_is_not_committed() -> None:
-    async def test(scene: Scene, given: Committing) -> None:
-        given.subscription.assigned = frozenset({A})
-        with pytest.raises(IllegalStateError, match="t-1 is not assigned"):
-            await given.commits.commit({A: 1, B: 1})
-        assert stored(scene) == {}
+@virtual
+async def test_while_a_run_handles_records_it_says_what_is_committed_and_auto_commit_rests() -> (
+    None
+):
+    scene = Scene()
+    given = Committing(scene)
+    given.commits.handled = lambda: {A: OffsetAndMetadata(1)}
+    given.commits.begin()
+    await given.commits.commit_last(10**9, commits_all=True)
+    assert given.commits.idle_until_s == float("inf")
+    assert stored(scene) == {}
+    await given.commits.commit(None)
+    assert stored(scene) == {0: 1}
+    given.commits.handled = None
+    await given.commits.commit_last(10**9, commits_all=True)
+    assert stored(scene) == {0: 3, 1: 0}
 
-    committing(test)
+
+@virtual
+async def test_what_the_group_may_have_given_to_others_is_not_committed() -> None:
+    scene = Scene()
+    given = Committing(scene)
+    given.subscription.assigned = frozenset({A})
+    with pytest.raises(IllegalStateError, match="t-1 is not assigned"):
+        await given.commits.commit({A: 1, B: 1})
+    assert stored(scene) == {}
 
 
-def test_the_last_commit_holds_records_back_unless_it_is_cancelled() -> None:
-    async def test(scene: Scene, given: Committing) -> None:
-        last = asyncio.create_task(given.commits.commit_last(10**9, commits_all=True))
-        await asyncio.sleep(0)
-        assert given.positions.hold([A, B]) == [], "they are held already"
-        last.cancel()
-        await asyncio.wait([last])
-        assert stored(scene) == {}
-        assert given.positions.hold([A, B]) == [A, B]
-        given.positions.release([A, B])
-        await given.commits.commit_last(10**9, commits_all=True)
-        assert stored(scene) == {0: 3, 1: 0}
-        assert given.positions.hold([A, B]) == []
-
-    committing(test)
+@virtual
+async def test_the_last_commit_holds_records_back_unless_it_is_cancelled() -> None:
+    scene = Scene()
+    given = Committing(scene)
+    last = asyncio.create_task(given.commits.commit_last(10**9, commits_all=True))
+    await asyncio.sleep(0)
+    assert given.positions.hold([A, B]) == [], "they are held already"
+    last.cancel()
+    await asyncio.wait([last])
+    assert stored(scene) == {}
+    assert given.positions.hold([A, B]) == [A, B]
+    given.positions.release([A, B])
+    await given.commits.commit_last(10**9, commits_all=True)
+    assert stored(scene) == {0: 3, 1: 0}
+    assert given.positions.hold([A, B]) == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -16,7 +15,7 @@ from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
 from tests.support.virtual_time import virtual
 from tests.unit.client.scripted_brokers import Scene as FetchScene
-from tests.unit.client.scripted_brokers import partition, run
+from tests.unit.client.scripted_brokers import partition
 from tests.unit.client.scripted_coordinator import Scene as CoordinatorScene
 
 A, B = partition(0), partition(1)
@@ -56,52 +55,46 @@ class Scene:
         return set(self.fetching.fetcher.take(10))
 
 
-def play(test: Callable[[Scene], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        scene = Scene()
-        scene.fetching.one.append(0, b"a")
-        scene.fetching.one.append(1, b"b")
-        await asyncio.sleep(0.1)
-        await test(scene)
-        await scene.fetching.fetcher.close()
-
-    run(whole())
+async def begun() -> Scene:
+    scene = Scene()
+    scene.fetching.one.append(0, b"a")
+    scene.fetching.one.append(1, b"b")
+    await asyncio.sleep(0.1)
+    return scene
 
 
-def test_nothing_is_returned_of_what_the_listener_is_told_it_loses() -> None:
-    async def test(scene: Scene) -> None:
-        action = Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
-        # The callback runs; another poll may have something else to do, as finding a coordinator.
-        assert not scene.taken()
-        await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
-        assert not scene.subscription.assigned
+@virtual
+async def test_nothing_is_returned_of_what_the_listener_is_told_it_loses() -> None:
+    scene = await begun()
+    action = Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
+    # The callback runs; another poll may have something else to do, as finding a coordinator.
+    assert not scene.taken()
+    await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
+    assert not scene.subscription.assigned
 
-    play(test)
 
+@virtual
+async def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() -> None:
+    scene = await begun()
+    scene.rebalance.own(frozenset({A}))
+    action = Apply(revoked=NOTHING, assigned=frozenset({A, B}), added=frozenset({B}))
 
-def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() -> None:
-    async def test(scene: Scene) -> None:
-        scene.rebalance.own(frozenset({A}))
-        action = Apply(revoked=NOTHING, assigned=frozenset({A, B}), added=frozenset({B}))
+    async def apply() -> None:
+        await scene.rebalance.apply(action, 0, is_valid=lambda: True)
 
-        async def apply() -> None:
-            await scene.rebalance.apply(action, 0, is_valid=lambda: True)
-
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await apply()
-        scene.fetching.positions.seek(B, 0)
-        scene.fetching.fetcher.wake()
-        await asyncio.sleep(2)
-        assert scene.taken() == {A}
-        await apply()
-        await asyncio.sleep(2)
-        assert scene.taken() == {B}
-
-    play(test)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await apply()
+    scene.fetching.positions.seek(B, 0)
+    scene.fetching.fetcher.wake()
+    await asyncio.sleep(2)
+    assert scene.taken() == {A}
+    await apply()
+    await asyncio.sleep(2)
+    assert scene.taken() == {B}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +117,8 @@ def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() 
         ),
     ],
 )
-def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_meanwhile(
+@virtual
+async def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_meanwhile(
     next_action: Prepare, told: list[tuple[str, set[TopicPartition]]]
 ) -> None:
     heard: list[tuple[str, set[TopicPartition]]] = []
@@ -137,20 +131,18 @@ def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_mean
         async def on_lost(self, partitions: Partitions) -> None:
             heard.append(("lost", set(partitions)))
 
-    async def test(scene: Scene) -> None:
-        scene.rebalance.listener = Noting()
-        action = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await scene.rebalance.apply(action, 0, is_valid=lambda: True)
+    scene = await begun()
+    scene.rebalance.listener = Noting()
+    action = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await scene.rebalance.apply(action, 0, is_valid=lambda: True)
 
-        await scene.rebalance.prepare(next_action, RebalanceProtocol.COOPERATIVE, 0)
+    await scene.rebalance.prepare(next_action, RebalanceProtocol.COOPERATIVE, 0)
 
-        assert heard == told
-        # Of what it was told to have lost nothing is read on.
-        assert scene.subscription.assigned == next_action.kept - {A}
-
-    play(test)
+    assert heard == told
+    # Of what it was told to have lost nothing is read on.
+    assert scene.subscription.assigned == next_action.kept - {A}
 
 
 @pytest.mark.parametrize("mode", [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE])

@@ -10,8 +10,8 @@ from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
-from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
-from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.virtual_time import virtual
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -54,47 +54,38 @@ def arrives(connection: BrokerConnection, data: bytes, *, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_an_answer_that_is_being_received_when_its_time_is_over_is_received_to_its_end(
+@virtual
+async def test_an_answer_that_is_being_received_when_its_time_is_over_is_received_to_its_end(
     rounds: int,
 ) -> None:
-    async def test() -> None:
-        connection = connected()
-        loop = asyncio.get_running_loop()
-        loop.call_later(1, lambda: arrives(connection, answer_frame(), rounds=rounds))
-        answer = await connection.call(REQUEST, version=0, timeout_ms=1_000)
-        assert answer.error_code == 27
-        assert not connection.is_closed
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
-        runner.run(test())
+    connection = connected()
+    loop = asyncio.get_running_loop()
+    loop.call_later(1, lambda: arrives(connection, answer_frame(), rounds=rounds))
+    answer = await connection.call(REQUEST, version=0, timeout_ms=1_000)
+    assert answer.error_code == 27
+    assert not connection.is_closed
 
 
-def test_a_part_of_an_answer_is_none() -> None:
-    async def test() -> None:
-        connection = connected()
-        arrives(connection, answer_frame()[:-1], rounds=1)
-        began_s = asyncio.get_running_loop().time()
-        with pytest.raises(DisconnectedError, match="no answer to HeartbeatRequest within 1000 ms"):
-            await connection.call(REQUEST, version=0, timeout_ms=1_000)
-        assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
-        assert connection.is_closed
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
-        runner.run(test())
+@virtual
+async def test_a_part_of_an_answer_is_none() -> None:
+    connection = connected()
+    arrives(connection, answer_frame()[:-1], rounds=1)
+    began_s = asyncio.get_running_loop().time()
+    with pytest.raises(DisconnectedError, match="no answer to HeartbeatRequest within 1000 ms"):
+        await connection.call(REQUEST, version=0, timeout_ms=1_000)
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
+    assert connection.is_closed
 
 
-def test_who_gives_up_waiting_leaves_the_connection_to_the_others() -> None:
-    async def test() -> None:
-        connection = connected()
-        calling = asyncio.create_task(connection.call(REQUEST, version=0))
-        await asyncio.sleep(0)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        arrives(connection, answer_frame(), rounds=1)
-        await asyncio.sleep(1)
-        assert connection.in_flight_count == 0
-        assert not connection.is_closed
-
-    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
-        runner.run(test())
+@virtual
+async def test_who_gives_up_waiting_leaves_the_connection_to_the_others() -> None:
+    connection = connected()
+    calling = asyncio.create_task(connection.call(REQUEST, version=0))
+    await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    arrives(connection, answer_frame(), rounds=1)
+    await asyncio.sleep(1)
+    assert connection.in_flight_count == 0
+    assert not connection.is_closed

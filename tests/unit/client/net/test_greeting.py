@@ -8,7 +8,6 @@ import pytest
 from kohort.client.core.errors import (
     AuthenticationError,
     ConsumerError,
-    UnsupportedMechanismError,
 )
 from kohort.client.net.greeting import Ask, Greeted, advance, greeting
 from kohort.client.net.oauth import OAuthToken
@@ -66,13 +65,6 @@ def failure(config: SecurityConfig, *answers: object) -> ConsumerError:
     return failed.value
 
 
-def test_without_sasl_versions_are_all_that_is_asked() -> None:
-    greeted, asked = talk(SecurityConfig(), versions(*BOTH))
-    assert greeted is not None
-    assert greeted.versions.best(m.MetadataRequest) == 13
-    assert [type(ask.request) for ask in asked] == [m.ApiVersionsRequest]
-
-
 def test_a_broker_that_does_not_know_our_question_is_asked_the_oldest() -> None:
     greeted, asked = talk(
         SecurityConfig(), versions((18, 0, 2), error=ErrorCode.UNSUPPORTED_VERSION), versions(*BOTH)
@@ -84,23 +76,6 @@ def test_a_broker_that_does_not_know_our_question_is_asked_the_oldest() -> None:
 def test_versions_with_an_error_are_no_versions() -> None:
     with pytest.raises(DecodeError, match="INVALID_REQUEST"):
         talk(SecurityConfig(), versions(error=ErrorCode.INVALID_REQUEST))
-
-
-def test_plain_is_handshake_and_one_token() -> None:
-    greeted, asked = talk(
-        security(),
-        versions(*BOTH),
-        m.SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
-        m.SaslAuthenticateResponse(
-            error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=5_000
-        ),
-    )
-    assert greeted is not None
-    assert greeted.session_lifetime_ms == 5_000
-    assert [(type(ask.request), ask.version) for ask in asked[1:]] == [
-        (m.SaslHandshakeRequest, 1),
-        (m.SaslAuthenticateRequest, 2),
-    ]
 
 
 def authenticated(lifetime_ms: int = 0, auth_bytes: bytes = b"") -> m.SaslAuthenticateResponse:
@@ -162,52 +137,6 @@ def test_a_token_that_is_refused_and_then_accepted_is_refused() -> None:
             authenticated(),
             token=TOKEN,
         )
-
-
-def test_a_wrong_password_is_told_with_mechanism_and_user() -> None:
-    error = failure(
-        security(),
-        versions(*BOTH),
-        m.SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
-        m.SaslAuthenticateResponse(
-            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
-            error_message="invalid credentials",
-            auth_bytes=b"",
-        ),
-    )
-    assert type(error) is AuthenticationError
-    assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
-    for word in ("PLAIN", "'alice'", "invalid credentials", "sasl_plain_password"):
-        assert word in str(error)
-
-
-def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
-    error = failure(
-        security("SCRAM-SHA-512"),
-        versions(*BOTH),
-        m.SaslHandshakeResponse(
-            error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN", "OAUTHBEARER"]
-        ),
-    )
-    assert isinstance(error, UnsupportedMechanismError)
-    assert "OAUTHBEARER, PLAIN" in str(error)
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        (versions((3, 0, 13)),),
-        (
-            versions(*BOTH),
-            m.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]),
-        ),
-    ],
-    ids=["not advertised", "refused"],
-)
-def test_a_listener_without_sasl_is_told(answers: tuple[object, ...]) -> None:
-    error = failure(security(), *answers)
-    assert isinstance(error, UnsupportedMechanismError)
-    assert "security_protocol must be PLAINTEXT" in str(error)
 
 
 def test_a_broker_from_before_sasl_had_frames_is_too_old() -> None:

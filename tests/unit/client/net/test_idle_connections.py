@@ -5,13 +5,11 @@ import hashlib
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kohort import Consumer, errors
-from kohort.client.config import config_from
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
@@ -21,7 +19,7 @@ from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from tests.support import messages as m
 from tests.support.network.memory_transport import MemoryTransport
-from tests.unit.client.scripted_brokers import run
+from tests.support.virtual_time import virtual
 
 VERSIONS = m.ApiVersionsResponse(
     error_code=0,
@@ -55,53 +53,40 @@ async def greeted(max_idle_ms: int) -> tuple[BrokerConnection, Broker]:
     return connection, broker
 
 
-def play(test: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        await test()
-
-    run(whole())
-
-
-def test_a_connection_that_is_not_used_is_closed_after_its_time() -> None:
-    async def test() -> None:
-        connection, _ = await greeted(540_000)
-        await asyncio.sleep(539)
-        was_closed = connection.is_closed
-        await asyncio.sleep(2)
-        assert (was_closed, connection.is_closed) == (False, True)
-        with pytest.raises(DisconnectedError, match="idle for 540 s"):
-            connection.send(REQUEST)
-
-    play(test)
+@virtual
+async def test_a_connection_that_is_not_used_is_closed_after_its_time() -> None:
+    connection, _ = await greeted(540_000)
+    await asyncio.sleep(539)
+    was_closed = connection.is_closed
+    await asyncio.sleep(2)
+    assert (was_closed, connection.is_closed) == (False, True)
+    with pytest.raises(DisconnectedError, match="idle for 540 s"):
+        connection.send(REQUEST)
 
 
-def test_a_connection_lives_as_long_as_it_is_used_or_an_answer_is_waited_for() -> None:
-    async def test() -> None:
-        connection, broker = await greeted(10_000)
-        await asyncio.sleep(8)
-        asked = connection.send(REQUEST)
-        # As a join that is parked.
-        await asyncio.sleep(60)
-        assert not connection.is_closed
-        broker.answer(m.HeartbeatResponse(error_code=0), 4, 2, b"\x00")
-        await asked
-        await asyncio.sleep(8)
-        was_closed = connection.is_closed
-        await asyncio.sleep(13)
-        assert (was_closed, connection.is_closed) == (False, True)
-
-    play(test)
+@virtual
+async def test_a_connection_lives_as_long_as_it_is_used_or_an_answer_is_waited_for() -> None:
+    connection, broker = await greeted(10_000)
+    await asyncio.sleep(8)
+    asked = connection.send(REQUEST)
+    # As a join that is parked.
+    await asyncio.sleep(60)
+    assert not connection.is_closed
+    broker.answer(m.HeartbeatResponse(error_code=0), 4, 2, b"\x00")
+    await asked
+    await asyncio.sleep(8)
+    was_closed = connection.is_closed
+    await asyncio.sleep(13)
+    assert (was_closed, connection.is_closed) == (False, True)
 
 
-def test_without_a_limit_a_connection_may_rest_for_ever() -> None:
-    async def test() -> None:
-        connection, _ = await greeted(-1)
-        await asyncio.sleep(10**6)
-        assert not connection.is_closed
-        connection.close()
-        await connection.wait_closed()
-
-    play(test)
+@virtual
+async def test_without_a_limit_a_connection_may_rest_for_ever() -> None:
+    connection, _ = await greeted(-1)
+    await asyncio.sleep(10**6)
+    assert not connection.is_closed
+    connection.close()
+    await connection.wait_closed()
 
 
 async def test_the_system_looks_after_connections_that_are_silent() -> None:
@@ -123,11 +108,6 @@ async def test_the_system_looks_after_connections_that_are_silent() -> None:
         assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         made[0].close()
         await made[0].wait_closed()
-
-
-def test_the_limit_is_a_setting() -> None:
-    assert config_from({}).connection.max_idle_ms == 540_000
-    assert config_from({"connections_max_idle_ms": 1_000}).connection.max_idle_ms == 1_000
 
 
 async def test_the_loop_goes_on_while_a_thread_works() -> None:

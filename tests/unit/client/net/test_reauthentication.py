@@ -4,7 +4,7 @@ is played after KIP-368.
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -18,7 +18,7 @@ from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import read_request_prefix, response_frame
 from tests.support import messages as m
-from tests.unit.client.scripted_brokers import run
+from tests.support.virtual_time import virtual
 
 VERSIONS, HANDSHAKE, AUTHENTICATE, HEARTBEAT = 18, 17, 36, 12
 REQUEST = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -158,167 +158,115 @@ async def connected(tokens: Tokens) -> tuple[BrokerConnection, Broker]:
     return connection, broker
 
 
-def play(test: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        await test()
-
-    run(whole())
-
-
-def test_a_connection_in_use_authenticates_again_each_time_and_loses_no_request() -> None:
-    async def test() -> None:
-        connection, broker = await connected(Tokens())
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + 10 * LIFETIME_S
-        while loop.time() < end_s:
-            answers = await asyncio.gather(*(connection.call(REQUEST) for _ in range(3)))
-            assert [answer.error_code for answer in answers] == [0, 0, 0]
-            await asyncio.sleep(0.5)
-        assert broker.broke_rule is None
-        # Between 85 and 95 percent of ten lifetimes.
-        assert 10 <= len(broker.tokens) - 1 <= 11
-        assert broker.tokens == [f"token-{count + 1}" for count in range(len(broker.tokens))]
-        connection.close()
-
-    play(test)
+@virtual
+async def test_requests_go_on_while_a_token_is_waited_for() -> None:
+    tokens = Tokens()
+    connection, broker = await connected(tokens)
+    await asyncio.sleep(0.95 * LIFETIME_S)
+    tokens.takes_s = 3
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await connection.call(REQUEST)
+    assert loop.time() - began_s < 0.1
+    assert len(broker.tokens) == 1
+    await asyncio.sleep(4)
+    assert len(broker.tokens) == 2
+    connection.close()
 
 
-def test_a_connection_that_has_rested_authenticates_before_its_next_request() -> None:
-    async def test() -> None:
-        connection, broker = await connected(Tokens())
-        await asyncio.sleep(4 * LIFETIME_S)
-        assert len(broker.tokens) == 1
-        assert (await connection.call(REQUEST)).error_code == 0
-        assert broker.asked[-3:] == [HANDSHAKE, AUTHENTICATE, HEARTBEAT]
-        assert broker.broke_rule is None
-        connection.close()
-
-    play(test)
-
-
-def test_requests_go_on_while_a_token_is_waited_for() -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, broker = await connected(tokens)
-        await asyncio.sleep(0.95 * LIFETIME_S)
-        tokens.takes_s = 3
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        await connection.call(REQUEST)
-        assert loop.time() - began_s < 0.1
-        assert len(broker.tokens) == 1
-        await asyncio.sleep(4)
-        assert len(broker.tokens) == 2
-        connection.close()
-
-    play(test)
+@virtual
+async def test_a_parked_request_is_answered_first_and_those_after_it_later() -> None:
+    connection, broker = await connected(Tokens())
+    broker.parked.clear()
+    join = asyncio.create_task(connection.call(REQUEST, timeout_ms=300_000))
+    await asyncio.sleep(0.96 * LIFETIME_S)
+    later = asyncio.create_task(connection.call(REQUEST, timeout_ms=300_000))
+    # Longer than the timeout of a handshake, and beyond the end of the session.
+    await asyncio.sleep(LIFETIME_S)
+    assert not connection.is_closed
+    assert connection.in_flight_count == 2
+    broker.parked.set()
+    assert (await join).error_code == 0
+    assert (await later).error_code == 0
+    assert broker.asked[-4:] == [HEARTBEAT, HANDSHAKE, AUTHENTICATE, HEARTBEAT]
+    connection.close()
 
 
-def test_a_parked_request_is_answered_first_and_those_after_it_later() -> None:
-    async def test() -> None:
-        connection, broker = await connected(Tokens())
-        broker.parked.clear()
-        join = asyncio.create_task(connection.call(REQUEST, timeout_ms=300_000))
-        await asyncio.sleep(0.96 * LIFETIME_S)
-        later = asyncio.create_task(connection.call(REQUEST, timeout_ms=300_000))
-        # Longer than the timeout of a handshake, and beyond the end of the session.
-        await asyncio.sleep(LIFETIME_S)
-        assert not connection.is_closed
-        assert connection.in_flight_count == 2
-        broker.parked.set()
-        assert (await join).error_code == 0
-        assert (await later).error_code == 0
-        assert broker.asked[-4:] == [HEARTBEAT, HANDSHAKE, AUTHENTICATE, HEARTBEAT]
-        connection.close()
-
-    play(test)
-
-
-def test_a_provider_that_fails_for_a_while_does_not_cost_the_session(
+@virtual
+async def test_a_provider_that_fails_for_a_while_does_not_cost_the_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, broker = await connected(tokens)
-        await asyncio.sleep(0.95 * LIFETIME_S)
-        tokens.failure = OSError("the issuer is away")
+    tokens = Tokens()
+    connection, broker = await connected(tokens)
+    await asyncio.sleep(0.95 * LIFETIME_S)
+    tokens.failure = OSError("the issuer is away")
+    await connection.call(REQUEST)
+    await asyncio.sleep(0.1)
+    assert "the session could not be renewed yet: " in caplog.text
+    assert "the issuer is away" in caplog.text
+    tokens.failure = None
+    await asyncio.sleep(1.5)
+    await connection.call(REQUEST)
+    await asyncio.sleep(0.1)
+    assert len(broker.tokens) == 2
+    await asyncio.sleep(0.5 * LIFETIME_S)
+    await connection.call(REQUEST)
+    assert broker.broke_rule is None
+    connection.close()
+
+
+@virtual
+async def test_a_provider_that_fails_beyond_the_session_ends_the_connection() -> None:
+    tokens = Tokens()
+    connection, broker = await connected(tokens)
+    tokens.failure = OSError("the issuer is away")
+    await asyncio.sleep(LIFETIME_S + 1)
+    with pytest.raises(DisconnectedError, match=r"session has ended: .* the issuer is away"):
         await connection.call(REQUEST)
-        await asyncio.sleep(0.1)
-        assert "the session could not be renewed yet: " in caplog.text
-        assert "the issuer is away" in caplog.text
-        tokens.failure = None
-        await asyncio.sleep(1.5)
+    assert connection.is_closed
+    assert broker.broke_rule is None
+
+
+@virtual
+async def test_a_token_that_is_refused_ends_the_connection_and_is_not_offered_again() -> None:
+    tokens = Tokens()
+    connection, broker = await connected(tokens)
+    broker.refused = "token-2"
+    await asyncio.sleep(LIFETIME_S + 1)
+    with pytest.raises(DisconnectedError, match=r'{"status":"invalid_token"}'):
         await connection.call(REQUEST)
-        await asyncio.sleep(0.1)
-        assert len(broker.tokens) == 2
-        await asyncio.sleep(0.5 * LIFETIME_S)
+    assert connection.is_closed
+    assert broker.tokens == ["token-1", "token-2"]
+
+
+@virtual
+async def test_sessions_shorter_than_the_broker_renews_them_are_renewed_when_it_does() -> None:
+    tokens = Tokens()
+    connection, broker = await connected(tokens)
+    broker.lifetime_s = 0.3
+    await asyncio.sleep(LIFETIME_S + 1)
+    loop = asyncio.get_running_loop()
+    times_s = []
+    for _ in range(5):
         await connection.call(REQUEST)
-        assert broker.broke_rule is None
-        connection.close()
-
-    play(test)
-
-
-def test_a_provider_that_fails_beyond_the_session_ends_the_connection() -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, broker = await connected(tokens)
-        tokens.failure = OSError("the issuer is away")
-        await asyncio.sleep(LIFETIME_S + 1)
-        with pytest.raises(DisconnectedError, match=r"session has ended: .* the issuer is away"):
-            await connection.call(REQUEST)
-        assert connection.is_closed
-        assert broker.broke_rule is None
-
-    play(test)
+        times_s.append(loop.time())
+        await asyncio.sleep(0.35)
+    assert broker.broke_rule is None
+    assert all(after - before >= 1 for before, after in pairwise(times_s))
+    connection.close()
 
 
-def test_a_token_that_is_refused_ends_the_connection_and_is_not_offered_again() -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, broker = await connected(tokens)
-        broker.refused = "token-2"
-        await asyncio.sleep(LIFETIME_S + 1)
-        with pytest.raises(DisconnectedError, match=r'{"status":"invalid_token"}'):
-            await connection.call(REQUEST)
-        assert connection.is_closed
-        assert broker.tokens == ["token-1", "token-2"]
-
-    play(test)
-
-
-def test_sessions_shorter_than_the_broker_renews_them_are_renewed_when_it_does() -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, broker = await connected(tokens)
-        broker.lifetime_s = 0.3
-        await asyncio.sleep(LIFETIME_S + 1)
-        loop = asyncio.get_running_loop()
-        times_s = []
-        for _ in range(5):
-            await connection.call(REQUEST)
-            times_s.append(loop.time())
-            await asyncio.sleep(0.35)
-        assert broker.broke_rule is None
-        assert all(after - before >= 1 for before, after in pairwise(times_s))
-        connection.close()
-
-    play(test)
-
-
-def test_a_connection_that_is_closed_meanwhile_ends_everything() -> None:
-    async def test() -> None:
-        tokens = Tokens()
-        connection, _ = await connected(tokens)
-        await asyncio.sleep(LIFETIME_S + 1)
-        tokens.takes_s = 20
-        call = asyncio.create_task(connection.call(REQUEST))
-        await asyncio.sleep(5)
-        connection.close("enough")
-        with pytest.raises(DisconnectedError, match="enough"):
-            await call
-        await connection.wait_closed()
-        assert connection.in_flight_count == 0
-        assert connection._renewing is None
-
-    play(test)
+@virtual
+async def test_a_connection_that_is_closed_meanwhile_ends_everything() -> None:
+    tokens = Tokens()
+    connection, _ = await connected(tokens)
+    await asyncio.sleep(LIFETIME_S + 1)
+    tokens.takes_s = 20
+    call = asyncio.create_task(connection.call(REQUEST))
+    await asyncio.sleep(5)
+    connection.close("enough")
+    with pytest.raises(DisconnectedError, match="enough"):
+        await call
+    await connection.wait_closed()
+    assert connection.in_flight_count == 0
+    assert connection._renewing is None

@@ -17,12 +17,6 @@ OAUTH: dict[str, Any] = {
 }
 
 
-def test_without_settings_nothing_is_secured() -> None:
-    security = SecurityConfig()
-    assert not security.uses_tls
-    assert not security.uses_sasl
-
-
 def test_tls_without_a_context_checks_who_answers() -> None:
     security = SecurityConfig(security_protocol="SSL")
     context = security.tls_context
@@ -30,10 +24,6 @@ def test_tls_without_a_context_checks_who_answers() -> None:
     assert context is security.tls_context
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
-
-
-def test_the_password_is_not_shown() -> None:
-    assert "hidden-word" not in repr(SecurityConfig(**SASL))
 
 
 @pytest.mark.parametrize(

@@ -111,11 +111,6 @@ def test_partitions_without_a_leader_are_named_until_they_are_postponed() -> Non
     assert (found.leaderless, found.wake_ms) == ([], 200)
 
 
-def test_one_answer_is_bounded_by_itself() -> None:
-    (fetch,) = ask(plan_of(A, limits=FetchLimits(300, 100, 1_000))).fetches
-    assert fetch.bytes_max == 300
-
-
 def test_every_broker_has_the_same_share_so_that_none_keeps_others_from_being_read() -> None:
     plan = plan_of(A, B, C, D, limits=FetchLimits(1_000, 200, 1_000))
     plan.set_waiting(A, 99)

@@ -17,22 +17,6 @@ def positions_of(*partitions: TopicPartition) -> Positions:
     return positions
 
 
-def test_a_partition_begins_with_neither_a_position_nor_a_reset() -> None:
-    positions = positions_of(A, B)
-    assert positions.missing_position() == [A, B]
-    assert positions.awaiting_reset() == {}
-    assert positions.position(A) is None
-    assert positions.consumed() == {}
-
-
-def test_a_committed_offset_is_where_it_goes_on_with_its_epoch() -> None:
-    positions = positions_of(A)
-    positions.committed_found(A, OffsetAndMetadata(7, "mine", 3), LATEST)
-    assert positions.position(A) == 7
-    assert positions.consumed() == {A: OffsetAndMetadata(7, "", 3)}
-    assert positions.missing_position() == []
-
-
 def test_without_a_committed_offset_the_default_decides() -> None:
     positions = positions_of(A)
     positions.committed_found(A, None, EARLIEST)
@@ -209,23 +193,6 @@ def test_a_leader_epoch_that_the_protocol_cannot_carry_is_refused() -> None:
     positions = positions_of(A)
     with pytest.raises(ValueError, match="leader epoch"):
         positions.seek(A, 3, 1 << 31)
-
-
-def test_others_are_not_readable_while_some_are_read_alone_and_are_not_paused_either() -> None:
-    positions = positions_of(A, B)
-    for one in (A, B):
-        positions.seek(one, 0)
-    positions.pause([B])
-    assert positions.begin_reading(frozenset({B}))
-    assert not positions.state(A).is_readable
-    assert positions.paused() == {B}
-    positions.set_assigned([A, B, C])
-    positions.seek(C, 0)
-    assert not positions.state(C).is_readable
-    positions.resume([B])
-    assert positions.state(B).is_readable
-    assert positions.end_reading(frozenset({B}))
-    assert all(positions.state(one).is_readable for one in (A, B, C))
 
 
 def test_what_any_of_several_readers_wants_is_readable() -> None:

@@ -19,14 +19,6 @@ def offsets(stored: StoredOffsets) -> dict[TopicPartition, int]:
     return {one: found.offset for one, found in stored.committable().items()}
 
 
-def test_only_what_is_stored_is_committed() -> None:
-    positions, stored = made()
-    positions.advance(A, 15, 0)
-    assert offsets(stored) == {}
-    stored.store({A: OffsetAndMetadata(12)})
-    assert offsets(stored) == {A: 12}
-
-
 def test_what_was_stored_before_a_partition_went_and_came_back_is_forgotten() -> None:
     positions, stored = made()
     stored.store({A: OffsetAndMetadata(12)})

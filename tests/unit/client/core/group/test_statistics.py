@@ -10,7 +10,6 @@ from kohort.client.core.group.actions import Idle, Join, MemberAction, Prepare, 
 from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import (
-    NEVER,
     WINDOW_COUNT,
     WINDOW_MS,
     GroupStatistics,
@@ -36,15 +35,6 @@ JAVA_NAMES = {
 def test_the_names_are_those_of_javas_consumer() -> None:
     figures = GroupStatistics().figures(0) | HeartbeatStatistics().figures(0)
     assert set(figures) == JAVA_NAMES
-
-
-def test_before_anything_happened_there_is_nothing_to_measure() -> None:
-    figures = GroupStatistics().figures(123_456)
-    assert figures["join-total"] == 0
-    assert figures["join-rate"] == 0
-    assert figures["join-time-avg"] is None
-    assert figures["join-time-max"] is None
-    assert figures["last-rebalance-seconds-ago"] == NEVER
 
 
 JOIN = Join(
@@ -220,13 +210,3 @@ def test_refused_commits_are_counted_until_one_succeeds() -> None:
     assert failing is not None
     assert not failing.is_refused
     assert statistics.commit_failures.total == 3
-
-
-def test_two_rebalances_are_not_one_long_one() -> None:
-    statistics = GroupStatistics()
-    statistics.saw(1_000, is_settled=False)
-    statistics.saw(1_500, is_settled=True)
-    statistics.saw(9_000, is_settled=False)
-    assert statistics.unsettled_since_ms == 9_000
-    statistics.left(9_500)
-    assert statistics.unsettled_since_ms is None
