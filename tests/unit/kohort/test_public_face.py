@@ -25,10 +25,6 @@ def test_type_checkers_see_the_names_that_there_are() -> None:
     assert set(re.findall(r"import (\w+) as \1\n", text)) == set(kohort._HOMES)
 
 
-def test_a_name_that_does_not_exist_is_missing_in_the_usual_way() -> None:
-    assert not hasattr(kohort, "Producer")
-
-
 def test_the_command_line_imports_no_consumer() -> None:
     answer = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, check=True)
     assert answer.stdout.strip() == b"[]"

@@ -85,10 +85,6 @@ def test_what_else_is_waited_for_is_said(phase: str, pending: int, said: str) ->
     assert waiting(phase, pending=pending)[0].startswith(f"Right now it waits {said}, since T-12")
 
 
-def test_a_leader_that_is_late_is_said_to_owe_the_assignment() -> None:
-    assert "to hand in or fetch the assignment" in waiting("assign", [someone("a")])[0]
-
-
 def test_a_member_that_sends_heartbeats_but_does_not_join_is_said_not_to_poll() -> None:
     (line,) = waiting("join", [someone("a") | {"silent_ms": 900}], since_ms=NOW_MS - 60_000)
     assert "still sends heartbeats, the last 900 ms ago" in line

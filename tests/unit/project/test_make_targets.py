@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,20 +58,6 @@ def recipes_of_run(directory: Path) -> list[str]:
         capture_output=True,
         text=True,
     ).stdout.splitlines()
-
-
-def test_the_first_run_says_what_it_does_before_each_long_step(tmp_path: Path) -> None:
-    recipes = recipes_of_run(tmp_path)
-
-    said_before = {
-        step: before.startswith("echo ")
-        for before, step in pairwise(recipes)
-        if "make-venv" in step or " pip " in step
-    }
-    assert len(said_before) == 2
-    assert all(said_before.values())
-    modules = len(list((ROOT / "kohort").rglob("*.pxd"))) + 1  # The hot codecs have none.
-    assert f"compiling {modules} modules" in "\n".join(recipes)
 
 
 def test_a_later_run_says_nothing_of_its_own(tmp_path: Path) -> None:

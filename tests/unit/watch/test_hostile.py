@@ -76,11 +76,6 @@ def test_a_first_generation_of_both_kinds_of_members_has_no_clear_cause() -> Non
     assert record["trigger"]["certainty"] == "likely"
 
 
-def test_the_last_of_several_first_rebalances_has_no_certain_cause() -> None:
-    history = watch([generation(0)], [generation(3, member("a"))])
-    assert [record["trigger"]["certainty"] for record in history][-1] != "certain"
-
-
 def test_without_the_session_timeout_of_a_consumer_group_no_departure_is_clear() -> None:
     steps: list[list[DurableRecord | Record]] = [
         [consumer("a"), EpochRecord("g", 1, 0), TargetEpochRecord("g", 1, 0)],
