@@ -27,35 +27,33 @@ SETTINGS = {
 }
 
 
-def cause(kind: str, member: str | None = None, at_ms: int | None = None, **more: Change) -> Json:
+def caused(at_ms: int, kind: str, member: str | None = None, **trigger: Change) -> Json:
+    """A rebalance with this cause, whose number is its place in the history."""
     client = None if member is None else member.rsplit("-", 1)[0]
     host = None if member is None else f"/{client}"
-    return {
-        "kind": kind,
-        "at_ms": at_ms,
-        "member_id": member,
-        "client_id": client,
-        "host": host,
-        **more,
-    }
+    known = {"kind": kind, "at_ms": at_ms, "member_id": member, "client_id": client, "host": host}
+    record = {"schema": 1, "kind": "rebalance", "group": "g", "outcome": "stable"}
+    return record | {"started_at_ms": at_ms, "trigger": known | trigger}
 
 
-def rebalance(sequence: int, at_ms: int, trigger: Json, **more: Change) -> Json:
-    trigger = trigger | {"at_ms": at_ms}
-    return {
-        "schema": 1,
-        "kind": "rebalance",
-        "group": "g",
-        "sequence": sequence,
-        "started_at_ms": at_ms,
-        "trigger": trigger,
-        "outcome": "stable",
-        **more,
-    }
+def came(at_ms: int, member: str, **trigger: Change) -> Json:
+    return caused(at_ms, "member_added", member, **trigger)
+
+
+def left(at_ms: int, member: str, **trigger: Change) -> Json:
+    return caused(at_ms, "member_left", member, **trigger)
+
+
+def expired(at_ms: int, member: str) -> Json:
+    return caused(at_ms, "session_expired", member, session_timeout_ms=10 * S)
+
+
+def numbered(records: Iterable[Json]) -> list[Json]:
+    return [{"sequence": number} | record for number, record in enumerate(records, start=1)]
 
 
 def read(records: Iterable[Json], **known: Change) -> Trace:
-    found = read_trace("g", records, known)
+    found = read_trace("g", numbered(records), known)
     assert found is not None
     return found
 
@@ -66,14 +64,7 @@ def runs_of(found: Trace, name: str) -> list[tuple[int, int | None, End | None]]
 
 
 def test_who_comes_leaves_and_comes_back_under_its_client_id_is_one_process() -> None:
-    found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 10 * S, cause("member_added", "b-2")),
-            rebalance(3, 60 * S, cause("member_left", "a-1")),
-            rebalance(4, 70 * S, cause("member_added", "a-3")),
-        ]
-    )
+    found = read([came(0, "a-1"), came(10 * S, "b-2"), left(60 * S, "a-1"), came(70 * S, "a-3")])
     assert [slot.name for slot in found.slots] == ["a", "b"]
     assert runs_of(found, "a") == [(0, 60 * S, End.LEFT), (70 * S, None, None)]
 
@@ -81,7 +72,7 @@ def test_who_comes_leaves_and_comes_back_under_its_client_id_is_one_process() ->
 def test_partitions_that_a_rebalance_moved_twice_are_not_more_partitions() -> None:
     moves = [(0, 6), (1, 6), (5, 1), (4, 1), (6, 0)]  # Twice one, and one not assigned yet.
     found = read(
-        rebalance(number, number * S, cause("member_added", f"a-{number}"))
+        came(number * S, f"a-{number}")
         | {"partitions": {"known": True, "kept": kept, "gained": gained}}
         for number, (kept, gained) in enumerate(moves, 1)
     )
@@ -89,13 +80,8 @@ def test_partitions_that_a_rebalance_moved_twice_are_not_more_partitions() -> No
 
 
 def test_a_crash_was_when_the_session_began_that_expired() -> None:
-    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
     found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, expired, outcome="empty"),
-        ],
-        heartbeat_interval_ms=2 * S,
+        [came(0, "a-1"), expired(60 * S, "a-1") | {"outcome": "empty"}], heartbeat_interval_ms=2 * S
     )
     assert found.recorded.session_timeout_ms == 10 * S
     # In the middle between its last heartbeat and the one that did not come.
@@ -103,24 +89,17 @@ def test_a_crash_was_when_the_session_began_that_expired() -> None:
 
 
 def test_a_process_that_came_back_before_its_old_self_expired_is_the_same() -> None:
-    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
-    found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 55 * S, cause("member_added", "a-2")),
-            rebalance(3, 60 * S, expired),
-        ]
-    )
+    found = read([came(0, "a-1"), came(55 * S, "a-2"), expired(60 * S, "a-1")])
     assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (55 * S, None, None)]
 
 
 def test_two_processes_that_share_a_client_id_are_told_apart_by_their_hosts() -> None:
-    here, there = cause("member_added", "a-1"), cause("member_added", "a-2") | {"host": "/other"}
+    there = came(S, "a-2", host="/other")["trigger"]
     found = read(
         [
-            rebalance(1, 0, here, further_causes=[there | {"at_ms": S}]),
-            rebalance(2, 60 * S, cause("member_left", "a-1")),
-            rebalance(3, 70 * S, cause("member_added", "a-3") | {"host": "/other"}),
+            came(0, "a-1") | {"further_causes": [there]},
+            left(60 * S, "a-1"),
+            came(70 * S, "a-3", host="/other"),
         ]
     )
     assert [(slot.name, len(slot.runs)) for slot in found.slots] == [
@@ -132,15 +111,12 @@ def test_two_processes_that_share_a_client_id_are_told_apart_by_their_hosts() ->
 
 
 def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another() -> None:
-    def nameless(kind: str, member: str) -> Json:
-        return cause(kind, member) | {"host": None}
-
     found = read(
         [
-            rebalance(1, 0, nameless("member_added", "a-1")),
-            rebalance(2, 10 * S, nameless("member_added", "a-2")),
-            rebalance(3, 60 * S, nameless("member_left", "a-1")),
-            rebalance(4, 70 * S, nameless("member_added", "a-3")),
+            came(0, "a-1", host=None),
+            came(10 * S, "a-2", host=None),
+            left(60 * S, "a-1", host=None),
+            came(70 * S, "a-3", host=None),
         ]
     )
     assert [len(slot.runs) for slot in found.slots] == [1, 1, 1]
@@ -150,13 +126,7 @@ def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another()
 
 
 def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning() -> None:
-    found = read(
-        [
-            rebalance(1, 0, cause("member_added", "b-1")),
-            rebalance(2, 5 * S, cause("member_added", "a-2")),
-            rebalance(3, 15 * S, cause("session_expired", "a-2")),
-        ]
-    )
+    found = read([came(0, "b-1"), came(5 * S, "a-2"), caused(15 * S, "session_expired", "a-2")])
     ((start_ms, end_ms, end),) = runs_of(found, "a")
     assert (start_ms, end) == (5 * S, End.SILENT)
     assert end_ms is not None
@@ -164,58 +134,35 @@ def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning()
 
 
 def test_a_member_that_says_it_lost_its_membership_had_paused() -> None:
-    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
-    back = cause("member_added", "a-2", reason="MEMBERSHIP_LOST", reason_source="tag")
-    found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, expired),
-            rebalance(3, 90 * S, back),
-        ]
-    )
+    back = came(90 * S, "a-2", reason="MEMBERSHIP_LOST", reason_source="tag")
+    found = read([came(0, "a-1"), expired(60 * S, "a-1"), back])
     assert runs_of(found, "a") == [(0, None, None)]
     assert found.slots[0].pauses == (Pause(51_500, 90 * S, 1_500),)
 
 
 def test_without_such_a_word_it_is_taken_for_a_restart_and_that_is_said() -> None:
-    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
-    found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, expired),
-            rebalance(3, 90 * S, cause("member_added", "a-2")),
-        ]
-    )
+    found = read([came(0, "a-1"), expired(60 * S, "a-1"), came(90 * S, "a-2")])
     assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (90 * S, None, None)]
     assert any("paused or restarted" in text for text in found.unknown)
 
 
 def test_static_members_are_known_by_their_instance_and_how_long_they_were_away_is_not() -> None:
-    def static(kind: str, member: str, at_ms: int) -> Json:
-        return cause(kind, member, at_ms, instance_id="i")
-
-    avoided = {"schema": 1, "kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S}
-    found = read(
-        [
-            rebalance(1, 0, static("static_added", "i-1", 0)),
-            avoided | {"trigger": static("static_replaced", "i-2", 60 * S)},
-        ]
-    )
+    added = caused(0, "static_added", "i-1", instance_id="i")
+    replaced = caused(60 * S, "static_replaced", "i-2", instance_id="i")
+    found = read([added, replaced | {"kind": "avoided", "at_ms": 60 * S}])
     assert runs_of(found, "i") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
     assert found.recorded.static is True
     assert any("their duration is not recorded" in text for text in found.unknown)
 
 
 def test_a_change_of_topics_is_the_leaders_and_answers_to_a_rebalance_are_no_causes() -> None:
-    topics = cause("leader_rejoined", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
-    revoked = cause("protocols_changed", "a-1", reason="PARTITIONS_REVOKED")
-    subscribes = cause("protocols_changed", "a-1", reason="SUBSCRIPTION_CHANGE")
+    change = {"reason": "TOPIC_METADATA_CHANGE", "was_leader": True}
     found = read(
         [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, topics),
-            rebalance(3, 61 * S, revoked),
-            rebalance(4, 90 * S, subscribes),
+            came(0, "a-1"),
+            caused(60 * S, "leader_rejoined", "a-1", **change),
+            caused(61 * S, "protocols_changed", "a-1", reason="PARTITIONS_REVOKED"),
+            caused(90 * S, "protocols_changed", "a-1", reason="SUBSCRIPTION_CHANGE"),
         ]
     )
     assert found.rejoins == (
@@ -225,13 +172,12 @@ def test_a_change_of_topics_is_the_leaders_and_answers_to_a_rebalance_are_no_cau
 
 
 def test_a_cooperative_leader_that_sees_topics_change_may_be_any_member_as_well() -> None:
-    topics = cause("protocols_changed", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
-    asked = cause("protocols_changed", "a-1", reason="ENFORCED")
+    change = {"reason": "TOPIC_METADATA_CHANGE", "was_leader": True}
     found = read(
         [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, topics),
-            rebalance(3, 90 * S, asked),
+            came(0, "a-1"),
+            caused(60 * S, "protocols_changed", "a-1", **change),
+            caused(90 * S, "protocols_changed", "a-1", reason="ENFORCED"),
         ]
     )
     assert found.rejoins == (
@@ -241,11 +187,7 @@ def test_a_cooperative_leader_that_sees_topics_change_may_be_any_member_as_well(
 
 
 def test_records_come_in_any_order_and_twice_and_those_that_run_are_left_out() -> None:
-    records = [
-        rebalance(1, 0, cause("member_added", "a-1")),
-        rebalance(2, 60 * S, cause("member_added", "b-2")),
-        rebalance(3, 90 * S, cause("member_left", "b-2")),
-    ]
+    records = numbered([came(0, "a-1"), came(60 * S, "b-2"), left(90 * S, "b-2")])
     running = records[2] | {"outcome": "running"}
     straight = read(records)
 
@@ -256,8 +198,8 @@ def test_records_come_in_any_order_and_twice_and_those_that_run_are_left_out() -
 def test_what_is_missing_is_said() -> None:
     found = read(
         [
-            rebalance(4, 0, cause("member_added", "a-1")),
-            rebalance(7, 60 * S, cause("member_left", "a-1"), members_dropped=3),
+            came(0, "a-1") | {"sequence": 4},
+            left(60 * S, "a-1") | {"sequence": 7, "members_dropped": 3},
         ]
     )
     said = "; ".join(found.unknown)
@@ -277,15 +219,7 @@ def test_what_is_missing_is_said() -> None:
 def test_members_that_were_never_seen_to_join_again_are_named() -> None:
     seen = {"member_id": "a-1", "client_id": "a", "fate": "kept", "told_ms": 10}
     found = read(
-        [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(
-                2,
-                60 * S,
-                cause("member_added", "b-2"),
-                members=[seen | {"join_received_ms": 410}],
-            ),
-        ]
+        [came(0, "a-1"), came(60 * S, "b-2") | {"members": [seen | {"join_received_ms": 410}]}]
     )
     assert any(
         text == "the join time of 1 of 2 members (b) is not in the history; "
@@ -295,11 +229,7 @@ def test_members_that_were_never_seen_to_join_again_are_named() -> None:
 
 
 def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
-    found = read(
-        [rebalance(1, 0, cause("member_added", "a-1"))],
-        session_timeout_ms=20 * S,
-        rebalance_timeout_ms=60 * S,
-    )
+    found = read([came(0, "a-1")], session_timeout_ms=20 * S, rebalance_timeout_ms=60 * S)
     assert found.recorded.session_timeout_ms == 20 * S
     assert not any("session.timeout.ms" in text for text in found.unknown)
     assert not any("max.poll.interval.ms" in text for text in found.unknown)
@@ -317,7 +247,7 @@ def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
 def test_a_setting_that_the_history_does_not_show_is_a_doubt_unless_somebody_knows_it(
     name: str, doubt: Uncertainty
 ) -> None:
-    records = [rebalance(1, 0, cause("member_added", "a-1"))]
+    records = [came(0, "a-1")]
     others = {one: value for one, value in SETTINGS.items() if one != name}
 
     assert doubt in read(records, **others).doubts
@@ -328,10 +258,7 @@ def test_members_that_were_never_told_of_a_rebalance_are_a_doubt_beside_those_th
     def records(*who: str) -> list[Json]:
         times = {"fate": "kept", "told_ms": 10, "join_received_ms": 410}
         members = [{"member_id": f"{one}-1", "client_id": one, **times} for one in who]
-        return [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, cause("member_added", "b-1"), members=members),
-        ]
+        return [came(0, "a-1"), came(60 * S, "b-1") | {"members": members}]
 
     assert Uncertainty.SOME_JOINS in read(records("a")).doubts
     assert Uncertainty.SOME_JOINS not in read(records("a", "b")).doubts
@@ -349,9 +276,9 @@ def test_members_that_never_gave_anything_up_are_a_doubt_beside_those_that_did()
         first = [cooperative(f"{one}-1", given_up=one in who, **times) for one in names]
         second = [cooperative(f"{one}-1", given_up=0, **times) for one in names]
         return [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 10 * S, cause("member_added", "b-1"), members=first),
-            rebalance(3, 20 * S, cause("member_added", "c-1"), members=second),
+            came(0, "a-1"),
+            came(10 * S, "b-1") | {"members": first},
+            came(20 * S, "c-1") | {"members": second},
         ]
 
     doubts = {Uncertainty.SOME_REVOCATIONS, Uncertainty.REVOCATIONS}
@@ -388,11 +315,9 @@ def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> 
 
 def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_told() -> None:
     def records(**told: Change) -> list[Json]:
-        back = cause("static_replaced", "a-2", 60 * S, instance_id="a", **told)
-        return [
-            rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
-            {"kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S, "trigger": back},
-        ]
+        added = caused(0, "static_added", "a-1", instance_id="a")
+        back = caused(60 * S, "static_replaced", "a-2", instance_id="a", **told)
+        return [added, back | {"kind": "avoided", "at_ms": 60 * S}]
 
     known = read(records(silent_ms=8 * S), **SETTINGS)
     unknown = read(records(), **SETTINGS)
@@ -406,8 +331,8 @@ def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_t
 
 def test_a_static_member_that_an_administrator_removed_has_not_gone_silently() -> None:
     records = [
-        rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
-        rebalance(2, 60 * S, cause("removed_by_admin", "a-1", instance_id="a")),
+        caused(0, "static_added", "a-1", instance_id="a"),
+        caused(60 * S, "removed_by_admin", "a-1", instance_id="a"),
     ]
     assert runs_of(read(records), "a") == [(0, 60 * S, End.REMOVED)]
 
@@ -423,9 +348,9 @@ def test_how_long_a_cooperative_member_takes_to_give_up_is_until_it_joins_again(
     again = cooperative("a-1", told_ms=300, join_received_ms=2_500)
     found = read(
         [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 10 * S, cause("member_added", "b-2"), members=[gives_up]),
-            rebalance(3, 11 * S, cause("protocols_changed", "c-3"), members=[again]),
+            came(0, "a-1"),
+            came(10 * S, "b-2") | {"members": [gives_up]},
+            caused(11 * S, "protocols_changed", "c-3") | {"members": [again]},
         ]
     )
     slot = found.slots[0]
@@ -436,26 +361,15 @@ def test_how_long_a_cooperative_member_takes_to_give_up_is_until_it_joins_again(
 
 def test_a_member_that_says_later_that_it_has_given_up_does_not_join_of_its_own_accord() -> None:
     def rejoins(until_ms: int) -> tuple[Rejoin, ...]:
-        asked = {"given_up_count": 1}
-        times = {"told_ms": 5, "join_received_ms": 6}
-        joined = cause("protocols_changed", "a-1", until_ms)
+        member = cooperative("a-1", told_ms=5, join_received_ms=6)
+        gives_up = member | {"partitions": {"given_up_count": 1}}
         return read(
             [
-                rebalance(1, 0, cause("member_added", "a-1")),
-                rebalance(
-                    2,
-                    60 * S,
-                    cause("member_added", "b-1"),
-                    members=[cooperative("a-1", **times) | {"partitions": asked}],
-                ),
-                rebalance(
-                    3,
-                    61 * S,
-                    cause("protocols_changed", "b-1"),
-                    members=[cooperative("a-1", **times)],
-                ),
-                rebalance(4, until_ms, joined),
-                rebalance(5, until_ms + S, joined),
+                came(0, "a-1"),
+                came(60 * S, "b-1") | {"members": [gives_up]},
+                caused(61 * S, "protocols_changed", "b-1") | {"members": [member]},
+                caused(until_ms, "protocols_changed", "a-1"),
+                caused(until_ms + S, "protocols_changed", "a-1"),
             ]
         ).rejoins
 
@@ -472,10 +386,10 @@ def test_a_join_that_follows_another_at_once_is_one_of_its_own_kind() -> None:
 
     found = read(
         [
-            rebalance(1, 0, cause("member_added", "a-1")),
-            rebalance(2, 60 * S, cause("member_added", "b-1"), members=[member(400, 410)]),
-            rebalance(3, 61 * S, cause("member_added", "c-1"), members=[member(10, 1_000)]),
-            rebalance(4, 90 * S, cause("member_added", "d-1"), members=[member(300, 304)]),
+            came(0, "a-1"),
+            came(60 * S, "b-1") | {"members": [member(400, 410)]},
+            came(61 * S, "c-1") | {"members": [member(10, 1_000)]},
+            came(90 * S, "d-1") | {"members": [member(300, 304)]},
         ]
     )
     (slot,) = (one for one in found.slots if one.name == "a")
@@ -488,16 +402,11 @@ def test_the_first_heartbeats_after_a_join_tell_how_often_clients_look() -> None
     def records(late_ms: int) -> list[Json]:
         first = cooperative("a-1", join_received_ms=0, join_answered_ms=100)
         second = cooperative("a-1", told_ms=2_000 + late_ms, join_received_ms=2_001 + late_ms)
-        pairs = [
-            [
-                rebalance(2 * n, n * 600 * S, cause("member_added", f"b-{n}"), members=[first]),
-                rebalance(
-                    2 * n + 1, n * 600 * S + 100, cause("follower_rejoined"), members=[second]
-                ),
-            ]
-            for n in range(1, 3)
-        ]
-        return [record for pair in pairs for record in pair]
+        looked: list[Json] = []
+        for at_ms in (600 * S, 1_200 * S):
+            looked.append(came(at_ms, "b-1") | {"members": [first]})
+            looked.append(caused(at_ms + 100, "follower_rejoined") | {"members": [second]})
+        return looked
 
     assert read(records(20), **SETTINGS).look_ms == 40
     assert read(records(0), **SETTINGS).look_ms == 2
@@ -506,12 +415,11 @@ def test_the_first_heartbeats_after_a_join_tell_how_often_clients_look() -> None
 
 def notified(*times_ms: tuple[int, int], **software: str) -> list[Json]:
     """A rebalance each 61 s, of which one member is notified, and its join answered, so late."""
-    records = [rebalance(1, 0, cause("member_added", "a-1"))]
+    records = [came(0, "a-1")]
     for number, (told_ms, answered_ms) in enumerate(times_ms, start=1):
         times = {"told_ms": told_ms, "join_received_ms": told_ms, "join_answered_ms": answered_ms}
-        trigger = cause("member_added", f"b-{number}")
         member = cooperative("a-1", **times, **software)
-        records.append(rebalance(number + 1, number * 61 * S, trigger, members=[member]))
+        records.append(came(number * 61 * S, f"b-{number}") | {"members": [member]})
     return records
 
 
@@ -540,9 +448,7 @@ def test_an_interval_that_no_member_waited_for_shows_in_the_time_between_heartbe
 
 def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
-    found = read(
-        [rebalance(1, 0, cause("member_added", "a-1"), members=[cooperative("a-1", **asked)])]
-    )
+    found = read([came(0, "a-1") | {"members": [cooperative("a-1", **asked)]}])
     assert found.recorded.session_timeout_ms == 12 * S
     assert found.recorded.rebalance_timeout_ms == 70 * S
     assert not [note for note in found.unknown if "session.timeout" in note or "poll" in note]
@@ -556,13 +462,12 @@ def test_the_initial_delay_is_that_of_the_timer_unless_it_was_much_later(
     measured_ms: int, extensions_ms: list[int], delay_ms: int
 ) -> None:
     timeline = {"join_phase_ms": measured_ms, "extensions_ms": extensions_ms}
-    first = rebalance(1, 0, cause("member_added", "a-1"), initial=True, timeline=timeline)
+    first = came(0, "a-1") | {"initial": True, "timeline": timeline}
     assert read([first]).recorded.initial_rebalance_delay_ms == delay_ms
 
 
 def test_the_present_assignor_is_that_of_the_last_generation_that_has_one() -> None:
-    came = cause("member_added", "a-1")
-    first, second, third = (rebalance(number, number * S, came) for number in (1, 2, 3))
+    first, second, third = numbered(came(number * S, "a-1") for number in (1, 2, 3))
     first["protocol"], second["protocol"], third["protocol"] = "range", "sticky", None
     assert read([second, third, first]).assignor == "sticky"
     assert read([third]).assignor is None
@@ -573,9 +478,9 @@ def test_whom_rebalances_waited_for_is_added_up_by_process() -> None:
     both = {"phase": "join", "member_ids": ["a-1", "b-2"], "ms": 1 * S}
     found = read(
         [
-            rebalance(1, 0, cause("member_added", "a-1"), initial=True),
-            rebalance(2, 10 * S, cause("member_added", "b-2"), waited_for=waits),
-            rebalance(3, 20 * S, cause("leader_rejoined", "a-1"), waited_for=both),
+            came(0, "a-1") | {"initial": True},
+            came(10 * S, "b-2") | {"waited_for": waits},
+            caused(20 * S, "leader_rejoined", "a-1") | {"waited_for": both},
         ]
     )
     assert found.waited_by_slot == (500, 3_500)
