@@ -151,18 +151,6 @@ async def test_what_a_deserialiser_raises_comes_with_the_raw_record() -> None:
     assert one.positions.position(A) == 3
 
 
-async def test_a_record_that_was_refused_is_tried_again() -> None:
-    registry = Registry()
-    registry.may_answer.set()
-    registry.refused = {b"0"}
-    one = Fixture(registry, A)
-    assert await one.wait_taken(100) == []
-    registry.refused.clear()
-    one.failures.clear()
-    one.fill(A)
-    assert (await one.wait_taken(100))[0] == 0
-
-
 async def test_a_deserialiser_that_is_cancelled_from_within_is_an_error_of_its_record() -> None:
     async def give_up(_data: bytes) -> int:
         raise asyncio.CancelledError

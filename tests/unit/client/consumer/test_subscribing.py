@@ -50,26 +50,6 @@ def test_a_listener_without_a_group_is_refused_and_nothing_is_subscribed_to() ->
     consumer.subscribe("t")
 
 
-def test_partitions_come_and_go_one_by_one() -> None:
-    consumer = Consumer()
-    consumer.assign([A])
-    consumer.incremental_assign([B, C])
-    consumer.incremental_unassign([A])
-    assert consumer.assignment() == {B, C}
-    with pytest.raises(IllegalStateError, match="t-0 was not assigned manually"):
-        consumer.incremental_unassign([A, B])
-    assert consumer.assignment() == {B, C}
-
-
-async def test_after_an_unsubscribe_another_kind_is_possible() -> None:
-    consumer = Consumer("t")
-    with pytest.raises(IllegalStateError, match="call unsubscribe"):
-        consumer.assign([A])
-    await consumer.unsubscribe()
-    consumer.assign([A])
-    assert (set(consumer.assignment()), set(consumer.subscription())) == ({A}, set())
-
-
 async def test_a_closed_consumer_reads_nothing_else() -> None:
     consumer = Consumer("t")
     await consumer.stop()

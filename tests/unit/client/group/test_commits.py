@@ -43,25 +43,6 @@ def stored(scene: Scene) -> dict[int, int]:
 
 
 @virtual
-async def test_a_commit_without_offsets_is_of_all_that_was_returned() -> None:
-    scene = Scene()
-    given = Committing(scene)
-    await given.commits.commit(None)
-    assert stored(scene) == {0: 3, 1: 0}
-
-
-@virtual
-async def test_an_application_that_stores_commits_what_it_has_stored() -> None:
-    scene = Scene()
-    given = Committing(scene, enable_auto_offset_store=False)
-    await given.commits.commit(None)
-    assert stored(scene) == {}
-    given.commits.store(None, {A: (2, "done")})
-    await given.commits.commit(None)
-    assert stored(scene) == {0: 2}
-
-
-@virtual
 async def test_while_a_run_handles_records_it_says_what_is_committed_and_auto_commit_rests() -> (
     None
 ):

@@ -36,15 +36,6 @@ def test_scram_sha_256_is_the_exchange_of_rfc_7677() -> None:
     assert scram.answer(SERVER_FINAL) is None
 
 
-def test_the_same_rules_with_sha_1_are_the_exchange_of_rfc_5802() -> None:
-    scram = Scram("sha1", "user", "pencil", "fyko+d2lbbFgONRv9qkxdawL")
-    assert scram.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-    assert scram.answer(
-        b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
-    ) == (b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
-    assert scram.answer(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
-
-
 def test_names_keep_their_commas_and_equals_signs() -> None:
     assert Scram("sha256", "a=b,c", "x", "n").first() == b"n,,n=a=3Db=2Cc,r=n"
 

@@ -54,13 +54,6 @@ def serials(context: ssl.SSLContext) -> set[Any]:
     return {one["serialNumber"] for one in context.get_ca_certs()}
 
 
-def test_files_that_stay_are_loaded_once(place: Place) -> None:
-    renewed = RenewedContext(place.files)
-    context = renewed.context()
-    assert context.check_hostname
-    assert all(renewed.context() is context for _ in range(3))
-
-
 def test_an_authority_that_is_replaced_is_not_trusted_any_more(
     place: Place, authorities: tuple[Authority, Authority], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,15 +157,3 @@ def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any],
         SecurityConfig(**({"security_protocol": "SSL"} | settings))
     assert str(refused.value).startswith(said)
     assert "hidden" not in str(refused.value)
-
-
-def test_a_configuration_hands_out_what_the_files_say_now(
-    place: Place, authorities: tuple[Authority, Authority]
-) -> None:
-    security = SecurityConfig("SSL", ssl_cafile=str(place.ca), ssl_check_hostname=False)
-    context = security.tls_context
-    assert context is not None
-    assert not context.check_hostname
-    assert context is security.tls_context
-    place.take(authorities[1])
-    assert security.tls_context is not context

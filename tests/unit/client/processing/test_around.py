@@ -5,19 +5,17 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from kohort import Consumer, ConsumerRecord
+from kohort import ConsumerRecord
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import fill, member
 
 Record = ConsumerRecord[Any, Any]
 
 
 async def test_each_attempt_runs_within_it_with_its_context(virtual_kafka: VirtualKafka) -> None:
-    kafka = virtual_kafka
     trace: ContextVar[str] = ContextVar("trace", default="none")
     events: list[str] = []
-    await kafka.create_topic("t", partitions=1)
-    for number in range(2):
-        await kafka.produce("t", b"%d" % number)
+    await fill(virtual_kafka, [b"0", b"1"])
 
     async def around(record: Record, handle: Callable[[Record], Awaitable[object]]) -> None:
         token = trace.set(f"trace {record.value}")
@@ -29,13 +27,7 @@ async def test_each_attempt_runs_within_it_with_its_context(virtual_kafka: Virtu
         finally:
             trace.reset(token)
 
-    async with Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        value_deserializer=json.loads,
-    ) as consumer:
+    async with member(virtual_kafka, value_deserializer=json.loads) as consumer:
 
         def handle(record: Record) -> None:
             events.append(trace.get())

@@ -2,41 +2,27 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from kohort import Consumer, ConsumerRecord, TopicPartition
+from kohort import ConsumerRecord, TopicPartition
 from kohort.client.core.errors import ConfigError, HandlerError
 from kohort.client.processing.dead_letters import DeadLetter
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import figures, fill, member
 
 Record = ConsumerRecord[Any, Any]
 PLACE = TopicPartition("t", 0)
 
 
-def member(kafka: VirtualKafka) -> Consumer:
-    return Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        value_deserializer=json.loads,
-    )
-
-
-async def fill(kafka: VirtualKafka, values: Sequence[bytes], partitions: int = 1) -> None:
-    await kafka.create_topic("t", partitions=partitions)
-    for number, value in enumerate(values):
-        await kafka.produce("t", value, partition=number % partitions)
-
-
 async def test_batches_are_of_one_partition_and_in_order(virtual_kafka: VirtualKafka) -> None:
-    await fill(virtual_kafka, [b"%d" % number for number in range(50)], 2)
+    await virtual_kafka.create_topic("t", partitions=2)
+    for number in range(50):
+        await virtual_kafka.produce("t", b"%d" % number, partition=number % 2)
     seen: dict[int, list[int]] = {0: [], 1: []}
     sizes: list[int] = []
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, value_deserializer=json.loads) as consumer:
 
         async def handle(records: list[Record]) -> None:
             sizes.append(len(records))
@@ -61,7 +47,7 @@ async def test_a_batch_that_fails_is_repeated_and_then_split(virtual_kafka: Virt
     async def store(letter: DeadLetter) -> None:
         letters.append(letter)
 
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, value_deserializer=json.loads) as consumer:
 
         async def handle(records: list[Record]) -> None:
             numbers = [record.value for record in records]
@@ -77,9 +63,7 @@ async def test_a_batch_that_fails_is_repeated_and_then_split(virtual_kafka: Virt
             handle, max_records=6, max_wait_ms=50, retries=1, retry_backoff_ms=5, dead_letter=store
         )
         assert await consumer.committed(PLACE) == 6
-        run = consumer.health().run
-        assert run is not None
-        assert (run.handled, run.dead_lettered) == (4, 2)
+        assert (figures(consumer).handled, figures(consumer).dead_lettered) == (4, 2)
     assert batches == [[0], [1], [3], [4], [4], [5], [5]]
     assert [letter.record.value for letter in letters] == [b"no json", b"4"]
 
@@ -88,7 +72,7 @@ async def test_without_dead_letters_the_record_that_fails_ends_the_run(
     virtual_kafka: VirtualKafka,
 ) -> None:
     await fill(virtual_kafka, [b"0", b"1", b"2"])
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, value_deserializer=json.loads) as consumer:
 
         def handle(records: list[Record]) -> None:
             if any(record.value == 1 for record in records):
@@ -113,6 +97,6 @@ async def test_without_dead_letters_the_record_that_fails_ends_the_run(
 async def test_options_that_do_not_fit_are_rejected(
     virtual_kafka: VirtualKafka, options: dict[str, Any]
 ) -> None:
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, value_deserializer=json.loads) as consumer:
         with pytest.raises(ConfigError, match=next(iter(options))):
             await consumer.run_batches(lambda _: None, **options)

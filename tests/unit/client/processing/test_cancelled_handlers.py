@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 
 from kohort import Consumer, ConsumerRecord, TopicPartition
 from kohort.client.core.errors import HandlerError
 from kohort.client.processing.dead_letters import DeadLetter
-from kohort.client.processing.figures import RunFigures
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import figures, fill, member, until
 
 Record = ConsumerRecord[Any, Any]
 PLACE = TopicPartition("t", 0)
 HOUR_S = 3_600
+RECORDS = [b"0", b"1", b"2"]
 
 
 def returns() -> None:
@@ -60,34 +61,6 @@ class Slow:
             self.react()
 
 
-async def fill(kafka: VirtualKafka) -> None:
-    await kafka.create_topic("t", partitions=1)
-    for number in range(3):
-        await kafka.produce("t", b"%d" % number)
-
-
-def member(kafka: VirtualKafka, **settings: object) -> Consumer:
-    return Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        **cast("Any", settings),
-    )
-
-
-def figures(consumer: Consumer) -> RunFigures:
-    found = consumer.health().run
-    assert found is not None
-    return found
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - virtual time.
-            await asyncio.sleep(0.1)
-
-
 async def handle_all(consumer: Consumer) -> list[int]:
     """Run until the last record is handled; return the offsets that were handled."""
     handled: list[int] = []
@@ -107,7 +80,7 @@ async def handle_all(consumer: Consumer) -> list[int]:
 async def test_a_record_cut_off_by_the_end_of_a_run_is_delivered_again(
     virtual_kafka: VirtualKafka, react: Callable[[], None], on_failure: Literal["stop", "skip"]
 ) -> None:
-    await fill(virtual_kafka)
+    await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
         slow = Slow(react)
         run = asyncio.create_task(
@@ -123,25 +96,10 @@ async def test_a_record_cut_off_by_the_end_of_a_run_is_delivered_again(
         assert await consumer.committed(PLACE) == 3
 
 
-@REACTIONS
-async def test_a_record_cut_off_by_the_cancellation_of_a_run_is_delivered_again(
-    virtual_kafka: VirtualKafka, react: Callable[[], None]
-) -> None:
-    await fill(virtual_kafka)
-    async with member(virtual_kafka) as consumer:
-        slow = Slow(react)
-        run = asyncio.create_task(consumer.run(slow))
-        await until(lambda: slow.begun)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        assert await handle_all(consumer) == [0, 1, 2]
-
-
 async def test_a_record_cut_off_when_all_tasks_are_cancelled_is_delivered_again(
     virtual_kafka: VirtualKafka,
 ) -> None:
-    await fill(virtual_kafka)
+    await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
         slow = Slow(returns)
         before = asyncio.all_tasks()
@@ -159,38 +117,10 @@ async def test_a_record_cut_off_when_all_tasks_are_cancelled_is_delivered_again(
 
 
 @REACTIONS
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_record_cut_off_by_a_revocation_goes_to_the_next_owner(
-    virtual_kafka: VirtualKafka, react: Callable[[], None], strategy: str
-) -> None:
-    kafka = virtual_kafka
-    await kafka.create_topic("t", partitions=2)
-    for partition in range(2):
-        await kafka.produce("t", b"0", partition=partition)
-    settings: dict[str, object] = {
-        "partition_assignment_strategy": strategy,
-        "heartbeat_interval_ms": 100,
-    }
-    async with member(kafka, **settings) as first, member(kafka, **settings) as second:
-        slow = Slow(react)
-        running = asyncio.create_task(first.run(slow, drain_timeout_ms=300))
-        await until(lambda: len(slow.begun) == 2)
-        handled: list[int] = []
-        taking_over = asyncio.create_task(second.run(lambda one: handled.append(one.partition)))
-        await until(lambda: handled)
-        assert slow.cancelled
-        second.end_run()
-        await taking_over
-        assert {PLACE._replace(partition=one) for one in handled} == second.assignment()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-@REACTIONS
 async def test_a_cancelled_attempt_has_failed_and_is_repeated(
     virtual_kafka: VirtualKafka, react: Callable[[], None]
 ) -> None:
-    await fill(virtual_kafka)
+    await fill(virtual_kafka, RECORDS)
     letters: list[DeadLetter] = []
 
     async def store(letter: DeadLetter) -> None:
@@ -240,7 +170,7 @@ async def end_as_cancelled() -> None:
 async def test_a_handler_whose_own_code_cancels_its_task_may_continue(
     virtual_kafka: VirtualKafka,
 ) -> None:
-    await fill(virtual_kafka)
+    await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
 
         async def handle(record: Record) -> None:
@@ -259,7 +189,7 @@ async def test_a_handler_whose_own_code_cancels_its_task_may_continue(
 async def test_a_handler_that_ends_because_its_own_code_cancels_it_has_failed(
     virtual_kafka: VirtualKafka, fail: Callable[[], Awaitable[None]]
 ) -> None:
-    await fill(virtual_kafka)
+    await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
         with pytest.raises(HandlerError):
             async with asyncio.timeout(60):

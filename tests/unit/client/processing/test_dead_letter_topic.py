@@ -9,6 +9,7 @@ import pytest
 from kohort import Consumer, ConsumerRecord, TopicPartition
 from kohort.client.core.errors import ConfigError, UnknownTopicError
 from kohort.testing import VirtualKafka, kafka_settings
+from tests.unit.client.processing.members import member, until
 
 Subscribe = Callable[[Consumer], None]
 
@@ -17,21 +18,8 @@ def refuse(record: ConsumerRecord[Any, Any]) -> None:
     raise LookupError(str(record.offset))
 
 
-def consumer_of(kafka: VirtualKafka, *topics: str) -> Consumer:
-    return Consumer(
-        *topics,
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        session_timeout_ms=6_000,
-        heartbeat_interval_ms=1_000,
-    )
-
-
 async def wait_for_dead_letters(consumer: Consumer, count: int) -> None:
-    async with asyncio.timeout(60):
-        while (run := consumer.health().run) is None or run.dead_lettered < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+    await until(lambda: (run := consumer.health().run) and run.dead_lettered == count)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +33,7 @@ async def wait_for_dead_letters(consumer: Consumer, count: int) -> None:
 async def test_a_topic_that_the_consumer_reads_is_rejected(
     virtual_kafka: VirtualKafka, subscribe: Subscribe
 ) -> None:
-    async with consumer_of(virtual_kafka) as consumer:
+    async with member(virtual_kafka, []) as consumer:
         subscribe(consumer)
         with pytest.raises(ConfigError, match=r"dead_letter 'orders\.dead'"):
             await consumer.run(refuse, dead_letter="orders.dead")
@@ -56,7 +44,7 @@ async def test_a_topic_that_does_not_exist_is_reported_when_the_run_begins(
     virtual_kafka: VirtualKafka,
 ) -> None:
     await virtual_kafka.create_topic("orders")
-    async with consumer_of(virtual_kafka, "orders") as consumer:
+    async with member(virtual_kafka, ["orders"]) as consumer:
         began_ms = virtual_kafka.now_ms
         with pytest.raises(UnknownTopicError, match=r"orders\.dead"):
             await consumer.run(refuse, dead_letter="orders.dead")
@@ -71,7 +59,7 @@ async def test_a_topic_that_does_not_exist_is_reported_when_the_run_begins(
 
 async def test_a_topic_that_the_broker_creates_is_created(virtual_kafka: VirtualKafka) -> None:
     await virtual_kafka.create_topic("orders")
-    async with consumer_of(virtual_kafka, "orders") as consumer:
+    async with member(virtual_kafka, ["orders"]) as consumer:
         run = asyncio.create_task(consumer.run(refuse, retries=0, dead_letter="orders.dead"))
         await virtual_kafka.produce("orders", b"1")
         await wait_for_dead_letters(consumer, 1)
@@ -86,7 +74,7 @@ async def test_a_producer_that_has_failed_is_replaced(virtual_kafka: VirtualKafk
     kafka = virtual_kafka
     await kafka.create_topic("orders", partitions=1)
     await kafka.create_topic("orders.dead", partitions=1)
-    async with consumer_of(kafka, "orders") as consumer:
+    async with member(kafka, ["orders"]) as consumer:
         run = asyncio.create_task(
             consumer.run(refuse, retries=0, retry_backoff_ms=10, dead_letter="orders.dead")
         )
@@ -109,7 +97,7 @@ async def test_a_topic_that_the_consumer_begins_to_read_ends_the_run(
     kafka = virtual_kafka
     await kafka.create_topic("orders", partitions=1)
     await kafka.create_topic("orders.dead", partitions=1)
-    async with consumer_of(kafka, "orders") as consumer:
+    async with member(kafka, ["orders"]) as consumer:
         run = asyncio.create_task(consumer.run(refuse, retries=0, dead_letter="orders.dead"))
         await kafka.produce("orders", b"1")
         await wait_for_dead_letters(consumer, 1)
@@ -125,12 +113,7 @@ async def test_a_topic_that_the_broker_matches_ends_the_run(virtual_kafka: Virtu
     await kafka.create_topic("orders", partitions=1)
     await kafka.create_topic("orders.dead", partitions=1)
     await kafka.produce("orders.dead", b"1")
-    async with Consumer(
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        group_protocol="consumer",
-        auto_offset_reset="earliest",
-    ) as consumer:
+    async with member(kafka, [], group_protocol="consumer") as consumer:
         consumer.subscribe(broker_pattern="orders.*")
         with pytest.raises(ConfigError, match=r"dead_letter 'orders\.dead'"):
             async with asyncio.timeout(60):
@@ -143,7 +126,7 @@ async def test_a_write_that_is_not_answered_has_failed_after_a_while(
     kafka = virtual_kafka
     await kafka.create_topic("orders", partitions=1)
     await kafka.create_topic("orders.dead", partitions=1)
-    async with consumer_of(kafka, "orders") as consumer:
+    async with member(kafka, ["orders"], session_timeout_ms=6_000) as consumer:
         run = asyncio.create_task(consumer.run(refuse, retries=0, dead_letter="orders.dead"))
         with kafka.fault("Produce", topic="orders.dead", drop=True):
             await kafka.produce("orders", b"1")

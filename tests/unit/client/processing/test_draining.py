@@ -3,35 +3,19 @@
 import asyncio
 import json
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kohort import Consumer, ConsumerRecord, TopicPartition
-from kohort.client.processing.figures import RunFigures
 from kohort.client.processing.options import RunSettings
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import member, until
 
 Record = ConsumerRecord[Any, Any]
 PLACE = TopicPartition("t", 0)
 COUNT = 100
 FAILING = 10
-
-
-def member(kafka: VirtualKafka, **settings: object) -> Consumer:
-    return Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        **cast("Any", settings),
-    )
-
-
-def figures(consumer: Consumer) -> RunFigures:
-    found = consumer.health().run
-    assert found is not None
-    return found
 
 
 class Failing:
@@ -85,8 +69,7 @@ async def test_a_record_that_waits_for_a_retry_is_tried_before_the_end(
     async with member(virtual_kafka) as consumer:
         handler = Failing(consumer, left=left)
         run = asyncio.create_task(consumer.run(handler, **OPTIONS | options))
-        while handler.handled.total() < COUNT - 1:  # noqa: ASYNC110 - virtual time.
-            await asyncio.sleep(0.01)
+        await until(lambda: handler.handled.total() >= COUNT - 1)
         async with asyncio.timeout(within_s):
             await run
         assert handler.attempts == attempts
@@ -136,7 +119,7 @@ async def test_a_revocation_waits_for_a_retry(virtual_kafka: VirtualKafka, strat
     await kafka.create_topic("t", partitions=2)
     for number in range(40):
         await kafka.produce("t", b"", key=b"k%d" % number, partition=number % 2)
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "partition_assignment_strategy": strategy,
         "heartbeat_interval_ms": 100,
         "auto_commit_interval_ms": 100,
@@ -153,11 +136,9 @@ async def test_a_revocation_waits_for_a_retry(virtual_kafka: VirtualKafka, strat
     async with member(kafka, **settings) as first, member(kafka, **settings) as second:
         options = OPTIONS | {"retry_backoff_ms": 5_000}
         runs = [asyncio.create_task(first.run(handle, **options))]
-        while handled.total() < 38:  # noqa: ASYNC110 - virtual time.
-            await asyncio.sleep(0.01)
+        await until(lambda: handled.total() >= 38)
         runs.append(asyncio.create_task(second.run(handle, **options)))
-        while not second.assignment():  # noqa: ASYNC110 - as above.
-            await asyncio.sleep(0.1)
+        await until(second.assignment)
         assert len(second.assignment()) == 1
         first.end_run()
         second.end_run()

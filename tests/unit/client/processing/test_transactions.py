@@ -11,10 +11,12 @@ from aiokafka import AIOKafkaProducer
 from kohort import Consumer, ConsumerRecord, TopicPartition
 from kohort.client.core.errors import ConfigError, HandlerError
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import member
 
 Record = ConsumerRecord[Any, Any]
 PLACE = TopicPartition("t", 0)
 COUNT = 40
+SETTINGS: dict[str, Any] = {"isolation_level": "read_committed"}
 
 
 @asynccontextmanager
@@ -24,17 +26,6 @@ async def producer_of(kafka: VirtualKafka, name: str = "p") -> AsyncIterator[Any
     )
     async with producer:
         yield producer
-
-
-def member(kafka: VirtualKafka, **settings: Any) -> Consumer:  # noqa: ANN401 - any setting.
-    return Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        **settings,
-    )
 
 
 async def fill(kafka: VirtualKafka, partitions: int = 1) -> None:
@@ -58,7 +49,7 @@ async def test_what_was_sent_by_attempts_that_failed_is_aborted(
     kafka = virtual_kafka
     await fill(kafka)
     failed: set[int] = set()
-    async with member(kafka) as consumer, producer_of(kafka) as producer:
+    async with member(kafka, **SETTINGS) as consumer, producer_of(kafka) as producer:
 
         async def handle(record: Record) -> None:
             number = int(record.value)
@@ -90,7 +81,7 @@ async def test_a_record_that_may_not_be_skipped_aborts_its_transaction(
 ) -> None:
     kafka = virtual_kafka
     await fill(kafka)
-    async with member(kafka) as consumer, producer_of(kafka) as producer:
+    async with member(kafka, **SETTINGS) as consumer, producer_of(kafka) as producer:
 
         async def handle(record: Record) -> None:
             await producer.send("out", record.value)
@@ -118,7 +109,7 @@ async def test_members_that_come_and_go_repeat_nothing(
 ) -> None:
     kafka = virtual_kafka
     await fill(kafka, 4)
-    settings = {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
+    settings = SETTINGS | {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
 
     async def serve(name: str, consumer: Consumer) -> None:
         async with producer_of(kafka, name) as producer:
@@ -129,7 +120,10 @@ async def test_members_that_come_and_go_repeat_nothing(
 
             await consumer.run(handle, producer=producer)
 
-    async with member(kafka, **settings) as first, member(kafka, **settings) as second:
+    async with (
+        member(kafka, **settings) as first,
+        member(kafka, **settings) as second,
+    ):
         runs = [asyncio.create_task(serve("a", first))]
         await asyncio.sleep(0.3)
         runs.append(asyncio.create_task(serve("b", second)))
@@ -145,7 +139,7 @@ async def test_a_member_that_was_removed_commits_nothing(virtual_kafka: VirtualK
     """Its heartbeats do not arrive, while its producer's requests do."""
     kafka = virtual_kafka
     await fill(kafka)
-    settings = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+    settings = SETTINGS | {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
     is_late, may_go_on = asyncio.Event(), asyncio.Event()
     async with (
         member(kafka, client_id="first", **settings) as first,
@@ -182,7 +176,7 @@ async def test_batches_are_transactions_too(virtual_kafka: VirtualKafka) -> None
     kafka = virtual_kafka
     await fill(kafka, 2)
     failures = iter(range(2))
-    async with member(kafka) as consumer, producer_of(kafka) as producer:
+    async with member(kafka, **SETTINGS) as consumer, producer_of(kafka) as producer:
         handled = 0
 
         async def handle(records: list[Record]) -> None:
@@ -207,7 +201,7 @@ async def test_batches_are_transactions_too(virtual_kafka: VirtualKafka) -> None
 
 async def test_another_object_or_no_group_is_rejected(virtual_kafka: VirtualKafka) -> None:
     kafka = virtual_kafka
-    async with member(kafka) as consumer:
+    async with member(kafka, **SETTINGS) as consumer:
         with pytest.raises(ConfigError, match="producer"):
             await consumer.run(lambda _: None, producer=object())
     async with (

@@ -5,10 +5,11 @@ from typing import Any, Literal
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from kohort import Consumer, ConsumerRecord, TopicPartition
+from kohort import ConsumerRecord, TopicPartition
 from kohort.client.core.errors import RecordTooLargeError
 from kohort.client.processing.dead_letters import PREFIX, DeadLetter
 from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import figures, member
 
 PLACE = TopicPartition("t", 0)
 AT = 2
@@ -27,16 +28,6 @@ async def fill(kafka: VirtualKafka) -> None:
         await kafka.produce("t", b"%d" % number)
 
 
-def member(kafka: VirtualKafka) -> Consumer:
-    return Consumer(
-        "t",
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        inflated_bytes_limit=10_000,
-    )
-
-
 @pytest.mark.parametrize("wanted", ["skip", "dead_letter"])
 async def test_a_batch_is_passed_over(
     virtual_kafka: VirtualKafka, wanted: Literal["skip", "dead_letter"]
@@ -49,7 +40,7 @@ async def test_a_batch_is_passed_over(
         assert handled == [0, 1], "out of order"
         letters.append(letter)
 
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, inflated_bytes_limit=10_000) as consumer:
 
         def handle(record: ConsumerRecord[Any, Any]) -> None:
             handled.append(record.offset)
@@ -60,8 +51,7 @@ async def test_a_batch_is_passed_over(
         await consumer.run(handle, on_unreadable=wanted, dead_letter=store if is_stored else None)
         assert handled == [0, 1, 3, 4]
         assert await consumer.committed(PLACE) == 5
-        run = consumer.health().run
-        assert run is not None
+        run = figures(consumer)
         assert (run.dead_lettered, run.skipped) == ((1, 0) if is_stored else (0, 1))
     for letter in letters:
         headers = dict(letter.headers())
@@ -76,7 +66,7 @@ async def test_without_an_option_the_run_ends(virtual_kafka: VirtualKafka) -> No
     async def store(letter: DeadLetter) -> None:
         raise AssertionError(letter)
 
-    async with member(virtual_kafka) as consumer:
+    async with member(virtual_kafka, inflated_bytes_limit=10_000) as consumer:
         with pytest.raises(RecordTooLargeError):
             await consumer.run(lambda _: None, dead_letter=store)
         assert await consumer.committed(PLACE) == AT
