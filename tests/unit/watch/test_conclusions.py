@@ -107,9 +107,13 @@ def current(member_id: str, epoch: int, state: int = 0) -> CurrentRecord:
 A, B = member("a", 0), member("b", 1)
 
 
-def test_the_first_record_of_another_coordinator_is_no_sign_of_life() -> None:
+@pytest.fixture(name="watched")
+def make_watched() -> Watched:
+    return Watched()
+
+
+def test_the_first_record_of_another_coordinator_is_no_sign_of_life(watched: Watched) -> None:
     """It had started the sessions anew before."""
-    watched = Watched()
     watched.store(0, generation(1, 0, A, B))
     watched.commit(1, 1)
     watched.commit(0, 20, epoch=1)
@@ -117,8 +121,7 @@ def test_the_first_record_of_another_coordinator_is_no_sign_of_life() -> None:
     assert watched.fate("b")[0] == "unclear"
 
 
-def test_an_expiry_is_counted_from_when_another_coordinator_took_over() -> None:
-    watched = Watched()
+def test_an_expiry_is_counted_from_when_another_coordinator_took_over(watched: Watched) -> None:
     watched.store(0, generation(1, 0, A, B))
     watched.commit(1, 1, 2, 3)
     watched.commit(0, 40, epoch=1)
@@ -126,9 +129,8 @@ def test_an_expiry_is_counted_from_when_another_coordinator_took_over() -> None:
     assert watched.fate("b") == ("likely", "session_expired")
 
 
-def test_polls_of_a_rebalance_that_came_to_nothing_are_not_used() -> None:
+def test_polls_of_a_rebalance_that_came_to_nothing_are_not_used(watched: Watched) -> None:
     """Its coordinator was killed, and then the member was there again."""
-    watched = Watched()
     watched.store(0, generation(1, 0, A, B))
     watched.commit(1, 1, 2, 3)
     watched.poll(4, "a")
@@ -137,8 +139,7 @@ def test_polls_of_a_rebalance_that_came_to_nothing_are_not_used() -> None:
     assert watched.fate("b")[0] == "unclear"
 
 
-def test_the_last_of_several_rebalances_has_no_certain_cause() -> None:
-    watched = Watched()
+def test_the_last_of_several_rebalances_has_no_certain_cause(watched: Watched) -> None:
     watched.store(0, generation(1, 0, A))
     watched.commit(0, 1)
     watched.store(2, generation(3, 2))
@@ -153,9 +154,8 @@ def test_the_first_member_of_a_group_may_have_gone_before_anything_was_stored() 
     assert watched.cause(1) == ("likely", "member_added")
 
 
-def test_somebody_may_have_come_and_gone_before_the_last_member_left() -> None:
+def test_somebody_may_have_come_and_gone_before_the_last_member_left(watched: Watched) -> None:
     """In the same join phase, in which the last member did not join again."""
-    watched = Watched()
     watched.store(0, generation(1, 0, A))
     watched.commit(0, 1, 2)
     watched.store(2, generation(2, 2))
@@ -163,15 +163,13 @@ def test_somebody_may_have_come_and_gone_before_the_last_member_left() -> None:
     assert watched.cause(2) == ("likely", "member_left")
 
 
-def test_nobody_knows_who_joined_and_went_before_anything_was_stored() -> None:
-    watched = Watched()
+def test_nobody_knows_who_joined_and_went_before_anything_was_stored(watched: Watched) -> None:
     watched.store(0, generation(0, 0))
     watched.store(3, generation(1, 3))
     assert watched.cause(1) == ("unclear", "unknown")
 
 
-def test_a_member_without_a_share_may_have_been_removed_for_that() -> None:
-    watched = Watched()
+def test_a_member_without_a_share_may_have_been_removed_for_that(watched: Watched) -> None:
     b = member("b", 1, rebalance_timeout_ms=5_000)
     watched.store(0, generation(1, 0, A, b))
     watched.watcher.rest(5_000, ())
@@ -180,9 +178,8 @@ def test_a_member_without_a_share_may_have_been_removed_for_that() -> None:
     assert watched.fate("b") == ("likely", "left")
 
 
-def test_an_expiry_beside_a_newcomer_of_unknown_time_is_no_likely_cause() -> None:
+def test_an_expiry_beside_a_newcomer_of_unknown_time_is_no_likely_cause(watched: Watched) -> None:
     """It may have ended the join phase that the newcomer began."""
-    watched = Watched()
     watched.store(0, generation(1, 0, A, B))
     watched.commit(1, 1, 2, 3, 4)
     watched.store(16, generation(2, 16, A, member("c", 1)))
@@ -190,8 +187,7 @@ def test_an_expiry_beside_a_newcomer_of_unknown_time_is_no_likely_cause() -> Non
     assert watched.cause(2) == ("unclear", "session_expired")
 
 
-def test_a_converted_group_is_upgraded_once() -> None:
-    watched = Watched()
+def test_a_converted_group_is_upgraded_once(watched: Watched) -> None:
     watched.store(0, generation(1, 0, A))
     first = EpochRecord("g", 1, 0), TargetEpochRecord("g", 1, 0)
     batch: list[DurableRecord] = [consumer("a", classic=True), *first, consumer("b"), *epoch_of(2)]
@@ -217,17 +213,15 @@ def test_the_last_consumer_that_went_began_the_rebalance_after_a_downgrade() -> 
     assert watched.last()["trigger"]["member_id"] == "b"
 
 
-def test_which_of_two_consumers_was_the_last_one_is_unknown() -> None:
-    watched = Watched()
+def test_which_of_two_consumers_was_the_last_one_is_unknown(watched: Watched) -> None:
     downgraded(watched, "b", "c")
     watched.store(8, generation(5, 8, A))
     assert watched.cause(5) == ("certain", "downgraded")
     assert watched.last()["trigger"]["member_id"] is None
 
 
-def test_the_rebalance_after_a_downgrade_may_come_to_nothing() -> None:
+def test_the_rebalance_after_a_downgrade_may_come_to_nothing(watched: Watched) -> None:
     """Another coordinator has loaded the group at rest."""
-    watched = Watched()
     downgraded(watched, "b")
     watched.commit(0, 9, epoch=1)
     watched.store(50, generation(5, 50, A, B), epoch=1)
@@ -246,9 +240,8 @@ def test_a_classic_member_that_takes_the_last_consumers_place_begins_no_rebalanc
 
 
 @pytest.mark.parametrize("first_epoch", [2, 8], ids=["Kafka", "Kohort"])
-def test_a_group_without_members_is_not_upgraded(first_epoch: int) -> None:
+def test_a_group_without_members_is_not_upgraded(watched: Watched, first_epoch: int) -> None:
     """Kafka begins anew with the epochs of a consumer group."""
-    watched = Watched()
     watched.store(0, generation(7, 0))
     watched.store(5, GroupTombstone("g"), consumer("a"), *epoch_of(first_epoch))
     watched.store(9, consumer("b"), *epoch_of(first_epoch + 1))
@@ -257,8 +250,7 @@ def test_a_group_without_members_is_not_upgraded(first_epoch: int) -> None:
     assert watched.cause(first_epoch + 1) == ("certain", "member_added")
 
 
-def test_an_epoch_is_due_to_topics_only_if_their_hash_differs() -> None:
-    watched = Watched()
+def test_an_epoch_is_due_to_topics_only_if_their_hash_differs(watched: Watched) -> None:
     watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
     watched.store(5, *epoch_of(3), current("a", 3))
     watched.store(9, *epoch_of(4, metadata_hash=8), current("a", 4))
@@ -285,8 +277,7 @@ def test_a_static_member_that_returns_under_its_old_id_with_other_topics_was_rep
     assert watched.cause(3) == ("certain", "static_replaced")
 
 
-def test_a_vote_for_an_assignor_beside_other_topics_may_not_have_counted() -> None:
-    watched = Watched()
+def test_a_vote_for_an_assignor_beside_other_topics_may_not_have_counted(watched: Watched) -> None:
     watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
     voted = consumer("a")._replace(server_assignor="range")
     watched.store(5, voted, *epoch_of(3, metadata_hash=8), current("a", 3))
@@ -305,17 +296,15 @@ def test_of_changes_of_several_members_at_once_one_may_have_begun_no_epoch() -> 
     assert watched.cause(3)[0] == "likely"
 
 
-def test_an_expression_is_the_cause_once_it_has_been_resolved() -> None:
-    watched = Watched()
+def test_an_expression_is_the_cause_once_it_has_been_resolved(watched: Watched) -> None:
     watched.store(0, consumer("a"), *epoch_of(2), current("a", 2))
     resolved = RegexRecord("g", "t.*", ("t",), 1, 0)
     watched.store(5, consumer("a", regex="t.*"), resolved, *epoch_of(3, 8), current("a", 3))
     assert watched.cause(3) == ("certain", "regex_resolved")
 
 
-def test_a_member_that_commits_may_have_sent_no_heartbeat() -> None:
+def test_a_member_that_commits_may_have_sent_no_heartbeat(watched: Watched) -> None:
     """So nothing says that it left."""
-    watched = Watched()
     watched.store(0, consumer("a"), consumer("b"), *epoch_of(2), current("a", 2))
     watched.commit(0, 2, 4, 6, 8)
     watched.store(9, ConsumerMemberTombstone("g", "a"), *epoch_of(3))
@@ -323,8 +312,7 @@ def test_a_member_that_commits_may_have_sent_no_heartbeat() -> None:
     assert watched.cause(3) == ("likely", "member_left")
 
 
-def test_a_member_that_keeps_partitions_for_too_long_has_not_left() -> None:
-    watched = Watched()
+def test_a_member_that_keeps_partitions_for_too_long_has_not_left(watched: Watched) -> None:
     watched.store(0, consumer("a"), consumer("b"), *epoch_of(2), current("a", 2, state=1))
     watched.commit(0, 2, 4, 6)
     watched.store(6.5, ConsumerMemberTombstone("g", "a"), *epoch_of(3))
@@ -332,8 +320,7 @@ def test_a_member_that_keeps_partitions_for_too_long_has_not_left() -> None:
     assert watched.cause(3) == ("unclear", "rebalance_expired")
 
 
-def test_a_classic_member_of_a_consumer_group_may_not_have_joined_in_time() -> None:
-    watched = Watched()
+def test_a_classic_member_of_a_consumer_group_may_not_have_joined_in_time(watched: Watched) -> None:
     watched.store(0, consumer("b"), *epoch_of(2), current("b", 2))
     watched.store(5, consumer("a", classic=True), *epoch_of(3))
     watched.store(8, ConsumerMemberTombstone("g", "a"), *epoch_of(4))

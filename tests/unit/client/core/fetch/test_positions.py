@@ -17,8 +17,12 @@ def positions_of(*partitions: TopicPartition) -> Positions:
     return positions
 
 
-def test_without_a_committed_offset_the_default_decides() -> None:
-    positions = positions_of(A)
+@pytest.fixture(name="positions")
+def make_positions() -> Positions:
+    return positions_of(A)
+
+
+def test_without_a_committed_offset_the_default_decides(positions: Positions) -> None:
     positions.committed_found(A, None, EARLIEST)
     assert positions.awaiting_reset() == {A: EARLIEST}
     assert positions.missing_position() == []
@@ -26,8 +30,7 @@ def test_without_a_committed_offset_the_default_decides() -> None:
     assert (positions.position(A), positions.awaiting_reset()) == (12, {})
 
 
-def test_without_both_it_is_an_error_that_names_the_partition() -> None:
-    positions = positions_of(A)
+def test_without_both_it_is_an_error_that_names_the_partition(positions: Positions) -> None:
     with pytest.raises(NoOffsetError, match="t-0 has no committed offset") as caught:
         positions.committed_found(A, None, None)
     assert (caught.value.partition, caught.value.offset) == (A, None)
@@ -57,8 +60,7 @@ def test_an_answer_to_a_reset_that_is_not_wanted_any_more_changes_nothing() -> N
     assert positions.position(B) == 4
 
 
-def test_a_time_later_than_all_records_leads_to_the_end() -> None:
-    positions = positions_of(A)
+def test_a_time_later_than_all_records_leads_to_the_end(positions: Positions) -> None:
     positions.seek_to(A, 1_700_000_000_000)
     positions.reset_found(A, 1_700_000_000_000, None)
     assert positions.awaiting_reset() == {A: LATEST}
@@ -100,8 +102,7 @@ def test_whatever_moves_a_position_other_than_reading_gives_it_a_new_fence(
     assert positions.version > version
 
 
-def test_reading_on_moves_a_position_and_leaves_its_fence() -> None:
-    positions = positions_of(A)
+def test_reading_on_moves_a_position_and_leaves_its_fence(positions: Positions) -> None:
     positions.seek(A, 5, 1)
     fence, version = positions.state(A).fence, positions.version
     positions.advance(A, 9, 2)
@@ -124,8 +125,7 @@ def test_paused_and_held_partitions_are_not_readable_and_keep_their_positions() 
     assert positions.position(B) == 5
 
 
-def test_pausing_partitions_of_which_one_is_not_assigned_pauses_none() -> None:
-    positions = positions_of(A)
+def test_pausing_partitions_of_which_one_is_not_assigned_pauses_none(positions: Positions) -> None:
     with pytest.raises(IllegalStateError, match="t-2 is not assigned"):
         positions.pause([A, C])
     assert positions.paused() == set()
@@ -149,8 +149,7 @@ def test_to_ask_about_another_s_partition_is_an_error_that_names_it(
         ask(positions_of(A))
 
 
-def test_answers_about_another_s_partition_are_ignored() -> None:
-    positions = positions_of(A)
+def test_answers_about_another_s_partition_are_ignored(positions: Positions) -> None:
     positions.committed_found(C, OffsetAndMetadata(1), None)
     positions.reset_found(C, LATEST, 1)
     positions.learned(C, high_watermark=1, last_stable_offset=1)
@@ -174,8 +173,7 @@ def test_lag_is_counted_to_where_this_consumer_may_read(reads_committed: bool, l
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 63, -(1 << 63)])
-def test_an_offset_that_no_record_can_have_is_refused(offset: int) -> None:
-    positions = positions_of(A)
+def test_an_offset_that_no_record_can_have_is_refused(positions: Positions, offset: int) -> None:
     with pytest.raises(ValueError, match=str(offset)):
         positions.seek(A, offset)
     assert positions.position(A) is None
@@ -189,8 +187,7 @@ def test_what_is_no_number_of_a_record_is_refused(offset: Any) -> None:  # noqa:
     assert positions.position(A) is None
 
 
-def test_a_leader_epoch_that_the_protocol_cannot_carry_is_refused() -> None:
-    positions = positions_of(A)
+def test_a_leader_epoch_that_the_protocol_cannot_carry_is_refused(positions: Positions) -> None:
     with pytest.raises(ValueError, match="leader epoch"):
         positions.seek(A, 3, 1 << 31)
 

@@ -34,15 +34,18 @@ class Scene:
         return self.positions.state(A).is_readable
 
 
-def test_the_leader_that_a_position_was_read_from_is_not_asked() -> None:
-    scene = Scene()
+@pytest.fixture(name="scene")
+def make_scene() -> Scene:
+    return Scene()
+
+
+def test_the_leader_that_a_position_was_read_from_is_not_asked(scene: Scene) -> None:
     assert not scene.look(OLD)
     assert scene.checks.doubts() == {}
     assert scene.is_readable()
 
 
-def test_a_new_leader_is_asked_before_anything_is_read_from_it() -> None:
-    scene = Scene()
+def test_a_new_leader_is_asked_before_anything_is_read_from_it(scene: Scene) -> None:
     fence = scene.positions.state(A).fence
     assert scene.look(NEW)
     assert not scene.is_readable()
@@ -55,14 +58,12 @@ def test_a_new_leader_is_asked_before_anything_is_read_from_it() -> None:
     assert not scene.look(NEW)
 
 
-def test_a_leader_that_was_elected_again_is_a_new_one() -> None:
-    scene = Scene()
+def test_a_leader_that_was_elected_again_is_a_new_one(scene: Scene) -> None:
     assert scene.look(Leader(1, 6))
 
 
 @pytest.mark.parametrize("policy", [EARLIEST, LATEST])
-def test_where_the_logs_part_is_gone_back_to_and_looked_at_again(policy: int) -> None:
-    scene = Scene()
+def test_where_the_logs_part_is_gone_back_to_and_looked_at_again(scene: Scene, policy: int) -> None:
     scene.look(NEW)
     assert scene.checks.answered(A, scene.doubt, EpochEnd(3, 14), policy) is None
     assert scene.positions.position(A) == 14
@@ -115,8 +116,7 @@ def test_without_a_policy_it_is_an_error_until_somebody_seeks(
     assert scene.is_readable()
 
 
-def test_an_answer_that_is_late_changes_nothing() -> None:
-    scene = Scene()
+def test_an_answer_that_is_late_changes_nothing(scene: Scene) -> None:
     scene.look(NEW)
     doubt = scene.doubt
     scene.positions.seek(A, 3)
@@ -124,8 +124,7 @@ def test_an_answer_that_is_late_changes_nothing() -> None:
     assert scene.positions.position(A) == 3
 
 
-def test_another_leader_meanwhile_is_asked_again() -> None:
-    scene = Scene()
+def test_another_leader_meanwhile_is_asked_again(scene: Scene) -> None:
     scene.look(NEW)
     late = scene.doubt
     assert scene.look(Leader(1, 7))
@@ -134,22 +133,19 @@ def test_another_leader_meanwhile_is_asked_again() -> None:
     assert scene.doubt.leader == Leader(1, 7)
 
 
-def test_a_leader_older_than_the_last_record_is_old_metadata_and_not_believed() -> None:
+def test_a_leader_older_than_the_last_record_is_old_metadata_and_not_believed(scene: Scene) -> None:
     """It would say that there is no such epoch, and all would be read again, or passed over."""
-    scene = Scene()
     assert not scene.look(Leader(3, 4))
     assert scene.checks.doubts() == {}
 
 
-def test_positions_without_an_epoch_cannot_be_checked() -> None:
-    scene = Scene()
+def test_positions_without_an_epoch_cannot_be_checked(scene: Scene) -> None:
     scene.positions.seek(A, 7)
     assert not scene.look(NEW)
     assert scene.is_readable()
 
 
-def test_a_committed_position_is_checked_if_its_leader_is_not_the_present_one() -> None:
-    scene = Scene()
+def test_a_committed_position_is_checked_if_its_leader_is_not_the_present_one(scene: Scene) -> None:
     scene.positions.set_assigned([A, B])
     scene.positions.committed_found(B, OffsetAndMetadata(8, "", 2), None)
     assert scene.look(OLD)
@@ -157,15 +153,13 @@ def test_a_committed_position_is_checked_if_its_leader_is_not_the_present_one() 
     assert scene.is_readable()
 
 
-def test_a_broker_that_cannot_be_asked_is_believed() -> None:
-    scene = Scene()
+def test_a_broker_that_cannot_be_asked_is_believed(scene: Scene) -> None:
     scene.look(NEW)
     scene.checks.believed(A, scene.doubt)
     assert scene.is_readable()
 
 
-def test_without_a_leader_there_is_no_broker_to_ask() -> None:
-    scene = Scene()
+def test_without_a_leader_there_is_no_broker_to_ask(scene: Scene) -> None:
     assert not scene.look(None)
     scene.look(NEW)
     scene.look(None)
@@ -174,8 +168,7 @@ def test_without_a_leader_there_is_no_broker_to_ask() -> None:
     assert scene.doubt.leader == NEW
 
 
-def test_what_goes_away_is_not_asked_about() -> None:
-    scene = Scene()
+def test_what_goes_away_is_not_asked_about(scene: Scene) -> None:
     scene.look(NEW)
     scene.positions.set_assigned([])
     assert scene.checks.doubts() == {}

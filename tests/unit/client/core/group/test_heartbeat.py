@@ -29,15 +29,18 @@ def rules_of(config: HeartbeatConfig = CONFIG, *, polled_ms: int = 0) -> Heartbe
     return rules
 
 
-def test_the_first_heartbeat_comes_an_interval_after_the_join() -> None:
-    rules = rules_of()
+@pytest.fixture(name="rules")
+def make_rules() -> HeartbeatRules:
+    return rules_of()
+
+
+def test_the_first_heartbeat_comes_an_interval_after_the_join(rules: HeartbeatRules) -> None:
     assert rules.next_action(0) == Wait(3_000)
     assert rules.next_action(2_999) == Wait(3_000)
     assert rules.next_action(3_000) == SendHeartbeat(ME)
 
 
-def test_the_next_one_is_counted_from_when_the_last_was_sent() -> None:
-    rules = rules_of()
+def test_the_next_one_is_counted_from_when_the_last_was_sent(rules: HeartbeatRules) -> None:
     rules.next_action(3_000)
     rules.answered(ME, ErrorCode.NONE, 3_700)
     assert rules.next_action(3_700) == Wait(6_000)
@@ -49,15 +52,13 @@ def test_without_a_member_no_heartbeats_are_sent() -> None:
     assert rules.next_action(100_000) == Wait(None)
 
 
-def test_a_member_whose_join_is_under_way_sends_none() -> None:
-    rules = rules_of()
+def test_a_member_whose_join_is_under_way_sends_none(rules: HeartbeatRules) -> None:
     rules.end()
     assert rules.next_action(100_000) == Wait(None)
     assert rules.take_findings() == []
 
 
-def test_a_rebalance_is_told_once_and_counts_as_life() -> None:
-    rules = rules_of()
+def test_a_rebalance_is_told_once_and_counts_as_life(rules: HeartbeatRules) -> None:
     for at_ms in (3_000, 6_000, 9_000, 12_000, 15_000):
         assert rules.next_action(at_ms) == SendHeartbeat(ME)
         rules.answered(ME, ErrorCode.REBALANCE_IN_PROGRESS, at_ms)
@@ -99,8 +100,7 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(code: ErrorCode) -> No
     assert rules.next_action(3_110) == Wait(6_100)
 
 
-def test_a_refusal_is_told_and_heartbeats_go_on() -> None:
-    rules = rules_of()
+def test_a_refusal_is_told_and_heartbeats_go_on(rules: HeartbeatRules) -> None:
     refused = Finding(FindingKind.REFUSED, ME, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     rules.next_action(3_000)
     rules.answered(ME, refused.code, 3_000)
@@ -114,8 +114,7 @@ def test_a_refusal_is_told_and_heartbeats_go_on() -> None:
     assert rules.next_action(5_000) == LookUpCoordinator()
 
 
-def test_an_answer_about_an_earlier_identity_changes_nothing() -> None:
-    rules = rules_of()
+def test_an_answer_about_an_earlier_identity_changes_nothing(rules: HeartbeatRules) -> None:
     rules.next_action(3_000)
     now = Identity(4, "me", "range")
     rules.begin(now, 3_500)
@@ -125,15 +124,13 @@ def test_an_answer_about_an_earlier_identity_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_coordinator_that_is_none_is_looked_for(code: ErrorCode) -> None:
-    rules = rules_of()
+def test_a_coordinator_that_is_none_is_looked_for(rules: HeartbeatRules, code: ErrorCode) -> None:
     rules.next_action(3_000)
     rules.answered(ME, code, 3_000)
     _check_search(rules, code)
 
 
-def test_a_lost_connection_has_the_coordinator_looked_for() -> None:
-    rules = rules_of()
+def test_a_lost_connection_has_the_coordinator_looked_for(rules: HeartbeatRules) -> None:
     rules.next_action(3_000)
     rules.failed(3_000)
     _check_search(rules, ErrorCode.NETWORK_EXCEPTION)
@@ -151,8 +148,7 @@ def _check_search(rules: HeartbeatRules, code: ErrorCode) -> None:
     assert rules.next_action(3_310) == SendHeartbeat(ME)
 
 
-def test_a_loading_coordinator_is_asked_again() -> None:
-    rules = rules_of()
+def test_a_loading_coordinator_is_asked_again(rules: HeartbeatRules) -> None:
     rules.next_action(3_000)
     rules.answered(ME, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3_000)
     assert rules.next_action(3_050) == Wait(3_100)
@@ -179,16 +175,14 @@ def test_a_coordinator_found_after_a_long_outage_gets_a_heartbeat_at_once() -> N
     assert rules.next_action(20_000) == SendHeartbeat(ME)
 
 
-def test_a_member_that_polls_again_in_time_stays() -> None:
-    rules = rules_of()
+def test_a_member_that_polls_again_in_time_stays(rules: HeartbeatRules) -> None:
     rules.polled(59_000)
     _live_until(rules, 59_999)
     assert isinstance(rules.next_action(60_000), SendHeartbeat)
     assert rules.take_findings() == []
 
 
-def test_a_member_that_does_not_poll_leaves_and_learns_of_it() -> None:
-    rules = rules_of()
+def test_a_member_that_does_not_poll_leaves_and_learns_of_it(rules: HeartbeatRules) -> None:
     _live_until(rules, 59_999)
     action = rules.next_action(60_000)
     assert isinstance(action, SendLeave)
