@@ -121,7 +121,7 @@ class CompactedLife:
             Record(
                 None if random.random() < 0.3 else b"%d" % random.randrange(1000),
                 random.choice(KEYS) if random.random() < 0.98 else None,
-                (),
+                (("h", b"x"),),
                 timestamp,
                 first + number,
             )
@@ -346,13 +346,17 @@ class CompactedLife:
             self.covered_ms = {
                 offset: since for offset, since in self.covered_ms.items() if offset < end_offset
             }
-        for producer_id in self.sequences:
-            producer = self.log.producers.get(producer_id)
-            has_batch = producer is not None and producer.batches
-            sequence = producer.batches[-1].last_sequence if producer and has_batch else -1
-            self.sequences[producer_id] = sequence + 1
+        sequences = {
+            producer_id: self._next_sequence(producer_id) for producer_id in self.sequences
+        }
+        assert has_lost_power or sequences == self.sequences
+        self.sequences = sequences
         names = [entry.name for entry in files.entries("/data/t-0")]
         assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
+
+    def _next_sequence(self, producer_id: int) -> int:
+        producer = self.log.producers.get(producer_id)
+        return producer.batches[-1].last_sequence + 1 if producer and producer.batches else 0
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1

@@ -100,11 +100,38 @@ class Dealer:
     """Registered in the process that deals out the tests."""
 
     @pytest.hookimpl
-    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> object:
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> object:
         """Imported here, for runs without pytest-xdist."""
-        from tests.support.suites.dealing import GroupScheduling  # noqa: PLC0415
+        from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415
 
-        return GroupScheduling(config, group_of)
+        class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+            """Deals out groups in the order of collection. A test whose process dies has failed,
+            and is not tried again.
+            """
+
+            def _split_scope(self, nodeid: str) -> str:
+                return group_of(nodeid)
+
+            def remove_node(self, node: object) -> str | None:
+                workload = self.assigned_work.pop(node)
+                left: list[tuple[str, str]] = [
+                    (group, nodeid)
+                    for group, unit in workload.items()
+                    for nodeid, is_over in unit.items()
+                    if not is_over
+                ]
+                if not left:
+                    return None
+                group, fatal = left[0]
+                workload[group][fatal] = True
+                for group in dict.fromkeys(group for group, _ in left[:0:-1]):
+                    self.workqueue[group] = workload[group]
+                    self.workqueue.move_to_end(group, last=False)
+                for other in self.assigned_work:
+                    self._reschedule(other)
+                return fatal
+
+        return GroupScheduling(config, log)
 
 
 def prepare(config: pytest.Config) -> None:

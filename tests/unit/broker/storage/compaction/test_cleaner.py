@@ -3,10 +3,18 @@
 import pytest
 
 from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
+from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.support.records.storage_tools import WALL_MS, append, memory_log, read_all, settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    memory_log,
+    read_all,
+    settings,
+)
 
 HOUR_MS = 3_600_000
 
@@ -135,6 +143,16 @@ def test_what_is_not_swapped_is_thrown_away_by_close() -> None:
     assert read_all(log) == before
     names = [entry.name for entry in log.files.entries(str(log.directory))]
     assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
+
+
+def test_a_damaged_batch_ends_a_run_and_the_next_one_compacts_what_is_before_it() -> None:
+    log = keyed_log()
+    assert isinstance(log.files, SimulatedFileSystem)
+    damaged = log.segments[2]
+    log.files.flip(damaged.path(".log"), 70, 1)
+    with pytest.raises(CorruptBatchError):
+        run(log, plan(log))
+    assert run(log, plan(log)).cleaned_up_to == damaged.base_offset
 
 
 @pytest.mark.parametrize(("count", "size"), [(12, 900_000), (400, 1_000)])
