@@ -16,25 +16,6 @@ CONSUMER_LIVES = 10
 """The same of consumer groups, which no broker has to be started for."""
 
 
-def test_a_life_is_the_same_when_it_is_lived_again_with_the_same_chance() -> None:
-    plan = make_plan("same", events=12)
-    setting = Setting(static=False, session_timeout_ms=10_000)
-
-    first, second = (live(plan, setting, run="a") for _ in range(2))
-
-    assert len(first) > 5
-    assert first == second
-
-
-def test_other_settings_make_another_history_of_the_same_life() -> None:
-    plan = make_plan("other", events=20)
-
-    dynamic = live(plan, Setting(static=False, session_timeout_ms=10_000), run="a")
-    static = live(plan, Setting(static=True, session_timeout_ms=60_000), run="a")
-
-    assert len([one for one in static if one["kind"] == "rebalance"]) < len(dynamic)
-
-
 def test_a_cooperative_process_joins_at_once_and_takes_its_time_to_give_up() -> None:
     """The way of librdkafka and the Java client: an eager one takes it before its join."""
     plan = make_plan("slow", events=12)
