@@ -44,8 +44,6 @@ class Kind(Enum):
 
 
 class Anomaly(NamedTuple):
-    """One."""
-
     kind: Kind
     what: str
 

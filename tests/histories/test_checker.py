@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from tests.histories.history import (
     TransactionOutcome,
 )
 
+Plant = Callable[[History], None]
+COMMITTED = TransactionOutcome.COMMITTED
 COPY = 4
 """The log of the copies of log 0."""
 
@@ -28,7 +31,7 @@ def sound() -> History:
     """
     return History(
         transactions=[
-            Transaction("a", "a/1", TransactionOutcome.COMMITTED, (Sent(0, 1, 0), Sent(0, 2, 1))),
+            Transaction("a", "a/1", COMMITTED, (Sent(0, 1, 0), Sent(0, 2, 1))),
             Transaction("b", "b/1", TransactionOutcome.ABORTED, (Sent(0, 3, 3),)),
             Transaction(
                 "a",
@@ -40,7 +43,7 @@ def sound() -> History:
             Transaction(
                 "copier",
                 "copier/1",
-                TransactionOutcome.COMMITTED,
+                COMMITTED,
                 (Sent(COPY, 11, 0, 0), Sent(COPY, 12, 1, 1)),
                 polled=(1, 2),
                 move=Move(0, 0, 3),
@@ -48,7 +51,7 @@ def sound() -> History:
             Transaction(
                 "copier",
                 "copier/2",
-                TransactionOutcome.COMMITTED,
+                COMMITTED,
                 (Sent(COPY, 14, 3, 5),),
                 polled=(4,),
                 move=Move(0, 3, 7),
@@ -77,20 +80,12 @@ def committed_polls(reader: str) -> list[Poll]:
     ]
 
 
-def kinds_in(history: History) -> set[Kind]:
-    return {anomaly.kind for anomaly in check(history)}
-
-
 def without(history: History, value: int) -> None:
     """Remove the value from all polls, as if no reader had read it."""
     history.polls = [
         replace(poll, records=tuple(one for one in poll.records if one[1] != value))
         for poll in history.polls
     ]
-
-
-def change_poll(history: History, number: int, poll: Poll) -> None:
-    history.polls[number] = poll
 
 
 def test_nothing_is_wrong_with_a_sound_history() -> None:
@@ -102,157 +97,75 @@ def test_an_unknown_transaction_may_be_nowhere() -> None:
     without(history, 4)
     without(history, 5)
     without(history, 14)
-    history.transactions[4] = replace(history.transactions[4], outcome=TransactionOutcome.ABORTED)
+    changed(4, outcome=TransactionOutcome.ABORTED)(history)
     history.observed.pop()
     assert check(history) == []
+
+
+def begin_elsewhere(
+    history: History, transactions: list[Transaction], logs: dict[int, list[int]]
+) -> None:
+    """Commit transactions to logs of their own, of which both levels read these values."""
+    history.transactions += transactions
+    for log, values in logs.items():
+        for reader, is_committed in (("w", True), ("u", False)):
+            end = len(values) + len(transactions)
+            poll = Poll(reader, is_committed, log, 0, end, tuple(enumerate(values)), end)
+            history.polls.append(poll)
+
+
+def crossing(other_id: str) -> Plant:
+    """Two transactions that lie in two logs in different orders."""
+    transactions = [
+        Transaction("x", "x/1", COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
+        Transaction(other_id, "x/2", COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
+    ]
+    return lambda history: begin_elsewhere(history, transactions, {2: [31, 41], 3: [42, 32]})
 
 
 def test_ids_may_lie_in_two_logs_in_different_orders() -> None:
     history = sound()
-    history.transactions += [
-        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
-        Transaction("y", "y/1", TransactionOutcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
-    ]
-    for reader, is_committed in (("w", True), ("u", False)):
-        history.polls += [
-            Poll(reader, is_committed, 2, 0, 4, ((0, 31), (1, 41)), 4),
-            Poll(reader, is_committed, 3, 0, 4, ((0, 42), (1, 32)), 4),
-        ]
+    crossing("y")(history)
     assert check(history) == []
-
-
-def plant_write_cycle(history: History) -> None:
-    """Plant a cycle as above, but of one id: a twin wrote behind its successor's back."""
-    test_ids = [
-        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
-        Transaction("x", "x/2", TransactionOutcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
-    ]
-    history.transactions += test_ids
-    for reader, is_committed in (("w", True), ("u", False)):
-        history.polls += [
-            Poll(reader, is_committed, 2, 0, 4, ((0, 31), (1, 41)), 4),
-            Poll(reader, is_committed, 3, 0, 4, ((0, 42), (1, 32)), 4),
-        ]
 
 
 def plant_mixed_up_transactions(history: History) -> None:
     """Two of one id in one log, the second within the first."""
-    history.transactions += [
-        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(2, 32, 2))),
-        Transaction("x", "x/2", TransactionOutcome.COMMITTED, (Sent(2, 41, 1),)),
+    transactions = [
+        Transaction("x", "x/1", COMMITTED, (Sent(2, 31, 0), Sent(2, 32, 2))),
+        Transaction("x", "x/2", COMMITTED, (Sent(2, 41, 1),)),
     ]
-    for reader, is_committed in (("w", True), ("u", False)):
-        history.polls.append(
-            Poll(reader, is_committed, 2, 0, 4, ((0, 31), (1, 41), (2, 32)), 4),
-        )
+    begin_elsewhere(history, transactions, {2: [31, 41, 32]})
 
 
-def plant_aborted_read(history: History) -> None:
-    change_poll(history, 1, Poll("w", True, 0, 3, 7, ((3, 3), (5, 4)), 7))
+def polled(number: int, poll: Poll) -> Plant:
+    def plant(history: History) -> None:
+        history.polls[number] = poll
+
+    return plant
+
+
+def changed(number: int, **changes: Any) -> Plant:  # noqa: ANN401
+    def plant(history: History) -> None:
+        history.transactions[number] = replace(history.transactions[number], **changes)
+
+    return plant
 
 
 def plant_stable_offset_beyond_what_is_undecided(history: History) -> None:
     """Told before the commit was asked for."""
-    history.transactions[2] = replace(history.transactions[2], asked_s=10)
-    change_poll(history, 5, replace(history.polls[5], answered_s=9))
-
-
-def plant_read_beyond_stable_offset(history: History) -> None:
-    change_poll(history, 1, Poll("w", True, 0, 3, 7, ((5, 4),), 5))
-
-
-def plant_circle_of_reads(history: History) -> None:
-    """The first transaction has read what the third wrote, which has read what the first wrote."""
-    history.transactions[0] = replace(history.transactions[0], polled=(4,))
-
-
-def plant_lost_write(history: History) -> None:
-    history.transactions.append(
-        Transaction("c", "c/1", TransactionOutcome.COMMITTED, (Sent(1, 50, 3),))
-    )
-
-
-def plant_duplicate(history: History) -> None:
-    change_poll(history, 2, Poll("w", True, 1, 0, 3, ((0, 5), (2, 5)), 3))
-
-
-def plant_torn_transaction(history: History) -> None:
-    without(history, 5)
-
-
-def plant_phantom(history: History) -> None:
-    change_poll(history, 2, Poll("w", True, 1, 0, 3, ((0, 5), (2, 99)), 3))
-
-
-def plant_record_elsewhere(history: History) -> None:
-    """Acknowledged at another offset than it is read at."""
-    history.transactions[0] = replace(history.transactions[0], sends=(Sent(0, 1, 0), Sent(0, 2, 2)))
-
-
-def plant_change(history: History) -> None:
-    change_poll(history, 4, Poll("u", False, 0, 0, 5, ((0, 1), (1, 4), (3, 3)), 3))
-
-
-def plant_poll_skip(history: History) -> None:
-    change_poll(history, 0, Poll("w", True, 0, 0, 3, ((1, 2),), 3))
-
-
-def plant_poll_skip_of_uncommitted(history: History) -> None:
-    change_poll(history, 4, Poll("u", False, 0, 0, 5, ((0, 1), (3, 3)), 3))
-
-
-def plant_jump_of_a_reader(history: History) -> None:
-    change_poll(history, 1, Poll("w", True, 0, 2, 7, ((5, 4),), 7))
-
-
-def plant_disorder_in_a_poll(history: History) -> None:
-    change_poll(history, 0, Poll("w", True, 0, 0, 3, ((1, 2), (0, 1)), 3))
-
-
-def plant_disorder_of_sends(history: History) -> None:
-    first = history.transactions[0]
-    history.transactions[0] = replace(first, sends=tuple(reversed(first.sends)))
-
-
-def plant_stable_offset_that_goes_back(history: History) -> None:
-    change_poll(history, 0, Poll("w", True, 0, 0, 3, ((0, 1), (1, 2)), 8))
-
-
-def plant_reader_that_is_not_given_all(history: History) -> None:
-    """It has read to the end, by what it was told."""
-    change_poll(history, 1, Poll("w", True, 0, 3, 7, (), 7))
-
-
-def plant_reader_that_is_held_back(history: History) -> None:
-    del history.polls[1]
+    changed(2, asked_s=10)(history)
+    polled(5, replace(history.polls[5], answered_s=9))(history)
 
 
 def plant_position_of_an_aborted_copier(history: History) -> None:
-    history.transactions[4] = replace(history.transactions[4], outcome=TransactionOutcome.ABORTED)
+    changed(4, outcome=TransactionOutcome.ABORTED)(history)
     without(history, 14)
 
 
-def plant_position_of_no_one(history: History) -> None:
-    history.observed.insert(2, Observed(0, 5))
-
-
-def plant_position_that_was_not_committed(history: History) -> None:
-    history.observed.pop()
-
-
-def plant_position_that_goes_back(history: History) -> None:
-    history.observed.insert(2, Observed(0, -1))
-
-
 def plant_second_copy(history: History) -> None:
-    twice = Transaction(
-        "copier",
-        "copier/3",
-        TransactionOutcome.COMMITTED,
-        (Sent(COPY, 24, 5, 5),),
-        move=Move(0, 3, 7),
-    )
-    history.transactions.append(twice)
+    sends, move = (Sent(COPY, 24, 5, 5),), Move(0, 3, 7)
+    history.transactions.append(Transaction("copier", "copier/3", COMMITTED, sends, move=move))
     history.polls += [
         Poll("w", True, COPY, 5, 7, ((5, 24),), 7),
         Poll("u", False, COPY, 5, 7, ((5, 24),), 7),
@@ -265,53 +178,82 @@ def plant_missing_copy(history: History) -> None:
     without(history, 14)
 
 
-def plant_copy_of_what_was_aborted(history: History) -> None:
-    last = history.transactions[4]
-    history.transactions[4] = replace(last, sends=(*last.sends, Sent(COPY, 13, 4, 3)))
+PLANTED: dict[str, tuple[Plant, Kind]] = {
+    # A twin of one id wrote behind its successor's back.
+    "write cycle": (crossing("x"), Kind.G0),
+    "mixed up transactions": (plant_mixed_up_transactions, Kind.G0),
+    "aborted read": (polled(1, Poll("w", True, 0, 3, 7, ((3, 3), (5, 4)), 7)), Kind.G1A),
+    "undecided is stable": (plant_stable_offset_beyond_what_is_undecided, Kind.G1B),
+    "read beyond stable": (polled(1, Poll("w", True, 0, 3, 7, ((5, 4),), 5)), Kind.G1B),
+    # The first transaction has read what the third wrote, which has read what the first wrote.
+    "circle of reads": (changed(0, polled=(4,)), Kind.G1C),
+    "lost write": (
+        lambda history: history.transactions.append(
+            Transaction("c", "c/1", COMMITTED, (Sent(1, 50, 3),))
+        ),
+        Kind.LOST_WRITE,
+    ),
+    "duplicate": (polled(2, Poll("w", True, 1, 0, 3, ((0, 5), (2, 5)), 3)), Kind.DUPLICATE),
+    "torn transaction": (lambda history: without(history, 5), Kind.TORN),
+    "phantom": (polled(2, Poll("w", True, 1, 0, 3, ((0, 5), (2, 99)), 3)), Kind.PHANTOM),
+    # Acknowledged at another offset than it is read at.
+    "record elsewhere": (changed(0, sends=(Sent(0, 1, 0), Sent(0, 2, 2))), Kind.PHANTOM),
+    "change": (polled(4, Poll("u", False, 0, 0, 5, ((0, 1), (1, 4), (3, 3)), 3)), Kind.CHANGED),
+    "skip": (polled(0, Poll("w", True, 0, 0, 3, ((1, 2),), 3)), Kind.POLL_SKIP),
+    "skip of uncommitted": (
+        polled(4, Poll("u", False, 0, 0, 5, ((0, 1), (3, 3)), 3)),
+        Kind.POLL_SKIP,
+    ),
+    "jump": (polled(1, Poll("w", True, 0, 2, 7, ((5, 4),), 7)), Kind.NONMONOTONIC_POLL),
+    "disorder in a poll": (
+        polled(0, Poll("w", True, 0, 0, 3, ((1, 2), (0, 1)), 3)),
+        Kind.NONMONOTONIC_POLL,
+    ),
+    "disorder of sends": (
+        changed(0, sends=(Sent(0, 2, 1), Sent(0, 1, 0))),
+        Kind.NONMONOTONIC_SEND,
+    ),
+    "stable goes back": (
+        polled(0, Poll("w", True, 0, 0, 3, ((0, 1), (1, 2)), 8)),
+        Kind.STABLE_WENT_BACK,
+    ),
+    # It has read to the end, by what it was told.
+    "not given all": (polled(1, Poll("w", True, 0, 3, 7, (), 7)), Kind.UNSEEN),
+    "held back": (lambda history: history.polls.__delitem__(1), Kind.UNSEEN),
+    "position of an aborted copier": (
+        plant_position_of_an_aborted_copier,
+        Kind.OFFSET_WITHOUT_RECORDS,
+    ),
+    "position of no one": (
+        lambda history: history.observed.insert(2, Observed(0, 5)),
+        Kind.OFFSET_WITHOUT_RECORDS,
+    ),
+    "position not committed": (
+        lambda history: history.observed.__delitem__(-1),
+        Kind.RECORDS_WITHOUT_OFFSET,
+    ),
+    "position goes back": (
+        lambda history: history.observed.insert(2, Observed(0, -1)),
+        Kind.RECORDS_WITHOUT_OFFSET,
+    ),
+    "second copy": (plant_second_copy, Kind.COPIED_NOT_ONCE),
+    "missing copy": (plant_missing_copy, Kind.COPIED_NOT_ONCE),
+    "copy of an aborted record": (
+        changed(4, sends=(Sent(COPY, 14, 3, 5), Sent(COPY, 13, 4, 3))),
+        Kind.COPIED_NOT_ONCE,
+    ),
+}
 
 
-PLANTED: list[tuple[Callable[[History], None], Kind]] = [
-    (plant_write_cycle, Kind.G0),
-    (plant_mixed_up_transactions, Kind.G0),
-    (plant_aborted_read, Kind.G1A),
-    (plant_stable_offset_beyond_what_is_undecided, Kind.G1B),
-    (plant_read_beyond_stable_offset, Kind.G1B),
-    (plant_circle_of_reads, Kind.G1C),
-    (plant_lost_write, Kind.LOST_WRITE),
-    (plant_duplicate, Kind.DUPLICATE),
-    (plant_torn_transaction, Kind.TORN),
-    (plant_phantom, Kind.PHANTOM),
-    (plant_record_elsewhere, Kind.PHANTOM),
-    (plant_change, Kind.CHANGED),
-    (plant_poll_skip, Kind.POLL_SKIP),
-    (plant_poll_skip_of_uncommitted, Kind.POLL_SKIP),
-    (plant_jump_of_a_reader, Kind.NONMONOTONIC_POLL),
-    (plant_disorder_in_a_poll, Kind.NONMONOTONIC_POLL),
-    (plant_disorder_of_sends, Kind.NONMONOTONIC_SEND),
-    (plant_stable_offset_that_goes_back, Kind.STABLE_WENT_BACK),
-    (plant_reader_that_is_not_given_all, Kind.UNSEEN),
-    (plant_reader_that_is_held_back, Kind.UNSEEN),
-    (plant_position_of_an_aborted_copier, Kind.OFFSET_WITHOUT_RECORDS),
-    (plant_position_of_no_one, Kind.OFFSET_WITHOUT_RECORDS),
-    (plant_position_that_was_not_committed, Kind.RECORDS_WITHOUT_OFFSET),
-    (plant_position_that_goes_back, Kind.RECORDS_WITHOUT_OFFSET),
-    (plant_second_copy, Kind.COPIED_NOT_ONCE),
-    (plant_missing_copy, Kind.COPIED_NOT_ONCE),
-    (plant_copy_of_what_was_aborted, Kind.COPIED_NOT_ONCE),
-]
-
-
-@pytest.mark.parametrize(
-    ("plant", "kind"), PLANTED, ids=[plant.__name__.removeprefix("plant_") for plant, _ in PLANTED]
-)
-def test_what_is_planted_is_found(plant: Callable[[History], None], kind: Kind) -> None:
+@pytest.mark.parametrize(("plant", "kind"), PLANTED.values(), ids=PLANTED)
+def test_what_is_planted_is_found(plant: Plant, kind: Kind) -> None:
     history = sound()
     plant(history)
-    assert kind in kinds_in(history)
+    assert kind in {anomaly.kind for anomaly in check(history)}
 
 
 def test_every_kind_is_planted() -> None:
-    assert {kind for _, kind in PLANTED} == set(Kind)
+    assert {kind for _, kind in PLANTED.values()} == set(Kind)
 
 
 def test_cycles_of_a_graph_are_found_each_once() -> None:

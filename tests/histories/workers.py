@@ -66,7 +66,6 @@ class Worker(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask for the end."""
         self.stopping.set()
 
     @property
@@ -74,7 +73,6 @@ class Worker(ABC):
         return self._thread.is_alive()
 
     def join(self) -> None:
-        """Return when it has ended."""
         self._thread.join()
         if self._error is not None:
             raise self._error

@@ -99,7 +99,6 @@ class CompactedLife:
             self._weights.append(weight)
 
     def step(self) -> None:
-        """Let something happen."""
         (act,) = self.random.choices(self._choices, self._weights)
         act()
 
@@ -174,7 +173,6 @@ class CompactedLife:
         self.log.delete_records_before(offset, wall_ms=self.wall_ms)
 
     def work(self) -> None:
-        """Go on with the run, or begin one."""
         run = self.run
         if run is None:
             self._start_run()
@@ -191,14 +189,12 @@ class CompactedLife:
             run.swap(wall_ms=self.wall_ms)
 
     def break_off(self) -> None:
-        """Break off as a stop of the broker does."""
         if self.run is not None:
             self._count("broken off")
             self.run.close()
             self.run = None
 
     def fail(self) -> None:
-        """Let something fail in the rest of a run."""
         if self.run is None and not self._start_run():
             return
         number = self.random.choice([errno.ENOSPC, errno.EIO])

@@ -6,8 +6,6 @@ from typing import Protocol
 
 
 class Life(Protocol):
-    """What happens to one log, by chance."""
-
     @property
     def counts(self) -> Mapping[str, int]:
         """How often what has happened to it."""

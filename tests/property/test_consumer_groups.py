@@ -147,7 +147,6 @@ class World(ConsumerGroup):
             self.run()
 
     def lie(self, client: Client) -> None:
-        """Send what no client should."""
         epoch = self.chance.choice([client.epoch - 1, client.epoch + 1, client.epoch])
         owned = frozenset({(bytes(16), 1), *self.some_partitions()})
         request = HeartbeatRequest(client.member_id, max(epoch, 1), client.instance_id, owned=owned)

@@ -70,8 +70,6 @@ class Killed(BaseException):
 
 
 class Truth(NamedTuple):
-    """A record that was written."""
-
     key: bytes
     value: bytes
     is_committed: bool
@@ -81,8 +79,6 @@ class Truth(NamedTuple):
 
 @dataclass
 class Written:
-    """All that was written to one partition."""
-
     records: dict[int, Truth] = field(default_factory=dict)
     bases: list[int] = field(default_factory=list)
     """Where the segments of the undamaged log start."""
@@ -99,8 +95,6 @@ class Written:
 
 
 class Writer:
-    """Writes transactions to one partition."""
-
     def __init__(self, log: PartitionLog, written: Written, random: Random, name: str) -> None:
         self.log = log
         self.written = written
@@ -188,7 +182,6 @@ class Sample:
 def opened(
     files: SimulatedFileSystem, *, is_clean: bool, only: str | None = None
 ) -> dict[str, PartitionLog]:
-    """The logs of all partitions, or of one."""
     directories = PartitionDirectories(files, ROOT, clean_shutdown=is_clean)
     return {
         f"{topic}-{index}": directories.open_log(
@@ -202,7 +195,6 @@ def opened(
 def note_offsets(
     files: SimulatedFileSystem, logs: dict[str, PartitionLog], *, is_last: bool
 ) -> None:
-    """Write the checkpoints."""
     directories = PartitionDirectories(files, ROOT, clean_shutdown=False)
     for topic, index in PARTITIONS:
         directories.note(logs[f"{topic}-{index}"], topic, index)
@@ -249,7 +241,6 @@ def lived(seed: int) -> Sample:
 def stop(
     files: SimulatedFileSystem, logs: dict[str, PartitionLog], written: dict[str, Written]
 ) -> None:
-    """Stop cleanly, as a broker does on SIGTERM."""
     for name, log in logs.items():
         # Transactions may stay open.
         written[name].stable = stable_offset(log)
@@ -299,8 +290,6 @@ def compact_and_be_killed(files: SimulatedFileSystem, log: PartitionLog, renames
 
 
 class Damage(NamedTuple):
-    """One damaged file."""
-
     path: str
     kind: str
     content: bytes | None
@@ -344,7 +333,6 @@ def kind_of(path: str) -> str:
 
 
 def done_to(sample: Sample, damage: Damage) -> SimulatedFileSystem:
-    """A copy of the directory, with the damage."""
     files = sample.files.copy()
     files.remove(damage.path)
     if damage.content is not None:

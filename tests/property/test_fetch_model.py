@@ -54,8 +54,6 @@ partitions = st.sampled_from(PARTITIONS)
 
 
 class RequestEnd(Enum):
-    """What becomes of a request."""
-
     ANSWERED = "answered"
     REFUSED = "refused"
     LOST = "lost"
@@ -178,7 +176,6 @@ class FetchModel(RuleBasedStateMachine):
 
     @rule(counts=st.lists(st.integers(0, 12), min_size=1, max_size=5), batches=st.integers(1, 4))
     def flow(self, counts: list[int], batches: int) -> None:
-        """What mostly happens."""
         for count in counts:
             self.ask(LEFTOVER_MS)
             while self.under_way:

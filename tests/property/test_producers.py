@@ -18,8 +18,6 @@ EXPIRATION_MS = 100
 
 @dataclass(frozen=True)
 class Kept:
-    """A batch in the model's log."""
-
     epoch: int
     sequences: tuple[int, ...]
     """Sequence of every record."""

@@ -138,7 +138,6 @@ class HistoryWitness(Witness):
         }
 
     def check_all(self) -> None:
-        """At the end."""
         self.fold.stop()
         self.collect()
         rebalances = [one for one in self.records if isinstance(one, RebalanceRecord)]

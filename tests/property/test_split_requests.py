@@ -124,8 +124,6 @@ class Chance:
 
 
 class Client:
-    """Sends requests to the handlers of a broker."""
-
     def __init__(self, broker: Broker, api_of: Callable[[Api], Api]) -> None:
         self._router = Router({key: api_of(api) for key, api in load_handlers().items()})
         log = broker.services.log

@@ -30,8 +30,6 @@ CONFIG = {"segment_bytes": 700}
 
 
 class Batch(NamedTuple):
-    """One batch in the model's log."""
-
     offset: int
     next_offset: int
     producer_id: int

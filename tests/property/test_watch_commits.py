@@ -35,15 +35,12 @@ END = 1 << 62
 
 
 class Decoding(Watcher):
-    """Decodes every commit."""
-
     def skip_commits(self, batches: bytes, at: Reached, *_: object) -> Reached:
         del batches
         return at
 
 
 def generation(group: str, number: int, size: int, at_ms: int) -> GroupRecord:
-    """Two members own two partitions each."""
     members = []
     for index in range(size):
         listed = [TopicPartition(topic=TOPIC, partitions=[2 * index, 2 * index + 1])]
@@ -64,8 +61,6 @@ def commit(group: str, partition: int, metadata: str, topic_id: bytes) -> Offset
 
 
 class Written(NamedTuple):
-    """A batch."""
-
     changes: Sequence[Any]
     """Records, or a group and the size of its next generation."""
     later_ms: int = 1

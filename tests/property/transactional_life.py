@@ -61,8 +61,6 @@ def fetch_committed(log: PartitionLog, offset: int, stable: int, max_bytes: int)
 
 
 class TransactionalLife(CompactedLife):
-    """See the module."""
-
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.places: list[Place] = []

@@ -28,7 +28,6 @@ class Awaited:
         """Rebalances that a broker left unfinished when it went."""
 
     def told(self, record: HistoryRecord) -> str | None:
-        """What is wrong with it."""
         if isinstance(record, AvoidedRecord):
             if record.trigger.kind in PROBLEMS:
                 # Of something beside the rebalances; the truth here is about rebalances.

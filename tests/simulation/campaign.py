@@ -21,8 +21,6 @@ CONSUMERS = "consumers"
 
 @dataclass
 class Tally:
-    """What happened in one world, or in several."""
-
     worlds: int = 0
     events: int = 0
     requests: int = 0
@@ -109,7 +107,6 @@ def live_many(seed: str, climate: str, worlds: int, events: int = EVENTS) -> Ite
 
 
 def describe(total: Tally, begun_s: float) -> str:
-    """One line for people."""
     return (
         f"{total.worlds:,} worlds, {total.events:,} events, {total.requests:,} requests, "
         f"{total.starts:,} starts of a broker, {total.generations:,} generations in "
@@ -118,7 +115,6 @@ def describe(total: Tally, begun_s: float) -> str:
 
 
 def attribution(total: Tally) -> str:
-    """How often the history was right."""
     causes = ", ".join(f"{name} {count:,}" for name, count in total.rebalances.most_common())
     further = ", ".join(f"{name} {count:,}" for name, count in total.further.most_common())
     return (

@@ -116,8 +116,6 @@ class Cause:
 
 @dataclass(eq=False)
 class Rebalance:
-    """One that has begun."""
-
     cause: Cause
     previous_generation: int
     further: list[Cause] = field(default_factory=list)

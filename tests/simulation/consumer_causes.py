@@ -56,8 +56,6 @@ Assigned = frozenset[tuple[bytes, int]]
 
 @dataclass(eq=False, repr=False)
 class Consumer(Process):
-    """A process of the consumer protocol."""
-
     injection: Injection | None = None
     regex: str | None = None
     assignor: str | None = None

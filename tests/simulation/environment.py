@@ -71,7 +71,6 @@ class SimulatedEnvironment(Environment):
         return [cast(socket, Port(self._network, port))]
 
     def new_executor(self) -> Executor:
-        """The loop does the work."""
         return Executor()
 
     def new_uuid(self) -> uuid.UUID:

@@ -103,8 +103,6 @@ class Case:
 
 @dataclass
 class Fidelity:
-    """Fidelity of many cases."""
-
     cases: list[Case] = field(default_factory=list)
 
     @property

@@ -73,7 +73,6 @@ class World:
         self.processed[place] += 1
 
     def first_open(self, partition: TopicPartition) -> int:
-        """The first record that was not processed yet."""
         for record in self.log[partition]:
             if (partition, record.offset) not in self.processed:
                 return record.offset
@@ -280,7 +279,6 @@ class PlayedGroup:
         return seat
 
     def share_out(self) -> None:
-        """Share the partitions out again, at random."""
         for seat in self._seats:
             seat.target = set()
         for partition in PARTITIONS if self._seats else ():
@@ -390,8 +388,6 @@ class Member:
 
 
 class HandlingLife:
-    """A group that handles a log."""
-
     def __init__(self, seed: str, *, ordering: str, is_eager: bool, records: int = 120) -> None:
         chance = random.Random(f"{seed}.{ordering}.{is_eager}")
         self.world = World(chance, ordering)

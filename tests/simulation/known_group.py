@@ -26,8 +26,6 @@ Stored = tuple[int, str | None, list[Entry]]
 
 
 class KnownGroup:
-    """See the module."""
-
     def __init__(self, group_id: str, tally: Tally) -> None:
         self.group_id = group_id
         self.tally = tally

@@ -24,8 +24,6 @@ from tests.simulation.tally import Tally
 
 
 class Ledger(Tally):
-    """All groups of a world."""
-
     def __init__(self, fail: Callable[[str], None]) -> None:
         super().__init__(fail)
         self._groups: dict[str, GroupLedger] = {}

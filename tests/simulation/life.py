@@ -26,8 +26,6 @@ SETTLE_MS = 300_000
 
 @dataclass(frozen=True)
 class Climate:
-    """What kind of world it is."""
-
     groups: int
     members_max: int
     """Per group."""
@@ -87,8 +85,6 @@ def make_world(
 
 
 class GroupLife:
-    """Lets things happen in a world."""
-
     topic_partitions = PARTITIONS
 
     def __init__(self, world: World, climate: Climate) -> None:

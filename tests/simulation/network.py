@@ -33,8 +33,6 @@ class Weather:
 
 
 class Peer(Protocol):
-    """Anything that connects to the broker."""
-
     def received(self, data: bytes) -> None: ...
 
     def disconnected(self) -> None:
@@ -54,7 +52,6 @@ class Observer(Protocol):
         ...
 
     def answered(self, call: Any, frame: bytes) -> None:  # noqa: ANN401 - as above.
-        """The broker has written the answer."""
         ...
 
 
@@ -78,8 +75,6 @@ class Port:
 
 
 class Network:
-    """All connections there are."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -143,7 +138,6 @@ class Network:
             wire.die_with_broker()
 
     def delay_s(self) -> float:
-        """How long the next thing takes."""
         weather = self.weather
         delay_ms = self._random.randint(0, weather.delay_ms_max)
         if weather.stalls and self._random.random() < weather.stalls:

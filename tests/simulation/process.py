@@ -61,15 +61,11 @@ class Traits:
 
 
 class Caller(Protocol):
-    """A process, or an administrator."""
-
     number: int
 
 
 @dataclass(eq=False)
 class Call:
-    """One request on its way."""
-
     process: Caller
     request: Any
     expected: ExpectedAnswer
@@ -123,8 +119,6 @@ class Surroundings(Protocol):
 
 @dataclass(eq=False, repr=False)
 class Process:
-    """See the module."""
-
     world: Surroundings
     traits: Traits
     number: int

@@ -70,7 +70,6 @@ def test_what_a_watcher_calls_certain_is_in_the_history_of_the_broker(
 
 
 def report(seen: Counter[str]) -> str:
-    """Return the counts as lines."""
     more = f"{seen['superseded']:,} more were superseded, {seen['avoided']:,} avoided"
     lines = [f"{seen['rebalances']:,} rebalances; {more}"]
     for about in ("causes", "fates"):

@@ -31,8 +31,6 @@ _REBALANCING: Final = {ClassicState.PREPARING_REBALANCE, ClassicState.COMPLETING
 
 
 class Batch(NamedTuple):
-    """Records that a watcher reads at once."""
-
     at_ms: int
     partition: int
     data: bytes
@@ -47,8 +45,6 @@ class Look(NamedTuple):
 
 @dataclass
 class Truth:
-    """What the brokers have recorded."""
-
     rebalances: dict[tuple[str, int | None], list[RebalanceRecord]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -131,7 +127,6 @@ class _NoWitness(Witness):
     def lost_commits(
         self, find: Callable[[str, int], CommittedOffset | None]
     ) -> Iterator[tuple[str, int, int, int | None]]:
-        """See the class."""
         del find
         yield from ()
 

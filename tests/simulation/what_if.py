@@ -323,8 +323,6 @@ def live(
 
 @dataclass
 class _Actor:
-    """Does what the plan says."""
-
     world: World
     plan: Plan
     setting: Setting

@@ -72,8 +72,6 @@ class PlannedProcess(Process):
 
 
 class PlannedLife(ConsumerGroup):
-    """One life of such processes."""
-
     def __init__(self, plan: Plan, setting: Setting, run: str) -> None:
         super().__init__()
         self.plan, self.setting = plan, setting
@@ -90,7 +88,6 @@ class PlannedLife(ConsumerGroup):
         self._entries = 0
 
     def happens(self, share: float) -> bool:
-        """Nothing goes wrong on the wire."""
         del share
         return False
 

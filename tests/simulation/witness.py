@@ -40,11 +40,9 @@ class Witness:
                 del self._shares[group, generation]
 
     def saw_answer(self, call: Call) -> None:
-        """It has reached its process."""
         self.answers += 1
 
     def saw_request(self, call: Call) -> None:
-        """The broker has it."""
         if isinstance(call.request, m.OffsetCommitRequest):
             key, offset = _position(call.request)
             self._untold.setdefault(key, set()).add(offset)

@@ -227,7 +227,6 @@ class World:
         await topics.changes.create_topic(TOPIC, partition_count=partition_count)
 
     async def stop_broker(self) -> None:
-        """Stop the broker as SIGTERM does."""
         life = self.life
         assert life is not None
         assert life.task is not None
@@ -355,7 +354,6 @@ class World:
         _Visitor(self, m.LeaveGroupRequest(group_id=group, members=[identity]), 4)
 
     def ask(self, request: Any, version: int) -> None:  # noqa: ANN401
-        """An administrator asks for something."""
         _Visitor(self, request, version)
 
     def commit_from_outside(self, group: str) -> None:

@@ -23,7 +23,6 @@ class BothForms:
         self.as_written: Final = _loaded(f"{source.stem}_as_written", source)
 
     def compiled(self) -> ModuleType:
-        """Skips the test if there was no compiler."""
         if not self.is_compiled:
             pytest.skip("not compiled: no C compiler was there when the package was built")
         return self._module

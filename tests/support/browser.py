@@ -56,8 +56,6 @@ class BrowserError(AssertionError):
 
 
 class Browser:
-    """One Chromium with one page."""
-
     def __init__(self, directory: Path) -> None:
         """`directory` is for its profile. Skips the test where there is no Chromium."""
         found = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -186,7 +184,6 @@ class Browser:
     # The protocol.
 
     def command(self, method: str, **parameters: object) -> dict[str, Any]:
-        """What the browser answers."""
         number = self._next_id
         self._next_id += 1
         message: dict[str, object] = {"id": number, "method": method, "params": parameters}

@@ -43,12 +43,10 @@ class MemoryLog:
 
     @property
     def batch_count(self) -> int:
-        """Number of batches in all partitions."""
         return sum(map(len, self.batches))
 
     @property
     def held_count(self) -> int:
-        """Number of waiting appends."""
         return len(self._held or [])
 
     def prepare(self) -> Awaitable[None] | None:
@@ -56,7 +54,6 @@ class MemoryLog:
         return None
 
     def append_batch(self, partition: int, batch: bytes) -> Awaitable[None] | None:
-        """Append a batch; durable at once unless held."""
         self.append_count += 1
         if self._held is None:
             self._store(partition, batch)
@@ -66,7 +63,6 @@ class MemoryLog:
         return asyncio.shield(future)
 
     def hold(self) -> None:
-        """Make appends from now on wait for `release`."""
         if self._held is None:
             self._held = []
 
@@ -103,7 +99,6 @@ class MemoryOffsetsLog(MemoryLog):
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append a batch; durable at once unless held."""
         return self.append_batch(partition, encode_as_batch(records, wall_ms)[0])
 
     def append_stored(
@@ -140,7 +135,6 @@ class MemoryTransactionLog(MemoryLog, InternalLog):
         return self.epoch
 
     def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
-        """Append a batch; durable at once unless held."""
         del wall_ms
         return self.append_batch(partition, batch[0])
 

@@ -44,8 +44,6 @@ _VERSIONS: Final = {
 
 
 class Cluster:
-    """Three brokers."""
-
     def __init__(self, network: Network, on_committed: Committed) -> None:
         self.network = network
         self.on_committed = on_committed
@@ -73,7 +71,6 @@ class Cluster:
         self.appended = asyncio.Event()
 
     def lead(self, partition: int, node: int) -> None:
-        """Another broker leads it from now on."""
         if self.leaders[partition] != node:
             self.leaders[partition] = node
             self.epochs[partition] += 1
@@ -116,7 +113,6 @@ class Node:
             self.cluster.network.set_host(address, state)
 
     def received(self, wire: Wire, frame: bytes) -> None:
-        """See `Server`."""
         key = int.from_bytes(frame[:2], "big")
         version = int.from_bytes(frame[2:4], "big")
         kind = REQUESTS[key]

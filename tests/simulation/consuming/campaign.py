@@ -39,7 +39,6 @@ def live_many(seed: str, steps: int) -> Iterator[Tally]:
 
 
 def describe(total: Tally, begun_s: float) -> str:
-    """One line for people."""
     return (
         f"{total.lives:,} lives, {total.steps:,} steps, {total.records:,} records, "
         f"{total.commits:,} commits, {total.requests:,} requests in "

@@ -37,8 +37,6 @@ class LifeError(AssertionError):
 
 @dataclass
 class Tally:
-    """What happened in one life, or in several."""
-
     lives: int = 0
     steps: int = 0
     records: int = 0
@@ -52,8 +50,6 @@ class Tally:
 
 
 class Life:
-    """See the module. One instance, one life."""
-
     def __init__(self, seed: str, loop: asyncio.AbstractEventLoop, network: Network) -> None:
         self.random = network.random
         self.network = network
@@ -74,7 +70,6 @@ class Life:
         self._begun_s = loop.time()
 
     def step(self) -> None:
-        """Something was done."""
         self.steps += 1
 
     def lose_connections(self, process: int) -> None:
@@ -85,7 +80,6 @@ class Life:
         self._loop.call_later(delay_s, network.lose, lambda wire: wire.process == process)
 
     def note(self, what: str) -> None:
-        """For the trace."""
         self.trace.append(f"{self._loop.time() - self._begun_s:9.3f} {what}")
 
     def note_read(self, what: str, records: Sequence[AnyRecord]) -> None:
@@ -227,7 +221,6 @@ class Life:
     # Whether it is right.
 
     def _look(self) -> None:
-        """Raise what a process has raised."""
         assert not self.problems, self.problems[0]
         for process, task in list(self._processes.items()):
             if task.done():

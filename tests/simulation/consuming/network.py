@@ -27,8 +27,6 @@ SPINNING_TURNS: Final = 20_000
 
 
 class Host(Enum):
-    """What becomes of who connects to an address."""
-
     UP = "up"
     REFUSES = "refuses"
     """The machine is there, the broker is not."""
@@ -37,15 +35,11 @@ class Host(Enum):
 
 
 class Server(Protocol):
-    """A broker."""
-
     def received(self, wire: "Wire", frame: bytes) -> None:
         """A whole request, without its size. To be answered by `wire.answer`, sooner or later."""
 
 
 class Network:
-    """All addresses and connections."""
-
     def __init__(self, random: Random) -> None:
         self.random = random
         self.hosts: dict[Address, Host] = {}
@@ -172,7 +166,6 @@ class Wire(asyncio.Transport):
             self._loop.call_later(self._network.delay_s(), self._arrive)
 
     def abort(self) -> None:
-        """Hang up."""
         if self._unsent and self._network.random.random() < 0.5:
             self._unsent.clear()
         self._end(None)

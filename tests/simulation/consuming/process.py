@@ -44,8 +44,6 @@ BACKOFFS_MS: Final = (50, 2_000)
 
 
 class End(Enum):
-    """How a process ends."""
-
     STOP = "stop"
     ERROR = "error"
     """`async with` is left by an exception."""
@@ -144,8 +142,6 @@ class Listener(RebalanceListener):
 
 
 class Process:
-    """One of them, from its start to its end."""
-
     def __init__(self, life: Surroundings, number: int, instance: str | None) -> None:
         random = life.random
         backoff_ms = random.choice(BACKOFFS_MS)
@@ -204,7 +200,6 @@ class Process:
     # From its start to its end.
 
     async def run(self) -> None:
-        """Until `end` is called."""
         PROCESS.set(self.number)
         self.consumer.subscribe([TOPIC], listener=self.listener)
         while not self._is_ending:
@@ -454,17 +449,14 @@ class Process:
             self._turns[one] += 1
 
     async def be_slow(self) -> None:
-        """Take the time of callbacks that do something."""
         if not self._life.is_calm:
             await asyncio.sleep(self._random.choice([0, 0, 0.01, 0.5, 2]))
 
     def maybe_fail(self) -> None:
-        """Fail now and then, as callbacks do."""
         if not self._life.is_calm and self._random.random() < 0.05:
             raise CallbackError
 
     def note(self, what: str) -> None:
-        """For the trace."""
         self._life.note(f"p{self.number} {what}")
 
 

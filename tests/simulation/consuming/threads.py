@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 
 class TurnTaker:
-    """In place of `threading.Thread`."""
-
     now: "TurnTaker | None" = None
     """Whose turn it is; None: the loop's."""
     alive: "set[TurnTaker]"
@@ -181,8 +179,6 @@ class ThreadsConnection:
 
 
 class _Threading:
-    """In place of the module."""
-
     Thread = TurnTaker
     Condition = Condition
 

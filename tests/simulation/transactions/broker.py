@@ -89,8 +89,6 @@ class Died(Exception):  # noqa: N818 - it happens to who waits, and is no error.
 
 
 class Broker:
-    """See the module. One life."""
-
     topics: TopicManager
     groups: GroupCoordinator
     transactions: Transactions
@@ -259,7 +257,6 @@ def own_tasks(loop: SimulatedLoop) -> None:
 
 
 def new_loop(clock: Any, latency_ms: Callable[[], int]) -> SimulatedLoop:  # noqa: ANN401
-    """A loop on which brokers can live."""
     loop = SimulatedLoop(clock, latency_ms=latency_ms, listen=lambda *_: None)
     own_tasks(loop)
     return loop

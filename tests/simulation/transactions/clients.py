@@ -91,7 +91,6 @@ class Client:
             await self.init()
 
     async def init(self, *, keeps_producer: bool = False) -> None:
-        """InitProducerId."""
         pid, epoch = self.producer if keeps_producer else (-1, -1)
         request = m.InitProducerIdRequest(
             transactional_id=self.name,
@@ -233,7 +232,6 @@ class Client:
         one.position_acked = self.ledger.note("positioned")
 
     async def end(self, one: Transaction, *, commit: bool) -> None:
-        """EndTxn."""
         request = m.EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer[0],

@@ -32,8 +32,6 @@ Positions: TypeAlias = Mapping[str, int]
 
 @dataclass(slots=True)
 class Sent:
-    """A record of a transaction."""
-
     place: TopicPartition
     key: bytes | None
     value: str
@@ -75,7 +73,6 @@ class Ledger:
         self._owners: dict[str, tuple[object, int]] = {}
 
     def note(self, what: str) -> int:
-        """One fact more; its number."""
         self.now += 1
         self.counts[what] += 1
         return self.now
@@ -104,13 +101,11 @@ class Ledger:
     # Transactions.
 
     def begin(self, owner: str, flow: int) -> Transaction:
-        """A new one."""
         one = Transaction(self.note("begun"), owner, flow)
         self.transactions.append(one)
         return one
 
     def send(self, one: Transaction, place: TopicPartition, key: bytes | None) -> Sent:
-        """A record of it, on its way."""
         sent = Sent(place, key, f"{one.number}.{len(one.records)}")
         one.records.append(sent)
         self.by_value[sent.value] = one, sent

@@ -19,8 +19,6 @@ from tests.simulation.transactions.ledger import Seen
 
 
 class Batch(NamedTuple):
-    """One, as it lies in a log."""
-
     header: BatchHeader
     content: bytes | memoryview
 
@@ -34,8 +32,6 @@ class Batch(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A transaction that has ended in a partition."""
-
     producer_id: int
     first: int
     last: int
@@ -45,8 +41,6 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """What a partition knows of one."""
-
     epoch: int
     last_sequence: int = -1
     first: int = -1
@@ -65,7 +59,6 @@ class Partition:
 
     @property
     def start(self) -> int:
-        """Offset of the first batch."""
         return self.batches[0].header.base_offset if self.batches else 0
 
     @property
@@ -135,7 +128,6 @@ class Partition:
         return None if 0 <= first <= offset else ControlType.COMMIT
 
     def values(self) -> Iterator[Seen]:
-        """All records, whatever becomes of them."""
         for header, content in self.batches:
             if header.record_count and not header.is_control:
                 yield from seen_in(content, header)
@@ -153,7 +145,6 @@ class Partition:
 
 
 def seen_in(content: bytes | memoryview, header: BatchHeader) -> Iterator[Seen]:
-    """The records of a batch."""
     for record in decode_records(content, header):
         yield Seen(record.offset, record.key, (record.value or b"").decode())
 
@@ -175,8 +166,6 @@ def read_log(files: SimulatedFileSystem, directory: str, *, is_recovered: bool =
 
 
 class Ids:
-    """The log of transactional ids."""
-
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.latest: dict[str, TransactionRecord] = {}
         self.all: list[TransactionRecord] = []

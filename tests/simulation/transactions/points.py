@@ -56,8 +56,6 @@ class Point(Enum):
 
 
 class Ending(Enum):
-    """How the transaction ends."""
-
     COMMIT = "commit"
     ABORT = "abort"
     TIMEOUT = "timeout"
@@ -65,8 +63,6 @@ class Ending(Enum):
 
 
 class Content(Enum):
-    """What is in it."""
-
     DATA = "data"
     OFFSETS = "offsets"
     BOTH = "both"
@@ -136,7 +132,6 @@ class Story:
             self._loop.close()
 
     async def ask(self, request: Any, version: int) -> Any:  # noqa: ANN401 - its answer.
-        """For the client."""
         self._asked = request, version
         answer = await self._broker.ask(request, version)
         self._copy()

@@ -36,7 +36,6 @@ class Examiner:
         """States that were the same, byte by byte and fact by fact, as one before."""
 
     def examine(self, state: State, ledger: Ledger) -> None:
-        """Raises AssertionError."""
         fingerprint = hash((state.files.fingerprint(), state.known, state.has_lost_power))
         if fingerprint in self._examined:
             self.repeated_count += 1

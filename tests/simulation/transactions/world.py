@@ -31,8 +31,6 @@ OVERDUE_MS: Final = 60_000
 
 
 class State(NamedTuple):
-    """A disk as a start may find it."""
-
     files: SimulatedFileSystem
     topics: dict[Any, Any]
     properties: dict[str, str]
@@ -47,7 +45,6 @@ class State(NamedTuple):
     def of(
         cls, disk: Disk, ledger: Ledger, wall_ms: int, *, has_lost_power: bool, number: int
     ) -> Self:
-        """The disk as it is now."""
         store = disk.store
         return cls(
             disk.files.copy(),
@@ -100,7 +97,6 @@ class World:
     # Running.
 
     def begin(self) -> None:
-        """Start the first broker and all clients."""
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._begin())
 
@@ -134,7 +130,6 @@ class World:
         return states
 
     def close(self) -> None:
-        """End all of it."""
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
@@ -236,7 +231,6 @@ class World:
         return UUID(int=self.random.getrandbits(128))
 
     def _on_operation(self, operation: Operation) -> None:
-        """Before each operation on the disk."""
         if operation == "pread":
             return
         broker = self._broker

@@ -37,7 +37,6 @@ class Issuer:
         self.url = path.as_uri()
 
     def token(self, subject: str, lifetime_s: float, **changes: object) -> tuple[str, float]:
-        """A token, and when it expires."""
         now_s = time.time()
         claims: dict[str, object] = {
             "iss": ISSUER,
@@ -55,7 +54,6 @@ class Issuer:
 def oauth_properties(
     ports: Mapping[str, int], authority: Authority, issuer: Issuer
 ) -> dict[str, str]:
-    """Settings of a broker with these listeners."""
     protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
     found = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
@@ -99,8 +97,6 @@ class OAuthKafka(KafkaServer):
 
 
 class OAuthKohort(KohortServer):
-    """The same."""
-
     def __init__(self, directory: Path, *, overrides: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, overrides=overrides)
         self.issuer = Issuer(directory / "issuer")

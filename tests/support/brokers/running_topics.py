@@ -76,12 +76,10 @@ async def running_topics(
 
 
 def directories(root: Path, pattern: str = "*") -> list[str]:
-    """Names of the directories in a data directory."""
     return sorted(path.name for path in root.glob(pattern) if path.is_dir())
 
 
 def append(partition: Partition, value: bytes = b"value", key: bytes | None = None) -> Appended:
-    """Append one record as a producer would."""
     batch = encode_batch([Record(value, key=key, timestamp=1_700_000_000_000)])
     return partition.append(batch, read_header(batch), wall_ms=1_700_000_000_000)
 

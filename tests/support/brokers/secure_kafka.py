@@ -52,7 +52,6 @@ class SecureKafka(KafkaServer):
 
 
 def secure_properties(ports: Mapping[str, int], authority: Authority) -> dict[str, str]:
-    """Settings of a broker with these listeners."""
     # The certificate is for 127.0.0.1; 127.0.0.2 reaches the same listeners.
     listeners = [f"{name}://0.0.0.0:{port}" for name, port in ports.items()]
     advertised = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]

@@ -61,7 +61,6 @@ def answers_metadata(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens on that port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=2).close()
     except OSError:
@@ -90,7 +89,6 @@ class ServerProcess(ABC):
 
     @property
     def data(self) -> Path:
-        """The one directory of log.dirs."""
         return self.directory / "data"
 
     @property

@@ -32,7 +32,6 @@ LEFT_BEHIND = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 
 
 def admin_client(bootstrap: str) -> AdminClient:
-    """For what only administrators do."""
     return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
 

@@ -31,7 +31,6 @@ _FORMAT = r"%p %o %T %K %S\n%k\n%s\n%h\n"
 
 
 def kcat() -> str:
-    """The program, under either of its names."""
     return shutil.which("kcat") or shutil.which("kafkacat") or java_env.missing("kcat is not here")
 
 

@@ -35,7 +35,6 @@ class KohortMember(ThreadMember, RebalanceListener):
 
     @property
     def leads(self) -> bool:
-        """Whether it makes the assignments."""
         engine = self._consumer._lifecycle.engine
         return (
             engine is not None and engine.member is not None and engine.member.membership.is_leader

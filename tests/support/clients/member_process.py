@@ -28,8 +28,6 @@ _LIBRARIES: Mapping[str, Callable[[str], Client]] = {
 
 
 class MemberProcess:
-    """One process with one member of one group."""
-
     def __init__(self, library: str, bootstrap: str) -> None:
         self._library = library
         self._bootstrap = bootstrap

@@ -11,8 +11,6 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 class Place(NamedTuple):
-    """Where a message is."""
-
     topic: str
     partition: int
     offset: int

@@ -19,8 +19,6 @@ _CONSUMER_FATE: Final = re.compile(
 
 
 class Beginning(NamedTuple):
-    """Why a rebalance began."""
-
     at_ms: int
     kind: str
     member_id: str | None

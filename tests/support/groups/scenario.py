@@ -447,7 +447,6 @@ class Scenario:
         return members
 
     def settle(self, members: list[str]) -> None:
-        """All of them sync, the leader first."""
         leader = self.classic.roster.leader_id
         assert leader is not None
         assignments = {member_id: f"of {member_id}".encode() for member_id in members}

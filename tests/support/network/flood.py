@@ -29,7 +29,6 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 def client_hello() -> bytes:
-    """What TLS begins with."""
     outgoing = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -52,5 +52,4 @@ def sized(body: bytes) -> bytes:
 
 
 def saying(data: bytes) -> Serve:
-    """Say this, and leave."""
     return lambda client: client.sendall(data)

@@ -53,17 +53,14 @@ class MemoryTransport(asyncio.Transport):
 
     @property
     def unread_bytes(self) -> int:
-        """Number of bytes that are still in the socket."""
         return len(self._to_read)
 
     def take(self, byte_count: int) -> None:
-        """Read this many bytes as the peer."""
         self.taken += self._unsent[:byte_count]
         del self._unsent[:byte_count]
         self._after_sending()
 
     def lose(self) -> None:
-        """Break the connection to the peer."""
         self._close_soon()
 
     # The transport's interface.

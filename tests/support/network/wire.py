@@ -15,7 +15,6 @@ TIMEOUT_S = 30
 
 
 def framed(body: bytes) -> bytes:
-    """`body` as a frame."""
     return struct.pack(">i", len(body)) + body
 
 
@@ -83,17 +82,14 @@ class RawClient:
         self.socket.sendall(data)
 
     def receive(self) -> bytes:
-        """The next frame, without its size."""
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
 
     def ask(self, request: object, version: int, *, correlation_id: int = 1) -> bytes:
-        """Send one request and wait for its answer."""
         self.send(framed(request_body(request, version, correlation_id=correlation_id)))
         return self.receive()
 
     def call(self, request: object, version: int, response: type[T]) -> T:
-        """The answer of `ask`, decoded."""
         return response_in(self.ask(request, version), response, version)
 
     def is_answered(self) -> bool:

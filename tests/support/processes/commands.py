@@ -38,7 +38,6 @@ class Said(NamedTuple, Generic[AnyStr]):
 
 
 def said_by_process(*arguments: str, **environment: str) -> Said[str]:
-    """Run `kohort ARGUMENTS` in a new process."""
     ran = subprocess.run(
         [sys.executable, "-m", "kohort.cli", *arguments],
         check=False,

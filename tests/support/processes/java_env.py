@@ -39,7 +39,6 @@ QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def java() -> str:
-    """The path of the Java launcher."""
     home = os.environ.get("JAVA_HOME")
     if home and (launcher := Path(home, "bin", "java")).exists():
         return str(launcher)

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl
 
 
 class Asked(NamedTuple):
-    """A request that came."""
-
     authorization: str | None
     form: dict[str, str]
 

@@ -68,7 +68,6 @@ def with_block(
 
 
 def one_record(record: Record, timestamp_delta: int = 0, offset_delta: int = 0) -> bytes:
-    """The bytes of one record."""
     out = bytearray()
     write_record(out, record, timestamp_delta, offset_delta)
     return bytes(out)

@@ -16,8 +16,6 @@ from kohort.protocol.records.batch import CompressionType
 
 
 class Readers(Enum):
-    """The clients that read a form."""
-
     ALL = auto()
     """Java, librdkafka and franz-go."""
     SOME = auto()

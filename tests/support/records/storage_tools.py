@@ -71,14 +71,12 @@ def open_log(
 
 
 def memory_log(**changes: object) -> tuple[PartitionLog, SimulatedFileSystem]:
-    """A new log on a simulated file system."""
     files = SimulatedFileSystem()
     files.make_directory("/data")
     return open_log(files, config=settings(**changes)), files
 
 
 def append(log: PartitionLog, batch: bytes, *, wall_ms: int = WALL_MS) -> Written:
-    """Append a batch in leader epoch 0."""
     return log.append(batch, read_header(batch), leader_epoch=0, wall_ms=wall_ms)
 
 

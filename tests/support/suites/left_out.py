@@ -34,22 +34,17 @@ def as_failure_if_required(report: Report) -> Report:
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """The reason that `pytest.skip` was given."""
     told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return told.removeprefix("Skipped: ")
 
 
 class NothingLeftOut:
-    """Registered in each process that runs tests."""
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Called for a test, its setup or its teardown."""
         return as_failure_if_required((yield))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Called for a module, which may want a package."""
         return as_failure_if_required((yield))

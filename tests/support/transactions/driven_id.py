@@ -55,7 +55,6 @@ STORED = [
 
 
 def stored(state: TransactionState, epoch: int = 7, **changes: Any) -> TransactionRecord:  # noqa: ANN401
-    """A record in this state."""
     is_open = state in {S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT}
     record = TransactionRecord(
         ID,
