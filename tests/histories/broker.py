@@ -47,7 +47,6 @@ def _follow(file: Path) -> None:
         clock = mmap.mmap(opened.fileno(), _AHEAD.size, prot=mmap.PROT_READ)
 
     def wall_ms(self: SystemClock) -> int:
-        del self
         (ahead_ms,) = _AHEAD.unpack_from(clock)
         return int(time.time_ns() // 1_000_000 + ahead_ms)
 
@@ -114,7 +113,6 @@ def _aborts_untold() -> None:
     def of_nothing(
         self: AbortedTransactions, offset: int, byte_count: int, *, up_to_offset: int
     ) -> AbortedSearch:
-        del byte_count
         return in_read(self, offset, 0, up_to_offset=up_to_offset)
 
     AbortedTransactions.in_read = of_nothing  # type: ignore[method-assign]

@@ -106,7 +106,6 @@ class Process:
         raise AssertionError("never comes to rest")
 
     def busy_ms(self, action: Apply) -> int:
-        del action
         return 4 * STEP_MS if self.life.happens(0.5) else 0
 
     def leave(self) -> None:

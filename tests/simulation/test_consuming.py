@@ -106,7 +106,6 @@ def test_a_commit_that_goes_out_under_a_later_identity_is_found(
     async def send_as_of_now(
         self: GroupOffsets, author: object, offsets: Offsets, *, is_automatic: bool
     ) -> float:
-        del author
         return await send(self, self._commit_identity(), offsets, is_automatic=is_automatic)
 
     monkeypatch.setattr(GroupOffsets, "_send_commit", send_as_of_now)

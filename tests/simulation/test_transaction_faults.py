@@ -64,7 +64,6 @@ def test_markers_before_the_decision_are_found(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.long
 def test_a_start_that_repairs_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def repair(_: Reconciler, found: object) -> int:
-        del found
         return 0
 
     monkeypatch.setattr(Reconciler, "repair", repair)

@@ -127,7 +127,6 @@ class _NoWitness(Witness):
     def lost_commits(
         self, find: Callable[[str, int], CommittedOffset | None]
     ) -> Iterator[tuple[str, int, int, int | None]]:
-        del find
         yield from ()
 
 

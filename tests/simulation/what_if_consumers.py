@@ -88,7 +88,6 @@ class PlannedLife(ConsumerGroup):
         self._entries = 0
 
     def happens(self, share: float) -> bool:
-        del share
         return False
 
     def some_names(self) -> tuple[str, ...]:

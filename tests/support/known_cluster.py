@@ -41,7 +41,6 @@ class OneTopic:
         return self.topics["t"].leaders.get(partition.partition)
 
     def is_online(self, partition: TopicPartition, node_id: int) -> bool:
-        del partition
         return node_id in self.nodes
 
     def broker(self, node_id: int) -> object | None:

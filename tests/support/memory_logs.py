@@ -104,7 +104,6 @@ class MemoryOffsetsLog(MemoryLog):
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        del wall_ms
         return self.append_batch(partition, encode_stored(records)[0])
 
     def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
@@ -131,11 +130,9 @@ class MemoryTransactionLog(MemoryLog, InternalLog):
         self.epoch = 0
 
     def leader_epoch(self, partition: int) -> int:
-        del partition
         return self.epoch
 
     def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
-        del wall_ms
         return self.append_batch(partition, batch[0])
 
     def append_stored(self, partition: int, batch: bytes) -> None:

@@ -135,7 +135,6 @@ class Node:
     # The cluster.
 
     def _ApiVersions(self, _: m.ApiVersionsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         keys = []
         for kind, (low, high) in _VERSIONS.items():
             key = schema_of(kind).key
@@ -144,7 +143,6 @@ class Node:
         answer(m.ApiVersionsResponse(error_code=0, api_keys=keys))
 
     def _Metadata(self, _: m.MetadataRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         cluster = self.cluster
         partitions = [
             m.MetadataResponsePartition(
@@ -171,7 +169,6 @@ class Node:
     def _FindCoordinator(  # noqa: N802
         self, request: m.FindCoordinatorRequest, answer: Answer, wire: Wire
     ) -> None:
-        del wire
         node = self.cluster.nodes[self.cluster.coordinator]
         found = m.Coordinator(
             key=request.coordinator_keys[0],
@@ -189,7 +186,6 @@ class Node:
         return self.cluster.leaders[partition] == self.number
 
     def _ListOffsets(self, request: m.ListOffsetsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         found = []
         for one in (one for topic in request.topics for one in topic.partitions):
             index = one.partition_index
@@ -208,7 +204,6 @@ class Node:
     def _OffsetForLeaderEpoch(  # noqa: N802
         self, request: m.OffsetForLeaderEpochRequest, answer: Answer, wire: Wire
     ) -> None:
-        del wire
         found = []
         for one in (one for topic in request.topics for one in topic.partitions):
             is_ours = self._leads(one.partition)
@@ -224,7 +219,6 @@ class Node:
         answer(m.OffsetForLeaderEpochResponse(topics=[topic]))
 
     def _Fetch(self, request: m.FetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         if (found := self._fetched(request)) is not None:
             answer(found)
             return

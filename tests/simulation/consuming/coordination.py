@@ -3,16 +3,14 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kohort.groups.reasons import NO_REASON
+from kohort.broker.handlers.classic_groups import _respond_for_several
 from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
-    JoinRequest,
     JoinResult,
     LeaveEntry,
     LeaveResult,
     OffsetToCommit,
-    SyncRequest,
     SyncResult,
 )
 from kohort.protocol.errors import ErrorCode
@@ -20,7 +18,7 @@ from tests.simulation.consuming.group_host import Author, GroupHost
 from tests.simulation.consuming.network import Wire
 from tests.simulation.consuming.records import TOPIC
 from tests.support import messages as m
-from tests.support.groups.answers import joined, synced
+from tests.support.groups.driven_members import join_request, joined, sync_request, synced
 
 Answer = Callable[[Any], None]
 Committed = Callable[[Author, int, int, Collection[int]], None]
@@ -42,17 +40,7 @@ class Coordination:
         if not self._is_coordinator():
             answer(joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
             return
-        asked = JoinRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            client_id=str(wire.process),
-            client_host="/127.0.0.1",
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            protocol_type=request.protocol_type,
-            protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
-            reason=NO_REASON,
-        )
+        asked = join_request(request, str(wire.process))
         host = self._host
         host.ask(
             lambda ticket: host.classic.join(asked, ticket, host.now),
@@ -60,18 +48,10 @@ class Coordination:
         )
 
     def SyncGroup(self, request: m.SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         if not self._is_coordinator():
             answer(synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
             return
-        asked = SyncRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
-        )
+        asked = sync_request(request)
         host = self._host
         host.ask(
             lambda ticket: host.classic.sync(asked, ticket, host.now),
@@ -79,7 +59,6 @@ class Coordination:
         )
 
     def Heartbeat(self, request: m.HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         code = ErrorCode.NOT_COORDINATOR
         if self._is_coordinator():
             host = self._host
@@ -91,17 +70,11 @@ class Coordination:
         answer(m.HeartbeatResponse(error_code=code))
 
     def LeaveGroup(self, request: m.LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
-        entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in request.members]
+        members = request.members
+        entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in members]
 
         def left(result: LeaveResult) -> None:
-            members = [
-                m.MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
-                )
-                for one, code in zip(entries, result.entries, strict=False)
-            ]
-            answer(m.LeaveGroupResponse(error_code=result.error, members=members))
+            answer(_respond_for_several(members, result))
 
         host = self._host
         if self._is_coordinator():
@@ -139,7 +112,6 @@ class Coordination:
         host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
 
     def OffsetFetch(self, request: m.OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
         host = self._host
         host.catch_up()
         (asked,) = request.groups

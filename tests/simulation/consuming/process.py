@@ -430,7 +430,6 @@ class Process:
             pass  # Others have the partitions, or it comes with the next one.
 
     async def _committed(self, offsets: object, error: Exception | None) -> None:
-        del offsets
         assert error is None or isinstance(error, ConsumerError), error
         assert self._commits_told == self._commits_heard, "two callbacks at the same time"
         self._commits_told += 1

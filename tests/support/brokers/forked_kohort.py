@@ -69,7 +69,6 @@ class ForkedKohort(KohortServer):
         return self
 
     def stop(self, *, timeout_s: float = 30) -> int:
-        del timeout_s
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:

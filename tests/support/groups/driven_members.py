@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from kohort.broker.handlers.classic_groups import RESPONDERS, _respond_to_sync
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.actions import (
     Apply,
@@ -43,14 +44,40 @@ from kohort.groups.requests import (
 )
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
-from tests.support.groups.answers import joined, synced
 from tests.support.groups.scenario import MINUTE, SECOND, Scenario, Ticket
 
 SESSION_MS = 10 * SECOND
 POLL_INTERVAL_MS = MINUTE
 
+joined, synced = RESPONDERS[9], _respond_to_sync
 Share = frozenset[TopicPartition]
 Call = tuple[str, tuple[TopicPartition, ...]]
+
+
+def join_request(request: m.JoinGroupRequest, client_id: str) -> JoinRequest:
+    return JoinRequest(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=client_id,
+        client_host="/127.0.0.1",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
+        can_skip_assignment=True,
+        reason=state_reason(request.join_reason, request.reason),
+    )
+
+
+def sync_request(request: m.SyncGroupRequest) -> SyncRequest:
+    return SyncRequest(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+    )
 
 
 class DrivenMember:
@@ -192,31 +219,13 @@ class DrivenMember:
 
     def _join(self, request: m.JoinGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
-        asked = JoinRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            client_id="driven",
-            client_host="/127.0.0.1",
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            protocol_type=request.protocol_type,
-            protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
-            can_skip_assignment=True,
-            reason=state_reason(request.join_reason, request.reason),
-        )
+        asked = join_request(request, "driven")
         scenario.step(lambda: scenario.classic.join(asked, ticket, scenario.now))
         return ticket
 
     def _sync(self, request: m.SyncGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
-        asked = SyncRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
-        )
+        asked = sync_request(request)
         scenario.step(lambda: scenario.classic.sync(asked, ticket, scenario.now))
         return ticket
 

@@ -122,7 +122,6 @@ class Rota:
     def validate_commit(
         self, request: CommitRequest, now: Now, *, transactional: bool
     ) -> ErrorCode:
-        del now, transactional
         if request.generation < 0:
             return ErrorCode.NONE if self.is_empty else ErrorCode.UNKNOWN_MEMBER_ID
         if request.member_id not in self.members:
@@ -142,7 +141,6 @@ class Rota:
     def restore(
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
-        del now, earlier
         for record in records:
             assert isinstance(record, RotaRecord)
             self.apply(record)
@@ -168,7 +166,6 @@ class Rota:
             self._change([member for member in self.members if member not in silent], None)
 
     def end(self, error: ErrorCode, now: Now) -> None:
-        del error, now
         self.is_dead = True
 
     def close(self) -> None:
@@ -233,7 +230,6 @@ class _RotaWrite:
             self.rota.outbox.reply(self.ticket, self.record.epoch)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        del now
         self.answer_early(error)
 
     def answer_early(self, error: ErrorCode) -> None:
@@ -247,7 +243,6 @@ async def join_rota(host: GroupHost, member_id: str, group_id: str = "g") -> Any
     ticket: Deferred[Any] = Deferred()
 
     def step(group: Group, now: Now) -> None:
-        del now
         if group.membership is None:
             group.membership = Rota(group)
         assert isinstance(group.membership, Rota)
@@ -262,7 +257,6 @@ async def convert_to_rota(host: GroupHost, *members: str, group_id: str = "g") -
     ticket: Deferred[ErrorCode] = Deferred()
 
     def step(group: Group, now: Now) -> None:
-        del now
         rota = Rota(group, group.describe().generation + 1, members)
         answers = Answers(ticket, ErrorCode.NONE, lambda error: error)
         group.convert(rota, (rota.record,), answers)

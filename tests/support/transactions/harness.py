@@ -95,7 +95,6 @@ class MarkedPartitions:
         return ErrorCode.NONE
 
     def may_wait(self, topic: str, partition: int) -> bool:
-        del topic, partition
         return self._held is not None
 
     def hold(self) -> None:
