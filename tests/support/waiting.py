@@ -2,8 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
+
+T = TypeVar("T")
 
 
 def wait_until(
@@ -35,6 +40,11 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
+async def next_slice() -> None:
+    """Wait until the next slice of work that is in progress has run."""
+    await turns(ITERATIONS_BETWEEN)
+
+
 class LoopTurns:
     """How often a task that does nothing had the loop."""
 
@@ -56,3 +66,13 @@ async def counted_turns() -> AsyncIterator[LoopTurns]:
         yield others
     finally:
         counting.cancel()
+
+
+async def iterations_of(work: Awaitable[T]) -> tuple[T, int]:
+    """Return the result of `work`, and the event loop iterations until it was there."""
+    task = asyncio.ensure_future(work)
+    iterations = 0
+    while not task.done():
+        iterations += 1
+        await asyncio.sleep(0)
+    return task.result(), iterations

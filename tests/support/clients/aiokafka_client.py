@@ -32,18 +32,13 @@ from tests.support.clients.threads import ThreadMember
 class AiokafkaClient(Client):
     name = "aiokafka"
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        idempotent: bool = False,
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
-        asyncio.run(self._produce(topic, records, codec, idempotent=idempotent))
+        asyncio.run(self._send(topic, records, codec, idempotent))
 
-    async def _produce(
-        self, topic: str, records: Sequence[Record], codec: Codec, *, idempotent: bool
+    async def _send(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,

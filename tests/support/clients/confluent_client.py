@@ -3,7 +3,8 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
@@ -14,6 +15,7 @@ from tests.support.clients.model import (
     MAX_REQUEST_BYTES,
     Client,
     Codec,
+    Isolation,
     Record,
     Seat,
 )
@@ -24,8 +26,6 @@ QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the
 loss of a broker that a test has stopped long after it, behind the summary of all tests."""
 
-
-Isolation = Literal["read_uncommitted", "read_committed"]
 
 LEFT_BEHIND = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 """How a commit is refused whose member has not heard yet of the generation that it is in."""
@@ -76,13 +76,8 @@ def await_leaders(admin: AdminClient, partitions: Mapping[str, int]) -> None:
 class ConfluentClient(Client):
     name = "confluent"
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        idempotent: bool = False,
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
         producer = Producer(
             {
@@ -195,7 +190,7 @@ class ConsumerProtocolClient(ConfluentClient):
     name = "confluent-consumer"
 
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
-        return ConsumerProtocolMember(self.bootstrap, group, topic, seat)
+        return super().join(group, topic, replace(seat, uses_consumer_protocol=True))
 
 
 class ConfluentMember(ThreadMember):
@@ -254,18 +249,6 @@ class ConfluentMember(ThreadMember):
     def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """The group has given them to somebody else, so there is nothing to commit any more."""
         self.gives_up({partition.partition for partition in partitions})
-
-
-class ConsumerProtocolMember(ConfluentMember):
-    def poll_until(self, leaving: threading.Event) -> None:
-        for name in (
-            "partition.assignment.strategy",
-            "heartbeat.interval.ms",
-            "session.timeout.ms",
-        ):
-            self._config.pop(name)
-        self._config["group.protocol"] = "consumer"
-        super().poll_until(leaving)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:

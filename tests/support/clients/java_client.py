@@ -31,13 +31,8 @@ class JavaClient(Client):
         super().__init__(bootstrap)
         self._process = process
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        idempotent: bool = False,
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
         self._process.call(
             op="produce",

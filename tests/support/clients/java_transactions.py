@@ -2,13 +2,11 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-from tests.support.clients.model import Record
+from tests.support.clients.model import Isolation, Record
 from tests.support.clients.remote_member import from_json, to_json
 from tests.support.processes.java_process import JavaProcess
 
-Isolation = Literal["read_uncommitted", "read_committed"]
 LEVELS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 
 _NAMES = itertools.count()

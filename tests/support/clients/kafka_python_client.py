@@ -25,13 +25,8 @@ from tests.support.clients.threads import ThreadMember
 class KafkaPythonClient(Client):
     name = "kafka-python"
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        idempotent: bool = False,
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap,

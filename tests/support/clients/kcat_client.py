@@ -39,13 +39,8 @@ class KcatClient(Client):
     sets_timestamps = False
     leaves_at_any_time = False  # A signal makes it drop, unprinted, what it has already taken.
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        idempotent: bool = False,
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
     ) -> None:
         # Headers, partition and null-ness hold for all messages of one run.
         for _options, run in itertools.groupby(records, key=_producer_options):

@@ -13,6 +13,8 @@ from typing import Any, Literal, Self
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
+Isolation = Literal["read_uncommitted", "read_committed"]
+
 MAX_REQUEST_BYTES = 1_048_576
 """Given to every producer, for the sake of records of 1 MB. The broker's own limit is 1,048,588."""
 
@@ -115,7 +117,6 @@ class Client(ABC):
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    @abstractmethod
     def produce(
         self,
         topic: str,
@@ -125,6 +126,12 @@ class Client(ABC):
         idempotent: bool = False,
     ) -> None:
         """Sends with acks=all and returns when all are acknowledged; raises if one is not."""
+        self._produce(topic, records, codec, idempotent)
+
+    @abstractmethod
+    def _produce(
+        self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool
+    ) -> None: ...
 
     @abstractmethod
     def consume(

@@ -36,7 +36,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
-from tests.support.slices import next_slice
+from tests.support.waiting import next_slice
 
 TOPIC_ID = bytes(range(16))
 """Id of the topic "t"."""

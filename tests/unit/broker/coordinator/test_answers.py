@@ -13,7 +13,7 @@ from kohort.broker.runtime.slices import RoundRobin
 from kohort.groups.effects import Reply
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.slices import next_slice
+from tests.support.waiting import next_slice
 
 
 def new_turns(clock: VirtualClock | None = None) -> RoundRobin:

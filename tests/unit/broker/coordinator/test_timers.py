@@ -11,7 +11,7 @@ from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
 from kohort.groups.effects import TimerKey
 from kohort.groups.steps import FEW
 from tests.support.measures.busy_clock import BusyClock
-from tests.support.slices import next_slice
+from tests.support.waiting import next_slice
 
 
 def report(doing: str, error: Exception) -> None:

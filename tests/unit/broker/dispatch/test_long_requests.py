@@ -24,7 +24,7 @@ from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support import messages as m
-from tests.support.brokers.working_clock import WorkingClock
+from tests.support.measures.busy_clock import BusyClock
 from tests.support.network.wire import request_body, response_in
 
 PART_MAX = 100
@@ -49,7 +49,7 @@ class World:
             tasks=set(),
             quotas=None,
             access=None,
-            clock=WorkingClock(),
+            clock=BusyClock(),
             long_requests=FairLock(),
         )
         self.dispatcher = Dispatcher(

@@ -14,7 +14,7 @@ from kohort.broker.runtime.slices import (
 )
 from kohort.groups.steps import Steps
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.slices import next_slice
+from tests.support.waiting import next_slice
 
 
 def counted_steps(count: int, clock: VirtualClock, step_ms: int) -> Steps[int]:

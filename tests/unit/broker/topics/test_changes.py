@@ -15,8 +15,9 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, directories, running_topics
-from tests.support.brokers.working_clock import WorkingClock, iterations_of
+from tests.support.measures.busy_clock import BusyClock
 from tests.support.records.storage_tools import memory_store
+from tests.support.waiting import iterations_of
 
 
 async def create(topics: TopicManager, *wanted: NewTopic) -> list[PlannedTopic | ErrorCode]:
@@ -190,7 +191,7 @@ class CheckpointCounter(SimulatedFileSystem):
 
 async def test_very_many_topics_are_validated_in_slices(tmp_path: Path) -> None:
     wanted = [NewTopic(name=f"t-{n}", configs={"retention.ms": str(n)}) for n in range(200)]
-    async with running_topics(tmp_path, clock=WorkingClock()) as topics:
+    async with running_topics(tmp_path, clock=BusyClock()) as topics:
         validating = topics.changes.create_topics(wanted, validate_only=True)
         outcomes, iterations = await iterations_of(validating)
         assert all(isinstance(outcome, PlannedTopic) for outcome in outcomes)
