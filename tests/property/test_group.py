@@ -5,8 +5,6 @@ what they were told; under a log that is slow and fails; and under restarts of t
 import time
 
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from kohort.groups.config import GroupConfig
 from kohort.groups.records import GroupTombstone, OffsetRecord
@@ -14,8 +12,7 @@ from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
 from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
-from tests.support.suites.examples import examples
-from tests.support.walk import choice, first_step, flag, nothing, number, row, several, step, walk
+from tests.support.walk import choice, flag, number, perhaps, row, several, step, walk
 
 MEMBERS_MAX = 5
 INSTANCES = ["a", "b", "c"]
@@ -43,12 +40,13 @@ def has_room_and_is_free(machine: "GroupMachine") -> bool:
     return machine.is_free() and machine.has_room()
 
 
-class GroupMachine(RuleBasedStateMachine):
-    @first_step(
+class GroupMachine:
+    @step(
+        is_first=True,
         delay_ms=choice([0, 3_000]),
         size_max=choice([3, 100]),
         pending_max=choice([2, 100]),
-        first=several(nothing() | choice(INSTANCES), 0, 3),
+        first=several(perhaps(choice(INSTANCES)), 0, 3),
     )
     def begin(
         self, delay_ms: int, size_max: int, pending_max: int, first: list[str | None]
@@ -169,7 +167,7 @@ class GroupMachine(RuleBasedStateMachine):
             if member.is_alive and member.partitions is not None:
                 member.heartbeat()
 
-    @step(is_free, index=whom, reason=reasons, protocols=nothing() | offers)
+    @step(is_free, index=whom, reason=reasons, protocols=perhaps(offers))
     def a_member_joins_again(
         self, index: int, reason: int, protocols: tuple[tuple[str, bytes], ...] | None
     ) -> None:
@@ -222,12 +220,12 @@ class GroupMachine(RuleBasedStateMachine):
     def topics_change(self, count: int) -> None:
         self.scenario.partition_counts["t"] = count
 
-    @step(is_free, failure=nothing() | choice(FAILURES))
+    @step(is_free, failure=perhaps(choice(FAILURES)))
     def appends_become_slow_or_fail(self, failure: ErrorCode | None) -> None:
         self.scenario.hold_appends = failure is None
         self.scenario.fail_appends = failure
 
-    @step(failure=nothing() | choice(FAILURES))
+    @step(failure=perhaps(choice(FAILURES)))
     def the_append_ends(self, failure: ErrorCode | None) -> None:
         self.scenario.hold_appends = False
         if not self.is_free():
@@ -295,7 +293,6 @@ class GroupMachine(RuleBasedStateMachine):
             if not ticket.is_parked and ticket.answer.errors == (ErrorCode.NONE,):
                 self.acknowledged = max(self.acknowledged or 0, offset)
 
-    @invariant()
     def committed_positions_are_those_in_the_log(self) -> None:
         stored = [record for record in self.scenario.log if isinstance(record, OffsetRecord)]
         expected = stored[-1].committed.offset if stored else None
@@ -305,7 +302,6 @@ class GroupMachine(RuleBasedStateMachine):
             assert expected is not None
             assert expected >= self.acknowledged
 
-    @invariant()
     def a_restart_would_bring_back_what_members_were_told(self) -> None:
         s = self.scenario
         if s.state != "Stable" or not self.is_free():
@@ -317,7 +313,6 @@ class GroupMachine(RuleBasedStateMachine):
             (m.member_id, m.instance_id): m.assignment for m in s.classic.roster
         }
 
-    @invariant()
     def no_request_waits_without_a_deadline(self) -> None:
         """And no ticket was answered twice, which the scenario looks at in every step."""
         self.scenario.check()
@@ -328,8 +323,6 @@ class GroupMachine(RuleBasedStateMachine):
         self.no_request_waits_without_a_deadline()
 
     def teardown(self) -> None:
-        if not hasattr(self, "scenario"):
-            return
         self.the_append_ends(None)
         s = self.scenario
         for _ in range(600):
@@ -357,17 +350,9 @@ class GroupMachine(RuleBasedStateMachine):
         return shared == list(range(PARTITIONS)) and generations == {group.data.generation}
 
 
-GroupMachine.TestCase.settings = settings(
-    max_examples=examples(50), stateful_step_count=60, deadline=None, report_multiple_bugs=False
-)
-test_a_group_keeps_its_promises = GroupMachine.TestCase
-
-
 @pytest.mark.timeout(900)
-def test_a_group_keeps_its_promises_for_long(
-    capsys: pytest.CaptureFixture[str], long_form: bool
-) -> None:
-    """The same machine, without Hypothesis' search for small examples; `make simulate` goes on."""
+def test_a_group_keeps_its_promises(capsys: pytest.CaptureFixture[str], long_form: bool) -> None:
+    """`make simulate` goes on."""
     begun_s = time.monotonic()
     wanted = STEPS_LONG if long_form else STEPS_SHORT
     steps = walk(GroupMachine, "group", steps=wanted, steps_of_run=STEPS_OF_RUN)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from hypothesis import settings
-
 from kohort.groups.events import (
     GroupRemoved,
     GroupRestored,
@@ -30,7 +28,7 @@ from kohort.groups.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
 from tests.support.groups.scenario import Scenario
-from tests.support.suites.examples import examples
+from tests.support.walk import walk
 
 
 class HistoryWitness(Witness):
@@ -169,11 +167,8 @@ class HistoryMachine(GroupMachine):
 
     def teardown(self) -> None:
         super().teardown()
-        if hasattr(self, "_witness"):
-            self.witness.check_all()
+        self.witness.check_all()
 
 
-HistoryMachine.TestCase.settings = settings(
-    max_examples=examples(60), stateful_step_count=40, deadline=None, report_multiple_bugs=False
-)
-test_every_rebalance_has_one_record = HistoryMachine.TestCase
+def test_every_rebalance_has_one_record(long_form: bool) -> None:
+    walk(HistoryMachine, "history", steps=20_000 if long_form else 3_000, steps_of_run=40)

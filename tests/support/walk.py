@@ -1,8 +1,6 @@
-"""State machines that Hypothesis can run, and that can be run without it, a hundred times faster.
+"""State machines for random walks: `step` declares a step, `walk` takes steps by chance.
 
-Hypothesis finds the smallest example of a fault, and pays for that with every value it draws. To
-look for a fault, a random walk over the same steps does as well. `step` declares a rule for both;
-`walk` takes the walk; a walk that fails is shortened here, by leaving out what it can do without.
+A walk that fails is shortened, by leaving out what it can do without.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,97 +8,63 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
-
 F = TypeVar("F", bound=Callable[..., None])
 When = Callable[[Any], bool]
-
-
-_RULE: Any = rule
-_INITIALIZE: Any = initialize
-"""Their types cannot be met by arguments that are made up on the way."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """An argument: how Hypothesis draws it, and how a walk does."""
-
-    strategy: st.SearchStrategy[Any]
-    pick: Callable[[Random], Any]
-
-    def __or__(self, other: "Value") -> "Value":
-        both = (self.pick, other.pick)
-        return Value(self.strategy | other.strategy, lambda random: random.choice(both)(random))
+Value = Callable[[Random], Any]
+"""Draws an argument."""
 
 
 def flag() -> Value:
-    return Value(st.booleans(), lambda random: random.random() < 0.5)
+    return lambda random: random.random() < 0.5
 
 
 def number(least: int, most: int) -> Value:
-    return Value(st.integers(least, most), lambda random: random.randint(least, most))
+    return lambda random: random.randint(least, most)
 
 
 def choice(values: Sequence[Any]) -> Value:
-    return Value(st.sampled_from(values), lambda random: random.choice(values))
+    return lambda random: random.choice(values)
 
 
-def nothing() -> Value:
-    return Value(st.none(), lambda random: None)
+def perhaps(value: Value) -> Value:
+    """None, or a value."""
+    return lambda random: value(random) if random.random() < 0.5 else None
 
 
 def row(*values: Value) -> Value:
     """A tuple."""
-    return Value(
-        st.tuples(*(value.strategy for value in values)),
-        lambda random: tuple(value.pick(random) for value in values),
-    )
+    return lambda random: tuple(value(random) for value in values)
 
 
 def several(value: Value, least: int, most: int) -> Value:
     """A list."""
-    return Value(
-        st.lists(value.strategy, min_size=least, max_size=most),
-        lambda random: [value.pick(random) for _ in range(random.randint(least, most))],
-    )
+    return lambda random: [value(random) for _ in range(random.randint(least, most))]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A rule, as a walk sees it."""
-
     name: str
     when: When | None
     values: dict[str, Value]
     is_first: bool
 
 
-def step(when: When | None = None, /, **values: Value) -> Callable[[F], F]:
-    """Declare a method as a rule that may be taken `when` this holds."""
+def step(
+    when: When | None = None, /, *, is_first: bool = False, **values: Value
+) -> Callable[[F], F]:
+    """Declare a method as a step that may be taken `when` this holds, or that begins every run."""
 
     def declare(method: F) -> F:
-        made = _RULE(**{name: value.strategy for name, value in values.items()})(method)
-        made = made if when is None else precondition(when)(made)
-        made.walk_step = Step(method.__name__, when, values, is_first=False)
-        return made  # type: ignore[no-any-return]  # Hypothesis wraps and keeps the signature.
-
-    return declare
-
-
-def first_step(**values: Value) -> Callable[[F], F]:
-    """Declare the method that begins every run."""
-
-    def declare(method: F) -> F:
-        made = _INITIALIZE(**{name: value.strategy for name, value in values.items()})(method)
-        made.walk_step = Step(method.__name__, None, values, is_first=True)
-        return made  # type: ignore[no-any-return]  # As above.
+        method.walk_step = Step(  # type: ignore[attr-defined]
+            method.__name__, when, values, is_first
+        )
+        return method
 
     return declare
 
 
 class Machine(Protocol):
-    """A RuleBasedStateMachine whose rules are declared with `step`."""
+    """Its steps are declared with `step`."""
 
     def check_all(self) -> None:
         """All invariants."""
@@ -169,7 +133,7 @@ def _take(machine: Machine, random: Random, steps: int, taken: Taken) -> None:
 
 
 def _pick(one: Step, random: Random) -> dict[str, Any]:
-    return {name: value.pick(random) for name, value in one.values.items()}
+    return {name: value(random) for name, value in one.values.items()}
 
 
 def _take_one(machine: Machine, name: str, arguments: dict[str, Any], taken: Taken) -> None:
