@@ -113,19 +113,7 @@ class CompactedLife:
     # What may happen.
 
     def append(self) -> None:
-        random = self.random
-        first = self.log.log_end_offset
-        timestamps = self._timestamps()
-        records = [
-            Record(
-                None if random.random() < 0.3 else b"%d" % random.randrange(1000),
-                random.choice(KEYS) if random.random() < 0.98 else None,
-                (("h", b"x"),),
-                timestamp,
-                first + number,
-            )
-            for number, timestamp in enumerate(timestamps)
-        ]
+        random, records = self.random, self._records(self._timestamps())
         producer_id = random.choice([-1, -1, -1, 7, 8])
         batch = encode_batch(
             records,
@@ -138,6 +126,19 @@ class CompactedLife:
         if producer_id >= 0:
             self.sequences[producer_id] += len(records)
         self.written += records
+
+    def _records(self, timestamps: list[int]) -> list[Record]:
+        random, first = self.random, self.log.log_end_offset
+        return [
+            Record(
+                None if random.random() < 0.3 else b"%d" % random.randrange(1000),
+                random.choice(KEYS) if random.random() < 0.98 else None,
+                (("h", b"x"),),
+                timestamp,
+                first + number,
+            )
+            for number, timestamp in enumerate(timestamps)
+        ]
 
     def _timestamps(self) -> list[int]:
         """Timestamps of one batch: mostly of now, and never further apart than it can hold."""
@@ -405,25 +406,29 @@ class CompactedLife:
 
     def check(self) -> list[Record]:
         """Compare what is in the log with what was written; returns what is in it."""
-        log, written = self.log, self.written
-        start = expected = log.log_start_offset
+        kept = self._kept()
+        self._check_latest({one.key: one for one in kept if one.key is not None})
+        self._check_gone({record.offset for record in kept})
+        return kept
+
+    def _kept(self) -> list[Record]:
+        """The records in the log, each as it was written, without a gap between batches."""
+        log = self.log
+        start = expected = position = log.log_start_offset
         kept: list[Record] = []
-        position = start
         while position < log.log_end_offset:
             data = log.read(position, 1 << 20, up_to_offset=log.log_end_offset, min_one=True)
             assert data
             for header, batch in split_batches(data):
-                # No gap; the first may begin below the start of the log.
+                # The first may begin below the start of the log.
                 assert header.base_offset == expected or header.base_offset < expected == start
                 position = expected = header.next_offset
-                if header.record_count:
+                if header.record_count and not header.is_control:
                     kept += decode_records(batch, header)
         kept = [record for record in kept if record.offset >= start]
         offsets = [record.offset for record in kept]
         assert offsets == sorted(set(offsets))
-        assert all(written[record.offset] == record for record in kept)
-        self._check_latest({one.key: one for one in kept if one.key is not None})
-        self._check_gone(set(offsets))
+        assert all(self.written[record.offset] == record for record in kept)
         return kept
 
     def _check_latest(self, found: dict[bytes, Record]) -> None:

@@ -20,6 +20,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.property.lived import lived
 from tests.support.records.storage_tools import WALL_MS, append, memory_log, open_log, settings
 
 STEPS_OF_A_LIFE = 120
@@ -215,6 +216,9 @@ class TransactionalLife:
         self.batches = [batch for batch in self.batches if batch.next_offset <= end_offset]
         self.counts["torn"] += end_offset < before
 
+    def finish(self) -> None:
+        """Each step is checked."""
+
     def check(self) -> None:
         log, model = self.log, Model().read(self.batches)
         producers = log.producers
@@ -239,16 +243,8 @@ class TransactionalLife:
 
 
 def test_a_log_knows_its_transactions_however_it_is_opened(long_form: bool) -> None:
-    counts: Counter[str] = Counter()
-    for seed in range(LIVES_LONG if long_form else LIVES_SHORT):
-        life = TransactionalLife(seed)
-        try:
-            for _ in range(STEPS_OF_A_LIFE):
-                life.step()
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
-        counts += life.counts
+    lives = LIVES_LONG if long_form else LIVES_SHORT
+    counts = lived(TransactionalLife, lives=lives, steps=STEPS_OF_A_LIFE)
     print(dict(counts))
     for what in ("aborted", "torn", "damaged", "refused", "lose_power", "kill"):
         assert counts[what] > 0, what

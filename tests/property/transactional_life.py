@@ -17,7 +17,7 @@ from kohort.protocol.records.control import (
 )
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.property.compacted_life import KEYS, CompactedLife, Reader
+from tests.property.compacted_life import CompactedLife, Reader
 from tests.support.records.storage_tools import append
 
 PRODUCERS = (7, 8, 9)
@@ -72,17 +72,8 @@ class TransactionalLife(CompactedLife):
 
     def append(self) -> None:
         random = self.random
-        first = self.log.log_end_offset
-        records = [
-            Record(
-                None if random.random() < 0.3 else b"%d" % random.randrange(1000),
-                random.choice(KEYS),
-                (),
-                self.wall_ms - random.randrange(1000),
-                first + number,
-            )
-            for number in range(random.randrange(1, 4))
-        ]
+        count = random.randrange(1, 4)
+        records = self._records([self.wall_ms - random.randrange(1000) for _ in range(count)])
         producer_id = random.choice([-1, *PRODUCERS])
         is_transactional = producer_id >= 0
         if producer_id >= 0 and producer_id not in self.open():
@@ -204,21 +195,7 @@ class TransactionalLife(CompactedLife):
             byte_count -= 200
 
     def check(self) -> list[Record]:
-        log = self.log
-        start = expected = position = log.log_start_offset
-        kept: list[Record] = []
-        while position < log.log_end_offset:
-            data = log.read(position, 1 << 20, up_to_offset=log.log_end_offset, min_one=True)
-            assert data
-            for header, batch in split_batches(data):
-                assert header.base_offset == expected or header.base_offset < expected == start
-                position = expected = header.next_offset
-                if header.record_count and not header.is_control:
-                    kept += decode_records(batch, header)
-        kept = [record for record in kept if record.offset >= start]
-        offsets = [record.offset for record in kept]
-        assert offsets == sorted(set(offsets))
-        assert all(self.written[record.offset] == record for record in kept)
+        kept = self._kept()
         outcomes, stable = self.outcomes(), self.stable_offset()
         committed = [
             record
@@ -226,7 +203,7 @@ class TransactionalLife(CompactedLife):
             if record.offset < stable and outcomes[record.offset] is ControlType.COMMIT
         ]
         self._check_latest({one.key: one for one in committed if one.key is not None})
-        self._check_gone({*offsets, *self._marked()})
+        self._check_gone({*(record.offset for record in kept), *self._marked()})
         assert self._read_committed(stable) == committed
         if self.run is None:
             dirty = self.first_dirty_offset
