@@ -6,7 +6,6 @@ what it has begun is never ended, and what its timers still do happens to a disk
 
 import asyncio
 import contextvars
-import inspect
 import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -17,24 +16,17 @@ from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
-from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.encoded import EncodedResponse
+from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.failures import error_response
 from kohort.broker.handlers import load_handlers
-from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
-from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
-from kohort.broker.transactions.markers import PartitionMarkers
-from kohort.broker.transactions.reconciling import find_epochs, find_open
+from kohort.broker.transactions.host import TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions
-from kohort.groups.steps import Steps, at_once
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import KafkaError
-from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
@@ -42,7 +34,8 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.loop import SimulatedLoop
 from tests.support.brokers.running_topics import NODE_ID
 from tests.support.groups.coordinators import group_coordinator, report
-from tests.support.groups.running_groups import Coordinators
+from tests.support.groups.running_groups import Coordinators, answered
+from tests.support.transactions.running_transactions import transaction_host
 
 T = TypeVar("T")
 
@@ -135,20 +128,14 @@ class Broker:
         )
         topics.changes.on_topics_deleted(groups.host.forget_topics)
         await groups.host.start()
-        host = TransactionHost(
+        host = await transaction_host(
+            topics,
+            groups,
+            purgatory,
             TransactionsConfig(
                 TransactionConfig(id_expiration_ms=ID_EXPIRATION_MS), expiry_check_ms=20_000
             ),
-            log=InternalLog(topics, TRANSACTION_STATE, partition_count=1, configs={}),
-            markers=PartitionMarkers(topics.partition, groups, clock),
-            purgatory=purgatory,
-            clock=clock,
-            new_producer_id=topics.next_producer_id,
-        )
-        was_clean = topics.disk.data.was_clean
-        await host.start(
-            lambda: () if was_clean else find_open(list(topics.disk.opened())),
-            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+            partition_count=1,
         )
         host.marking.after_answers = self._work_after_answers
         self.transactions = Transactions(host)
@@ -189,26 +176,14 @@ class Broker:
 
     async def _answer(self, request: Any, version: int) -> Any:  # noqa: ANN401
         self.transactions.host.marking.finish()
-        schema = schema_of(type(request))
-        api = load_handlers()[cast("int", schema.key)]
-        assert version in api.versions
-        request_codec = codec(type(request), version)
-        request, _ = request_codec.decode(request_codec.encode(request))
-        header = RequestHeader(api.key, version, correlation_id=7, client_id="c")
-        context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
         try:
-            response: Any = api.handler(context, request)
-            if inspect.isgenerator(response):
-                response = at_once(cast("Steps[Any]", response))
-            if inspect.isawaitable(response):
-                response = await response
+            return await answered(self.services, request, version)
         except KafkaError as error:
             # As the dispatcher does.
+            api = load_handlers()[cast("int", schema_of(type(request)).key)]
             response = error_response(api.on_error, request, version, error.code, error.message)
         answers: Codec[Any] = codec(RESPONSES[api.key], version)
-        is_encoded = isinstance(response, EncodedResponse)
-        body = response.body if is_encoded else answers.encode(response)
-        return answers.decode(body)[0]
+        return answers.decode(answers.encode(response))[0]
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
         """A task of this life has begun."""

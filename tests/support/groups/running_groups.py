@@ -41,6 +41,27 @@ def _through_the_wire(message: M, message_class: type[M], version: int) -> M:
     return decoded
 
 
+async def answered(services: BrokerServices, request: Any, version: int | None = None) -> Any:  # noqa: ANN401
+    """What the handler of a request answers, as a client of that version reads it."""
+    schema = schema_of(type(request))
+    assert schema.key is not None
+    api = load_handlers()[schema.key]
+    version = api.versions.high if version is None else version
+    assert version in api.versions
+    request = _through_the_wire(request, type(request), version)
+    header = RequestHeader(schema.key, version, correlation_id=7, client_id="c")
+    context = RequestContext(header, ConnectionInfo("/127.0.0.1"), services)
+    response: Any = api.handler(context, request)
+    if inspect.isgenerator(response):
+        response = at_once(cast("Any", response))
+    if inspect.isawaitable(response):
+        response = await response
+    response_class: type[Any] = RESPONSES[api.key]
+    if isinstance(response, EncodedResponse):
+        response, _ = codec(response_class, version).decode(response.body)
+    return _through_the_wire(response, response_class, version)
+
+
 class Coordinators(NamedTuple):
     groups: GroupCoordinator
     transactions: Transactions
@@ -75,27 +96,7 @@ class RunningGroups:
 
     def start(self, request: Any, version: int | None = None) -> asyncio.Future[Any]:  # noqa: ANN401
         """Send a request of this version, the newest if none is given."""
-        schema = schema_of(type(request))
-        assert schema.key is not None
-        api = load_handlers()[schema.key]
-        version = api.versions.high if version is None else version
-        assert version in api.versions
-        request = _through_the_wire(request, type(request), version)
-        header = RequestHeader(schema.key, version, correlation_id=7, client_id="c")
-        context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
-
-        async def answer() -> Any:  # noqa: ANN401
-            response: Any = api.handler(context, request)
-            if inspect.isgenerator(response):
-                response = at_once(cast("Any", response))
-            if inspect.isawaitable(response):
-                response = await response
-            response_class: type[Any] = RESPONSES[api.key]
-            if isinstance(response, EncodedResponse):
-                response, _ = codec(response_class, version).decode(response.body)
-            return _through_the_wire(response, response_class, version)
-
-        return asyncio.ensure_future(answer())
+        return asyncio.ensure_future(answered(self.services, request, version))
 
     async def ask(self, request: Any, version: int | None = None) -> Any:  # noqa: ANN401
         """The answer, as a client of that version reads it."""

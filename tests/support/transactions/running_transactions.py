@@ -88,6 +88,31 @@ class RunningTransactions(RunningGroups):
         partition.append(batch, read_header(batch), wall_ms=now)
 
 
+async def transaction_host(
+    topics: TopicManager,
+    groups: GroupCoordinator,
+    purgatory: Purgatory,
+    config: TransactionsConfig,
+    *,
+    partition_count: int,
+) -> TransactionHost:
+    """Started on what is on the disk."""
+    host = TransactionHost(
+        config,
+        log=InternalLog(topics, TRANSACTION_STATE, partition_count=partition_count, configs={}),
+        markers=PartitionMarkers(topics.partition, groups, topics.clock),
+        purgatory=purgatory,
+        clock=topics.clock,
+        new_producer_id=topics.next_producer_id,
+    )
+    was_clean = topics.disk.data.was_clean
+    await host.start(
+        lambda: () if was_clean else find_open(list(topics.disk.opened())),
+        lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+    )
+    return host
+
+
 @asynccontextmanager
 async def running_transactions(
     *overrides: str,
@@ -120,20 +145,9 @@ async def running_transactions(
         shell = PurgatoryShell(purgatory, clock)
         offsets = TopicOffsetsLog(topics, topics.settings.config)
         groups = group_coordinator(purgatory, clock, log=offsets)
-        log = InternalLog(topics, TRANSACTION_STATE, partition_count=5, configs={})
-        host = TransactionHost(
-            config or TransactionsConfig(),
-            log=log,
-            markers=PartitionMarkers(topics.partition, groups, clock),
-            purgatory=purgatory,
-            clock=clock,
-            new_producer_id=topics.next_producer_id,
-        )
         await groups.host.start()
-        was_clean = topics.disk.data.was_clean
-        await host.start(
-            lambda: () if was_clean else find_open(list(topics.disk.opened())),
-            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+        host = await transaction_host(
+            topics, groups, purgatory, config or TransactionsConfig(), partition_count=5
         )
         try:
             yield RunningTransactions(topics, groups, Transactions(host))
