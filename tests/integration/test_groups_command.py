@@ -222,8 +222,7 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(
     assert f"generation 2 -> 3, because member {short_id(newcomer)} (host" in left.out
     assert sentences(both, "readers") == [sentence, *sentences(left, "readers")]
     assert advised.code == 0, advised.err
-    assert re.search(r"^Group readers, \d rebalances in ", advised.out)
-    assert "\ncheck: under the recorded settings the replay has" in advised.out
+    assert re.search(r"^Group readers, 3 rebalances in .*No recommendation", advised.out)
     assert reported.code == 0, reported.err
     told = page.read_text(encoding="utf-8")
     assert "Why readers rebalanced, and what to change" in told

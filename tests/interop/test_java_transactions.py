@@ -14,12 +14,12 @@ from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_transactions import (
     LEVELS,
-    Isolation,
     JavaTransactions,
     fence,
     read_to_end,
     values_of,
 )
+from tests.support.clients.model import Isolation
 from tests.support.network.wire import RawClient
 from tests.support.processes.java_process import JavaProcess
 from tests.support.processes.line_process import RemoteError

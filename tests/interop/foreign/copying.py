@@ -24,11 +24,10 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import (
     ConfluentClient,
-    Isolation,
     admin_client,
     create_topics,
 )
-from tests.support.clients.model import Record
+from tests.support.clients.model import Isolation, Record
 from tests.support.waiting import wait_until
 
 PARTITIONS: Final = 2

@@ -10,7 +10,7 @@ from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 from tests.support.virtual_time import virtual
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
