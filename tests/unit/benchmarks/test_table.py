@@ -4,23 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Bench, Figure, Pair, Row, figures
+from benchmarks.harness import Bench, Figure, Pair, Row
 from benchmarks.table import as_json, render
 
 
 def figure(*values: float) -> Figure:
     return Figure(values)
-
-
-def test_a_ratio_is_one_of_medians() -> None:
-    row = Row("start", "ms", Pair(figure(10, 20, 900), figure(100, 200, 300)))
-    assert row.ratio == 0.1
-
-
-def test_without_a_kafka_there_is_no_ratio_and_no_aim_is_missed() -> None:
-    row = Row("start", "ms", Pair(figure(10)), aim=0.1)
-    assert row.ratio is None
-    assert not row.misses
 
 
 @pytest.mark.parametrize(
@@ -51,11 +40,6 @@ def test_the_table_has_a_line_for_each_row_with_extremes_ratio_aim_and_unit() ->
         "first answer 210 (200 - 230) 3,000 (2,900 - 3,100) 0.07 <= 0.1 x ms",
         "scrape 50.2 MiB",
     ]
-
-
-def test_figures_are_grouped_by_name_over_the_runs() -> None:
-    assert figures([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": figure(1, 3), "b": figure(2, 4)}
-    assert figures([]) == {}
 
 
 def test_runs_of_ours_are_counted(tmp_path: Path) -> None:

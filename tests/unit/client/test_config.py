@@ -16,8 +16,6 @@ from kohort.client.core.group.assignors import RangeAssignor
     [
         ({"bootstrap_server": "x"}, "did you mean bootstrap_servers"),
         ({"nonsense_of_all_kinds": 1}, "unknown setting nonsense_of_all_kinds"),
-        ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
-        ({"bootstrap_servers": "a:b:c:d:99999999"}, None),
         ({"bootstrap_servers": ["localhost:http"]}, "is not host:port"),
         ({"bootstrap_servers": 9092}, "bootstrap_servers must be host:port"),
         ({"bootstrap_servers": "a..b:9092"}, "is not host:port"),
@@ -38,23 +36,17 @@ from kohort.client.core.group.assignors import RangeAssignor
         ({"reconnect_backoff_ms": 2_000}, "reconnect_backoff_max_ms"),
         ({"missing_topic_timeout_ms": -1}, "missing_topic_timeout_ms"),
         ({"auto_offset_reset": "newest"}, "auto_offset_reset must be"),
-        ({"auto_offset_reset": "by_duration:an hour"}, "duration"),
         ({"isolation_level": "serializable"}, "isolation_level must be"),
         ({"join_reason": "boredom"}, "join_reason must be restart or upgrade"),
         ({"join_reason": JoinReason.ENFORCED}, "join_reason must be restart or upgrade"),
         ({"partition_assignment_strategy": "fair"}, "range, roundrobin, sticky"),
         ({"partition_assignment_strategy": ["range", RangeAssignor]}, "twice"),
         ({"partition_assignment_strategy": []}, "partition_assignment_strategy is empty"),
-        ({"security_protocol": "TLS"}, "security_protocol"),
-        ({"sasl_plain_username": "me"}, "SASL_PLAINTEXT"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_by_name(
-    settings: dict[str, object], words: str | None
+    settings: dict[str, object], words: str
 ) -> None:
-    if words is None:
-        config_from(settings)
-        return
     with pytest.raises(errors.ConfigError, match=words):
         Consumer(**settings)  # type: ignore[arg-type]
 

@@ -115,18 +115,6 @@ def test_programs_get_the_same_as_json_from_standard_input_too(
     assert told["unknown"]
 
 
-def test_the_lines_of_the_groups_own_clients_come_first(
-    advise: Advise, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = deploys("billing")
-    for record in records:
-        member = {"member_id": record["trigger"]["member_id"], "fate": "kept"}
-        record["members"] = [member | {"client_software_name": "librdkafka"}]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(as_lines(records).encode())))
-    told = json.loads(advise("billing", "--from", "-", "--json", *SESSION).out)
-    assert all(next(iter(one["config"])) == "librdkafka" for one in told["choices"])
-
-
 def test_what_rests_on_a_session_that_the_history_does_not_have_is_not_ranked(
     advise: Advise, history: Path
 ) -> None:
@@ -190,34 +178,3 @@ def test_a_group_that_only_avoided_rebalances_has_nothing_to_be_advised(
 
     assert "has not rebalanced" in advise("g", "--from", path).out
     assert json.loads(advise("g", "--from", path, "--json").out)["recorded"] is None
-
-
-def test_a_session_shorter_than_restarts_is_told_without_a_replay(
-    advise: Advise, tmp_path: Path
-) -> None:
-    records: list[dict[str, Any]] = []
-    for turn in range(3):
-        at_ms = turn * 600 * S
-        for kind, number, after_ms in (
-            ("session_expired", turn, 0),
-            ("static_added", turn + 1, 2 * S),
-        ):
-            trigger = {
-                "kind": kind,
-                "at_ms": at_ms + after_ms,
-                "member_id": f"a-{number}",
-                "client_id": "a",
-                "instance_id": "worker-a",
-                "session_timeout_ms": 6 * S if kind == "session_expired" else None,
-            }
-            record = {"schema": 1, "kind": "rebalance", "group": "g", "outcome": "stable"}
-            at = {"sequence": len(records) + 1, "started_at_ms": at_ms + after_ms}
-            records.append(record | at | {"trigger": trigger})
-    history = tmp_path / "history.jsonl"
-    history.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-    said = advise("g", "--from", history, *SESSION).out
-    assert (
-        "session.timeout.ms=10000: 3 times a static member (worker-a) was back after its session "
-        "of 6 s had expired, at most 2 s late."
-    ) in said

@@ -6,13 +6,6 @@ def test_waits_double_up_to_the_limit() -> None:
     assert [backoff.fail() for _ in range(6)] == [100, 200, 400, 800, 1000, 1000]
 
 
-def test_it_starts_over_after_a_success() -> None:
-    backoff = Backoff(100, 1000, lambda: 0.5)
-    backoff.fail()
-    backoff.succeed()
-    assert backoff.fail() == 100
-
-
 def test_the_jitter_is_a_fifth_each_way() -> None:
     assert Backoff(100, 1000, lambda: 0.0).fail() == 80
     assert Backoff(100, 1000, lambda: 0.9999).fail() == 119

@@ -12,14 +12,6 @@ def begun(*offsets: int) -> DoneOffsets:
     return made
 
 
-def test_the_position_is_that_of_the_first_record_until_it_is_done() -> None:
-    assert DoneOffsets().position is None
-    done = begun(3, 4, 5)
-    done.finish(4)
-    assert done.position == OffsetAndMetadata(3)
-    assert done.open_count == 3
-
-
 def test_the_position_moves_past_all_that_was_done_before_the_gap_closed() -> None:
     done = begun(3, 4, 9, 11)
     done.finish(9)

@@ -98,40 +98,34 @@ def test_a_second_signal_has_its_usual_effect_while_the_loop_is_blocked(
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
-def test_the_previous_handler_is_restored_in_whatever_order_runs_end(
+async def test_the_previous_handler_is_restored_in_whatever_order_runs_end(
     own: Own, order: tuple[int, ...]
 ) -> None:
-    async def test() -> None:
-        signals, ended = StopSignals(), list[int]()
-        contexts = [ExitStack() for _ in order]
-        for index, context in enumerate(contexts):
-            context.enter_context(signals.ending([NUMBER], partial(ended.append, index)))
-        *first, last = order
-        for index in first:
-            contexts[index].close()
-            assert signal.getsignal(NUMBER) is not own
+    signals, ended = StopSignals(), list[int]()
+    contexts = [ExitStack() for _ in order]
+    for index, context in enumerate(contexts):
+        context.enter_context(signals.ending([NUMBER], partial(ended.append, index)))
+    *first, last = order
+    for index in first:
+        contexts[index].close()
+        assert signal.getsignal(NUMBER) is not own
+    signal.raise_signal(NUMBER)
+    await until(lambda: ended)
+    contexts[last].close()
+    assert ended == [last]
+    assert signal.getsignal(NUMBER) is own
+
+
+async def test_a_run_that_begins_while_another_drains_gets_the_next_signal(own: Own) -> None:
+    signals, ended = StopSignals(), list[str]()
+    with signals.ending([NUMBER], lambda: ended.append("a")):
         signal.raise_signal(NUMBER)
         await until(lambda: ended)
-        contexts[last].close()
-        assert ended == [last]
-        assert signal.getsignal(NUMBER) is own
-
-    asyncio.run(test())
-
-
-def test_a_run_that_begins_while_another_drains_gets_the_next_signal(own: Own) -> None:
-    async def test() -> None:
-        signals, ended = StopSignals(), list[str]()
-        with signals.ending([NUMBER], lambda: ended.append("a")):
+        with signals.ending([NUMBER], lambda: ended.append("b")):
             signal.raise_signal(NUMBER)
-            await until(lambda: ended)
-            with signals.ending([NUMBER], lambda: ended.append("b")):
-                signal.raise_signal(NUMBER)
-                await until(lambda: len(ended) == 2)
-        assert (ended, own.count) == (["a", "b"], 0)
-        assert signal.getsignal(NUMBER) is own
-
-    asyncio.run(test())
+            await until(lambda: len(ended) == 2)
+    assert (ended, own.count) == (["a", "b"], 0)
+    assert signal.getsignal(NUMBER) is own
 
 
 @LOOPS
@@ -175,24 +169,20 @@ def test_ctrl_c_cancels_the_main_task_again_after_the_run(
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
-def test_the_default_handler_and_ignoring_are_restored(own: Own, before: signal.Handlers) -> None:
-    async def test() -> None:
-        with StopSignals().ending([NUMBER], lambda: None):
-            assert signal.getsignal(NUMBER) is not before
-        assert signal.getsignal(NUMBER) is before
-
+async def test_the_default_handler_and_ignoring_are_restored(
+    own: Own, before: signal.Handlers
+) -> None:
     signal.signal(NUMBER, before)
-    asyncio.run(test())
+    with StopSignals().ending([NUMBER], lambda: None):
+        assert signal.getsignal(NUMBER) is not before
+    assert signal.getsignal(NUMBER) is before
 
 
-def test_a_handler_that_the_application_sets_during_a_run_stays(own: Own) -> None:
-    async def test() -> None:
-        later = Own()
-        with StopSignals().ending([NUMBER], lambda: None):
-            signal.signal(NUMBER, later)
-        assert signal.getsignal(NUMBER) is later
-
-    asyncio.run(test())
+async def test_a_handler_that_the_application_sets_during_a_run_stays(own: Own) -> None:
+    later = Own()
+    with StopSignals().ending([NUMBER], lambda: None):
+        signal.signal(NUMBER, later)
+    assert signal.getsignal(NUMBER) is later
 
 
 @LOOPS
@@ -211,19 +201,16 @@ def test_a_signal_wakes_a_loop_that_has_nothing_to_do(own: Own, new_loop: NewLoo
 
 
 @pytest.mark.parametrize("wrong", [[NUMBER, signal.SIGKILL], NUMBER, "SIGTERM", [NUMBER, 4711]])
-def test_a_signal_that_cannot_be_handled_is_rejected_and_nothing_is_changed(
+async def test_a_signal_that_cannot_be_handled_is_rejected_and_nothing_is_changed(
     own: Own,
     wrong: Any,  # noqa: ANN401 - deliberately not signals.
 ) -> None:
-    async def test() -> None:
-        with (
-            pytest.raises(ConfigError, match="stop_on"),
-            StopSignals().ending(wrong, lambda: None),
-        ):
-            raise AssertionError
-        assert signal.getsignal(NUMBER) is own
-
-    asyncio.run(test())
+    with (
+        pytest.raises(ConfigError, match="stop_on"),
+        StopSignals().ending(wrong, lambda: None),
+    ):
+        raise AssertionError
+    assert signal.getsignal(NUMBER) is own
 
 
 def test_stop_on_is_rejected_outside_of_the_main_thread() -> None:

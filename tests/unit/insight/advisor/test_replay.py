@@ -260,27 +260,6 @@ def scaled_out(join_ms: int = 50, revoke_ms: int = 5) -> Trace:
     return replace(group, quick_join_ms=50, revoke_ms=5)
 
 
-def test_an_eager_replay_of_cooperative_members_has_them_give_up_before_they_join() -> None:
-    slow = scaled_out(revoke_ms=SLOW_MS)
-    slow = replace(slow, recorded=COOPERATIVE)
-    quick = replace(scaled_out(), recorded=COOPERATIVE)
-
-    # The two others have joined, and wait.
-    eager_ms = stopped_ms(slow, DYNAMIC) - stopped_ms(quick, DYNAMIC)
-    assert 0.7 * 2 * SLOW_MS < eager_ms < 1.1 * 2 * SLOW_MS
-    # In a cooperative one, only members that get revoked partitions wait.
-    assert play(slow, COOPERATIVE).stopped_longest_ms < 1.1 * SLOW_MS
-
-
-def test_a_cooperative_replay_of_eager_members_has_them_give_up_after_they_have_joined() -> None:
-    slow = scaled_out(join_ms=SLOW_MS)
-
-    assert stopped_ms(slow, DYNAMIC) > 1.5 * SLOW_MS
-    told = play(slow, COOPERATIVE)
-    assert told.rebalances == play(slow, DYNAMIC).rebalances + 1
-    assert 0.9 * SLOW_MS < told.stopped_ms < 1.1 * SLOW_MS
-
-
 def test_rebalances_that_members_join_of_whom_it_is_not_known_how_long_they_take_are_counted() -> (
     None
 ):

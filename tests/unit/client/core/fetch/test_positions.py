@@ -172,24 +172,21 @@ def test_lag_is_counted_to_where_this_consumer_may_read(reads_committed: bool, l
     assert positions.lag(A) == 0
 
 
-@pytest.mark.parametrize("offset", [-1, 1 << 63, -(1 << 63)])
-def test_an_offset_that_no_record_can_have_is_refused(positions: Positions, offset: int) -> None:
-    with pytest.raises(ValueError, match=str(offset)):
-        positions.seek(A, offset)
-    assert positions.position(A) is None
-
-
-@pytest.mark.parametrize("offset", [3.0, "3", None, True])
-def test_what_is_no_number_of_a_record_is_refused(offset: Any) -> None:  # noqa: ANN401
+@pytest.mark.parametrize(
+    ("place", "error", "words"),
+    [
+        *(((offset,), ValueError, str(offset)) for offset in (-1, 1 << 63, -(1 << 63))),
+        *(((offset,), TypeError, "not an int") for offset in (3.0, "3", None, True)),
+        ((3, 1 << 31), ValueError, "leader epoch"),
+    ],
+)
+def test_a_place_that_no_record_can_have_is_refused(
+    place: tuple[Any, ...], error: type[Exception], words: str
+) -> None:
     positions = positions_of(A)
-    with pytest.raises(TypeError, match="not an int"):
-        positions.seek(A, offset)
+    with pytest.raises(error, match=words):
+        positions.seek(A, *place)
     assert positions.position(A) is None
-
-
-def test_a_leader_epoch_that_the_protocol_cannot_carry_is_refused(positions: Positions) -> None:
-    with pytest.raises(ValueError, match="leader epoch"):
-        positions.seek(A, 3, 1 << 31)
 
 
 def test_what_any_of_several_readers_wants_is_readable() -> None:

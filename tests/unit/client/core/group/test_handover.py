@@ -9,12 +9,9 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.driven_members import POLL_INTERVAL_MS, DrivenMember, live
 from tests.support.groups.scenario import MINUTE, SECOND, Scenario
+from tests.unit.client.core.group.settled_groups import owned, partitions, reasons
 
 COUNT = 4
-
-
-def partitions(*indexes: int, topic: str = "t") -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic, index) for index in indexes)
 
 
 def member(name: str, *owned: TopicPartition) -> GroupMember:
@@ -117,14 +114,6 @@ def group_amid_handover() -> tuple[Scenario, list[DrivenMember]]:
         one.joins.clear()
     assert leader.membership.is_leader
     return scenario, members
-
-
-def owned(members: list[DrivenMember]) -> list[TopicPartition]:
-    return sorted(partition for member in members for partition in member.owned)
-
-
-def reasons(member: DrivenMember) -> list[JoinReason]:
-    return [JoinReason(join.join_reason) for join in member.joins]
 
 
 def test_a_leader_hands_out_what_an_owner_that_restarted_cannot_give_up() -> None:
