@@ -4,13 +4,16 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from tests.simulation.consumer_causes import Injection
 from tests.simulation.life import CALM, CRAMPED, ROUGH, GroupLife, make_world
 
+T = TypeVar("T")
 EVENTS = 500
 """In one world: half an hour of life, some seconds of ours."""
 CLIMATES = {"calm": CALM, "cramped": CRAMPED, "rough": ROUGH}
@@ -93,17 +96,22 @@ def process_count() -> int:
     return max((os.cpu_count() or 1) // beside, 1)
 
 
-def live_many(seed: str, climate: str, worlds: int, events: int = EVENTS) -> Iterator[Tally]:
-    """Worlds with seeds of their own, made from `seed`; what came of each, in their order."""
-    seeds = [f"{seed}.{number}" for number in range(worlds)]
+def in_processes(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """Make calls on all cores; their results, in order."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
-        work = [pool.submit(live, one, climate, events) for one in seeds]
+        work = [pool.submit(call) for call in calls]
         try:
             for future in work:
                 yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def live_many(seed: str, climate: str, worlds: int, events: int = EVENTS) -> Iterator[Tally]:
+    """Worlds with seeds of their own, made from `seed`; what came of each, in their order."""
+    seeds = [f"{seed}.{number}" for number in range(worlds)]
+    return in_processes([partial(live, one, climate, events) for one in seeds])
 
 
 def describe(total: Tally, begun_s: float) -> str:

@@ -6,9 +6,7 @@ heartbeats fall as they fall: what the setting comes to is the mean of these liv
 single one is from another is what chance makes of it.
 """
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -20,7 +18,7 @@ from kohort.insight.advisor.reading import JOIN_TIME_OF, read_trace
 from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 from kohort.insight.advisor.text import is_by_chance
 from kohort.insight.advisor.trace import Trace, Uncertainty
-from tests.simulation.campaign import process_count
+from tests.simulation.campaign import in_processes
 from tests.simulation.what_if import GROUP, Spacing, live, make_plan
 from tests.simulation.what_if_consumers import live_as_consumers
 
@@ -194,24 +192,10 @@ def try_many(
     was_consumer: bool = False,
 ) -> Iterator[Case]:
     """Traces with seeds of their own, on all cores, in order."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
-        work = [
-            pool.submit(
-                try_one,
-                f"{seed}.{number}",
-                spacing,
-                lives,
-                consumer=consumer,
-                was_consumer=was_consumer,
-            )
-            for number in range(count)
-        ]
-        try:
-            for future in work:
-                yield future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    tried = partial(
+        try_one, spacing=spacing, lives=lives, consumer=consumer, was_consumer=was_consumer
+    )
+    return in_processes([partial(tried, f"{seed}.{number}") for number in range(count)])
 
 
 def try_one(

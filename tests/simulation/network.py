@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker.network.connection.connection import Connection
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,6 @@ class Peer(Protocol):
 
     def disconnected(self) -> None:
         """The connection is gone, or could not be made; not told to a peer that hung up."""
-        ...
-
-
-class Observer(Protocol):
-    """Stands at the broker's door."""
-
-    def delivered(self, call: Any) -> None:  # noqa: ANN401 - whatever the peer sent along.
-        """A whole request is about to be given to the broker."""
-        ...
-
-    def handled(self) -> None:
-        """The broker has done at once what it does at once."""
-        ...
-
-    def answered(self, call: Any, frame: bytes) -> None:  # noqa: ANN401 - as above.
         ...
 
 
@@ -79,7 +67,7 @@ class Network:
         self,
         loop: asyncio.AbstractEventLoop,
         random: Random,
-        observer: Observer,
+        observer: "World",
         *,
         one_by_one: bool = False,
     ) -> None:

@@ -5,13 +5,11 @@ clients do. What happens to it (crashes, slowness, lost connections) is the worl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import ExpectedAnswer, decode_response_at, encode_request
 from kohort.protocol.join_reason import JoinReason
-from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.assigning import (
     COOPERATIVE,
     RANGE,
@@ -21,8 +19,11 @@ from tests.simulation.assigning import (
     share,
     subscription,
 )
-from tests.simulation.network import Network, Wire
+from tests.simulation.network import Wire
 from tests.support import messages as m
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 SYNC_VERSIONS = {3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5, 9: 5}
 """By the version of JoinGroup that a client of the time spoke."""
@@ -81,45 +82,9 @@ class Call:
         return answer
 
 
-class Watcher(Protocol):
-    """It sees what processes are told."""
-
-    def saw_answer(self, call: Call) -> None:
-        """An answer has reached its process."""
-
-    def saw_assignment(self, process: "Process", partitions: list[int]) -> None:
-        """A process has been given its share."""
-
-
-class Surroundings(Protocol):
-    """The world, as far as a process needs it."""
-
-    chance: Random
-    clock: VirtualClock
-    network: Network
-    commits: float
-    """The part of heartbeats in whose place a position is committed."""
-    commits_owned: bool
-    partition_count: int
-    """Of the topic."""
-
-    @property
-    def witness(self) -> Watcher:
-        """It sees what this process is told."""
-
-    def later(self, duration_ms: int, act: Callable[[], None]) -> None:
-        """Act when so much time has passed."""
-
-    def next_turn(self) -> int:
-        """Return a number that no one else gets."""
-
-    def commit_of(self, process: "Process") -> None:
-        """Have the process commit a position, in the place of a heartbeat."""
-
-
 @dataclass(eq=False, repr=False)
 class Process:
-    world: Surroundings
+    world: "World"
     traits: Traits
     number: int
     """Never used for another process."""

@@ -7,11 +7,10 @@ there is.
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from enum import Enum
-from random import Random
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import (
@@ -28,9 +27,11 @@ from kohort.client.core.records import AnyRecord
 from kohort.client.group.listener import Partitions, RebalanceListener
 from tests.simulation.consuming.group_host import Author
 from tests.simulation.consuming.interrupted import Interrupted
-from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import PROCESS
 from tests.simulation.consuming.records import TOPIC
+
+if TYPE_CHECKING:
+    from tests.simulation.consuming.life import Life
 
 WAITS_MAX: Final = 12
 """A call that waits more often is cancelled somewhere before that, if it is to be cancelled."""
@@ -54,29 +55,6 @@ class End(Enum):
 
 class CallbackError(Exception):
     """What callbacks raise."""
-
-
-class Surroundings(Protocol):
-    """What a process needs to know of the life that it is part of."""
-
-    random: Random
-    ledger: Ledger
-    bootstrap: str
-    strategy: str | tuple[str, ...]
-    is_calm: bool
-    """Nothing bad happens any more."""
-
-    def step(self) -> None:
-        """Something was done."""
-
-    def lose_connections(self, process: int) -> None:
-        """All that a process has at the moment, in a moment."""
-
-    def note(self, what: str) -> None:
-        """For the trace."""
-
-    def note_read(self, what: str, records: Sequence[AnyRecord]) -> None:
-        """For the trace, shortened."""
 
 
 class Listener(RebalanceListener):
@@ -142,7 +120,7 @@ class Listener(RebalanceListener):
 
 
 class Process:
-    def __init__(self, life: Surroundings, number: int, instance: str | None) -> None:
+    def __init__(self, life: "Life", number: int, instance: str | None) -> None:
         random = life.random
         backoff_ms = random.choice(BACKOFFS_MS)
         self.number = number
