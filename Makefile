@@ -54,7 +54,7 @@ run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PO
 
 test: ## everything: static checks, then every suite in its short form (WORKERS= processes)
 	@$(MAKE) $(SIDE_BY_SIDE) lint types imports $(PREPARED)
-	$(PYTEST) $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder) $(SUITES)
+	$(PYTEST) --durations=20 $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder) $(SUITES)
 
 # Each suite on its own, so that one that fails or hangs leaves the others their turn and their report.
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.

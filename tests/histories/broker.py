@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -53,16 +54,11 @@ def _follow(file: Path) -> None:
     SystemClock.wall_ms = wall_ms  # type: ignore[method-assign]
 
 
-def _is_chosen(topic: str, partition: int) -> bool:
-    """Whether a fault in one partition of each topic is in this one."""
-    return partition == 1 and not topic.startswith("__")
-
-
-def _wrong_marker() -> None:
-    """In one partition of each topic markers say the opposite."""
+def _change_markers(change: Callable[[ControlType], ControlType | None]) -> None:
+    """In one partition of each topic markers say something else, or are not written."""
     write = PartitionMarkers.write
 
-    def wrong(
+    def changed(
         self: PartitionMarkers,
         topic: str,
         partition: int,
@@ -71,34 +67,12 @@ def _wrong_marker() -> None:
         result: ControlType,
         **terms: int,
     ) -> Deferred[ErrorCode] | ErrorCode:
-        if _is_chosen(topic, partition):
-            result = ControlType(1 - result)
-        return write(self, topic, partition, producer_id, producer_epoch, result, **terms)
-
-    PartitionMarkers.write = wrong  # type: ignore[method-assign]
-
-
-def _missing_marker() -> None:
-    """In one partition of each topic every fourth marker is not written."""
-    write = PartitionMarkers.write
-    count = 0
-
-    def forgetful(
-        self: PartitionMarkers,
-        topic: str,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        result: ControlType,
-        **terms: int,
-    ) -> Deferred[ErrorCode] | ErrorCode:
-        nonlocal count
-        count += _is_chosen(topic, partition)
-        if _is_chosen(topic, partition) and count % 4 == 0:
+        told = change(result) if partition == 1 and not topic.startswith("__") else result
+        if told is None:
             return ErrorCode.NONE
-        return write(self, topic, partition, producer_id, producer_epoch, result, **terms)
+        return write(self, topic, partition, producer_id, producer_epoch, told, **terms)
 
-    PartitionMarkers.write = forgetful  # type: ignore[method-assign]
+    PartitionMarkers.write = changed  # type: ignore[method-assign]
 
 
 def _stable_offset_ignored() -> None:
@@ -146,9 +120,15 @@ def _repetitions_appended() -> None:
     ProducerState.check = forgetful  # type: ignore[method-assign]
 
 
+_MARKERS: Final = count(1)
+
 FAULTS: Final[dict[str, Callable[[], None]]] = {
-    "wrong-marker": _wrong_marker,
-    "missing-marker": _missing_marker,
+    "wrong-marker": partial(_change_markers, lambda result: ControlType(1 - result)),
+    "missing-marker": partial(
+        # Every fourth.
+        _change_markers,
+        lambda result: result if next(_MARKERS) % 4 else None,
+    ),
     "stable-offset-ignored": _stable_offset_ignored,
     "aborts-untold": _aborts_untold,
     "positions-always-committed": partial(_positions_end, commit=True),

@@ -126,18 +126,6 @@ async def test_clients_outlive_restarts_and_crashes(virtual_kafka: VirtualKafka)
     assert [one.value for one in await virtual_kafka.records("orders")] == [b"a", b"b", b"c"]
 
 
-async def test_a_held_join_holds_up_the_others(virtual_kafka: VirtualKafka) -> None:
-    await virtual_kafka.create_topic("orders", partitions=2)
-    group = virtual_kafka.group("billing")
-    async with worker(virtual_kafka, "w1"):
-        await group.wait(state="Stable", members=1)
-        with group.hold_join(client_id="w1") as held:
-            await group.enforce()
-            await held.wait()
-            assert group.state == "PreparingRebalance"
-        await group.wait(state="Stable", members=1)
-
-
 @asynccontextmanager
 async def consuming(kafka: VirtualKafka, name: str) -> AsyncIterator[Consumer]:
     """A member of the group "billing" in the consumer group protocol, which is polled."""

@@ -8,12 +8,10 @@ import os
 import resource
 import time
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from typing import Final
 
 import pytest
-
-SLOWEST: Final = 20
 
 _PROCESSOR_S: Final = "processor_s"
 
@@ -46,7 +44,7 @@ class Bill:
     def __init__(self) -> None:
         self._tests: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        """By test."""
+        """By suite."""
         self._processor_s: defaultdict[str, float] = defaultdict(float)
         """By suite."""
         self._begun_s = time.monotonic()
@@ -57,7 +55,7 @@ class Bill:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Setup, call and teardown of each test, whichever process ran it."""
-        self._seconds[report.nodeid] += report.duration
+        self._seconds[suite_of(report.nodeid)] += report.duration
         process = str(getattr(report, "worker_id", "this process"))
         self._processes[process] += report.duration
         self._ended_s[process] = time.monotonic() - self._begun_s
@@ -70,14 +68,10 @@ class Bill:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Nothing for one suite alone, as it is run at work."""
         if len(self._tests) > 1:
-            terminalreporter.section(f"the slowest {SLOWEST} tests")
-            for seconds, nodeid in sorted(_turned(self._seconds), reverse=True)[:SLOWEST]:
-                terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
             terminalreporter.section("suites: tests, seconds of all, of the processor")
-            of_suites: defaultdict[str, float] = defaultdict(float)
-            for nodeid, seconds in self._seconds.items():
-                of_suites[suite_of(nodeid)] += seconds
-            for seconds, suite in sorted(_turned(of_suites), reverse=True):
+            for seconds, suite in sorted(
+                ((used, suite) for suite, used in self._seconds.items()), reverse=True
+            ):
                 terminalreporter.write_line(
                     f"{suite:12} {self._tests[suite]:6} {seconds:7.0f} "
                     f"{self._processor_s[suite]:7.0f}"
@@ -86,10 +80,6 @@ class Bill:
             for process, seconds in sorted(self._processes.items()):
                 ended_s = self._ended_s[process]
                 terminalreporter.write_line(f"{process:12} {seconds:14.0f} {ended_s:7.0f}")
-
-
-def _turned(seconds: Mapping[str, float]) -> Iterator[tuple[float, str]]:
-    return ((value, name) for name, value in seconds.items())
 
 
 def suite_of(nodeid: str) -> str:
