@@ -34,15 +34,11 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import (
-    ControlType,
-    EndTransactionMarker,
-    make_marker,
-)
+from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from tests.property.transactional_life import fetch_committed
-from tests.support.records.storage_tools import WALL_MS, append, repair_indexes, settings
+from tests.support.records.storage_tools import WALL_MS, append, marker_of, repair_indexes, settings
 
 DAMAGES_SHORT: Final = 60
 DAMAGES_LONG: Final = 10_000
@@ -159,15 +155,6 @@ class Writer:
             self.written.records[offset] = self.written.records[offset]._replace(
                 is_committed=outcome is ControlType.COMMIT, marker_offset=marker_offset
             )
-
-
-def marker_of(outcome: ControlType, producer_id: int, epoch: int) -> bytes:
-    return make_marker(
-        EndTransactionMarker(outcome, 0),
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        timestamp=WALL_MS,
-    )[0]
 
 
 @dataclass

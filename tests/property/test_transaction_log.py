@@ -17,11 +17,18 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
+from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.property.lived import lived
-from tests.support.records.storage_tools import WALL_MS, append, memory_log, open_log, settings
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    marker_of,
+    memory_log,
+    open_log,
+    settings,
+)
 
 STEPS_OF_A_LIFE = 120
 LIVES_SHORT = 30
@@ -129,13 +136,7 @@ class TransactionalLife:
             producer_id, epoch, coordinator_epoch=0, transaction_version=version
         )
         result = random.choice([ControlType.COMMIT, ControlType.ABORT, ControlType.ABORT])
-        batch = make_marker(
-            EndTransactionMarker(result, 0),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            timestamp=WALL_MS,
-        )[0]
-        offset = append(self.log, batch).base_offset
+        offset = append(self.log, marker_of(result, producer_id, epoch)).base_offset
         self.batches.append(Batch(offset, offset + 1, producer_id, epoch, True, result))
 
     def roll(self) -> None:

@@ -9,16 +9,11 @@ from typing import NamedTuple
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import CompressionType, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import (
-    ControlType,
-    EndTransactionMarker,
-    decode_marker,
-    make_marker,
-)
+from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.property.compacted_life import CompactedLife, Reader
-from tests.support.records.storage_tools import append
+from tests.support.records.storage_tools import append, marker_of
 
 PRODUCERS = (7, 8, 9)
 
@@ -104,12 +99,7 @@ class TransactionalLife(CompactedLife):
         self.log.producers.check_marker(
             producer_id, epoch, coordinator_epoch=0, transaction_version=version
         )
-        marker = make_marker(
-            EndTransactionMarker(result, 0),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            timestamp=self.wall_ms,
-        )[0]
+        marker = marker_of(result, producer_id, epoch, timestamp=self.wall_ms)
         append(self.log, marker, wall_ms=self.wall_ms)
         if version > 1:
             self.epochs[producer_id], self.sequences[producer_id] = epoch, 0

@@ -11,6 +11,7 @@ from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -38,6 +39,16 @@ def batch_of(
         producer_epoch=producer_epoch if producer_id >= 0 else -1,
         base_sequence=base_sequence,
     )
+
+
+def marker_of(
+    result: ControlType, producer_id: int, epoch: int = 0, *, timestamp: int = WALL_MS
+) -> bytes:
+    """The marker that ends a transaction."""
+    marker = EndTransactionMarker(result, 0)
+    return make_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp=timestamp)[
+        0
+    ]
 
 
 def stored(batch: bytes, base_offset: int, leader_epoch: int = 0) -> bytes:

@@ -15,13 +15,14 @@ from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
+from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
     append,
     batch_of,
+    marker_of,
     memory_log,
     open_log,
     repair_indexes,
@@ -45,10 +46,7 @@ def send(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
 
 
 def end(log: PartitionLog, producer_id: int, result: ControlType) -> int:
-    marker = make_marker(
-        EndTransactionMarker(result, 0), producer_id=producer_id, producer_epoch=0, timestamp=0
-    )[0]
-    return append(log, marker).base_offset
+    return append(log, marker_of(result, producer_id, timestamp=0)).base_offset
 
 
 def aborted(log: PartitionLog) -> list[AbortedTransaction]:

@@ -10,12 +10,13 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
+from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
     append,
+    marker_of,
     memory_log,
     open_log,
     read_all,
@@ -63,12 +64,7 @@ class Log:
         if raises_epoch:
             self.epochs[by] += 1
             self.sequences[by] = 0
-        batch = make_marker(
-            EndTransactionMarker(result, 0),
-            producer_id=by,
-            producer_epoch=self.epochs[by],
-            timestamp=self.wall_ms,
-        )[0]
+        batch = marker_of(result, by, self.epochs[by], timestamp=self.wall_ms)
         return append(self.log, batch, wall_ms=self.wall_ms).base_offset
 
     def roll(self) -> None:
