@@ -89,6 +89,8 @@ BAD_BATCHES: dict[str, Callable[[], bytes]] = {
     ),
     "magic 0": lambda: with_header(batch(), magic=0),
     "magic 1": lambda: with_header(batch(), magic=1),
+    "magic 0, transactional": lambda: with_header(batch(is_transactional=True), magic=0),
+    "magic 3, transactional": lambda: with_header(batch(is_transactional=True), magic=3),
     "magic 3": lambda: with_header(batch(), magic=3),
     "magic -1": lambda: with_header(batch(), magic=-1),
     "wrong crc": lambda: with_header(batch(), crc=1),
@@ -126,7 +128,13 @@ REFUSED_DIFFERENTLY = {
     "records of nonsense": differences.INVALID_BATCH,
     "first offset delta is not 0": differences.STRAY_OFFSET,
 }
-REFUSED_AS_A_WHOLE = {"magic 3", "magic -1", "length 0", "negative length"}
+REFUSED_AS_A_WHOLE = {
+    "magic 3",
+    "magic 3, transactional",
+    "magic -1",
+    "length 0",
+    "negative length",
+}
 """By Kafka, with everything else in the request."""
 
 

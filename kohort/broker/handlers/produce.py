@@ -51,7 +51,7 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kohort.protocol.records.batch import LOW_ATTRIBUTES_AT, TRANSACTIONAL_BIT
+from kohort.protocol.records.batch import LOW_ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
@@ -114,6 +114,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
                 records is not None
                 and len(records) > LOW_ATTRIBUTES_AT
                 and records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+                and records[MAGIC_AT] == MAGIC
             ):
                 return True
     return False

@@ -36,6 +36,7 @@ SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
+MAGIC_AT = 16
 _CRC_AT = 17
 CRC_START = 21
 """The end of the CRC field, which covers everything from here on."""
