@@ -79,9 +79,3 @@ def test_a_topic_that_may_not_be_read_is_named_once_for_all_its_partitions() -> 
     error = expected.compare({"t": Topic(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}, 1_000).error
     assert isinstance(error, AuthorizationError)
     assert "not allowed to read t;" in str(error)
-
-
-def test_a_name_that_no_topic_can_have_is_not_waited_for() -> None:
-    expected = expecting("no topic", timeout_ms=None)
-    error = expected.compare({"no topic": Topic(0, ErrorCode.INVALID_TOPIC_EXCEPTION)}, 1_000).error
-    assert isinstance(error, UnknownTopicError)

@@ -25,18 +25,6 @@ async def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() ->
 
 
 @virtual
-async def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
-    scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
-    await asyncio.sleep(0.1)
-    scene.one.append(0)
-    scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
-    scene.positions.seek(A, 1)
-    scene.fetcher.wake()
-    scene.one.append(0, b"a", b"b")
-    assert await scene.values(1) == [b"b"]
-
-
-@virtual
 async def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
     scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
     scene.one.append(0, b"a", b"b")

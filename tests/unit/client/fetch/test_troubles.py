@@ -19,19 +19,6 @@ A, B = partition(0), partition(1)
 
 
 @virtual
-async def test_failures_are_followed_by_longer_and_longer_pauses() -> None:
-    scene = Scene(1)
-    scene.one.faults[0].extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000)
-    counts = []
-    for _ in range(4):
-        await asyncio.sleep(5)
-        counts.append(len(scene.one.requests))
-    # 100, 200, 400, 800 and then 1000 milliseconds, all give or take a fifth.
-    assert 5 <= counts[0] <= 12
-    assert 12 <= counts[3] - counts[0] <= 20
-
-
-@virtual
 async def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
     scene = Scene(1, 2)
     scene.one.is_down = True

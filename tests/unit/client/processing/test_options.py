@@ -63,12 +63,6 @@ def test_what_cannot_be_used_is_refused_by_its_name(wrong: dict[str, Any]) -> No
         RunOptions(**{**GOOD, **wrong})
 
 
-@pytest.mark.parametrize("good", [{"retries": None}, {"dead_letter": store}, {"dead_letter": "d"}])
-def test_what_can_be_used_is_taken(good: dict[str, Any]) -> None:
-    options = RunOptions(**{**GOOD, **good})
-    assert {name: getattr(options, name) for name in good} == good
-
-
 @pytest.mark.parametrize(
     "retry_on",
     [OSError, (OSError, KeyError), lambda error: isinstance(error, OSError)],

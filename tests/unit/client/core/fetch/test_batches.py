@@ -19,6 +19,7 @@ from kohort.protocol.records.batch import (
     CompressionType,
     TimestampType,
     read_header,
+    restamped,
 )
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
@@ -250,6 +251,13 @@ def test_what_compaction_left_of_a_batch_is_read_with_its_gaps() -> None:
         assemble(empty._replace(record_count=0), b""),
     )
     assert (values_of(chunk), chunk.next_offset) == ([b"a"], 5)
+
+
+def test_a_time_that_the_broker_set_is_that_of_all_records() -> None:
+    batch = batch_of(0, b"a", b"b")
+    stamped, _ = restamped(batch, read_header(batch), TimestampType.LOG_APPEND_TIME, 77)
+    records = fetched(stamped).read(0, MANY)
+    assert [(one.timestamp, one.timestamp_type) for one in records] == [(77, 1), (77, 1)]
 
 
 def test_aborted_transactions_are_left_out_up_to_their_marker() -> None:

@@ -81,34 +81,11 @@ def test_new_partitions_come_behind_those_that_stay_and_gone_ones_are_forgotten(
     assert asked_for(ask(plan)) == [C, A, D]
 
 
-def test_what_failed_is_left_alone_until_its_time_has_come() -> None:
-    plan = plan_of(A, B)
-    plan.postpone(A, 1, 300)
-    found = ask(plan, 0)
-    assert (asked_for(found), found.wake_ms) == ([B], 300)
-    plan.answered(1)
-    assert asked_for(ask(plan, 299)) == [B]
-    plan.answered(1)
-    assert asked_for(ask(plan, 300)) == [A, B]
-
-
 def test_what_failed_is_asked_for_at_once_when_somebody_else_leads_it() -> None:
     plan = plan_of(A)
     plan.postpone(A, 1, 300)
     assert asked_for(ask(plan, 0)) == []
     assert asked_for(ask(plan, 0, leader_of=lambda _: 2)) == [A]
-
-
-def test_partitions_without_a_leader_are_named_until_they_are_postponed() -> None:
-    plan = plan_of(A, B)
-
-    def leader_of(partition: TopicPartition) -> int | None:
-        return None if partition == B else 1
-
-    assert ask(plan, leader_of=leader_of).leaderless == [B]
-    plan.postpone(B, None, 200)
-    found = ask(plan, leader_of=leader_of)
-    assert (found.leaderless, found.wake_ms) == ([], 200)
 
 
 def test_every_broker_has_the_same_share_so_that_none_keeps_others_from_being_read() -> None:

@@ -241,6 +241,17 @@ def test_an_offset_out_of_range_is_reset_or_an_error_if_nothing_says_how() -> No
     assert isinstance(scene.error(), OffsetOutOfRangeError)
 
 
+@pytest.mark.parametrize("offset", [0, 7])
+def test_an_answer_to_a_request_from_before_a_seek_says_nothing_of_the_position(
+    offset: int,
+) -> None:
+    scene = Scene(1)
+    sent = scene.send()
+    scene.positions.seek(A, offset)
+    scene.answer(sent, part(A, code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert (scene.positions.position(A), scene.positions.awaiting_reset()) == (offset, {})
+
+
 def test_an_error_waits_until_what_is_before_it_is_taken() -> None:
     scene = Scene(1)
     refused = part(A, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -103,8 +103,10 @@ def test_a_rebalance_that_the_consumer_walks_out_of_is_none() -> None:
     statistics = GroupStatistics()
     statistics.begun(JOIN, "why", 0)
     assert (statistics.cause, statistics.rebalance_began_ms) == ("why", 0)
+    statistics.saw(50, is_settled=False)
     statistics.left(100)
     assert (statistics.cause, statistics.rebalance_began_ms) == (None, None)
+    assert statistics.unsettled_since_ms is None
     assert statistics.phase is RebalancePhase.NONE
     assert statistics.figures(300)["rebalance-total"] == 0
 
