@@ -14,11 +14,7 @@ from kohort.client.core.fetch.buffers import FetchBuffers
 from kohort.client.core.fetch.deserialisers import Deserialisers, NotMadeYet
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.deserialising import (
-    AHEAD_RECORDS,
-    CALLS_LIMIT,
-    DeserialisingTasks,
-)
+from kohort.client.deserialising import AHEAD_RECORDS, CALLS_LIMIT, DeserialisingTasks
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.records.batches import READ

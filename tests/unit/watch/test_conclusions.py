@@ -23,10 +23,7 @@ from kohort.groups.records import (
 )
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.codec import encode_versioned
-from kohort.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    TopicPartition,
-)
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Place, Poll

@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from kohort.client.clock import loop_ms
-from kohort.client.core.errors import (
-    AuthorizationError,
-)
+from kohort.client.core.errors import AuthorizationError
 from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError

@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from kohort.client.core.errors import (
-    AuthenticationError,
-    ConsumerError,
-)
+from kohort.client.core.errors import AuthenticationError, ConsumerError
 from kohort.client.net.greeting import Ask, Greeted, advance, greeting
 from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SecurityConfig

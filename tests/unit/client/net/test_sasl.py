@@ -4,13 +4,7 @@ import base64
 
 import pytest
 
-from kohort.client.net.sasl import (
-    ITERATIONS_MAX,
-    Plain,
-    SaslError,
-    Scram,
-    mechanism,
-)
+from kohort.client.net.sasl import ITERATIONS_MAX, Plain, SaslError, Scram, mechanism
 from kohort.protocol.scram import ITERATIONS_MIN
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -7,12 +7,7 @@ from statistics import fmean
 import pytest
 
 from kohort.insight.advisor.classic_replay import ClassicReplay
-from kohort.insight.advisor.heartbeat_times import (
-    LOOK_LEAST_MS,
-    LOOK_MS,
-    HeartbeatTimer,
-    look_ms,
-)
+from kohort.insight.advisor.heartbeat_times import LOOK_LEAST_MS, LOOK_MS, HeartbeatTimer, look_ms
 from kohort.insight.advisor.member import SimulatedMember
 from kohort.insight.advisor.outcome import ReplayOutcome
 from kohort.insight.advisor.prediction import predict
