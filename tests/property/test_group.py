@@ -3,6 +3,7 @@ what they were told; under a log that is slow and fails; and under restarts of t
 """
 
 import time
+from typing import Any
 
 import pytest
 
@@ -63,9 +64,7 @@ class GroupMachine:
         self.acknowledged: int | None = None
         """The last position of t-0 that somebody was told is stored."""
         for instance in first:
-            protocols = OFFERS[1]
-            member = Member(self.scenario, self.witness, instance=instance, protocols=protocols)
-            self.members.append(member)
+            self.add(instance=instance, protocols=OFFERS[1])
         self.the_world_is_quiet_for_a_while(10)
 
     # Who there is.
@@ -73,6 +72,10 @@ class GroupMachine:
     def is_free(self) -> bool:
         """Nothing but heartbeats may happen while an append is under way."""
         return not self.scenario.group.outbox.in_flight
+
+    def add(self, **traits: Any) -> Member:  # noqa: ANN401 - fields of Member.
+        self.members.append(Member(self.scenario, self.witness, **traits))
+        return self.members[-1]
 
     def pick(self, index: int) -> Member | None:
         alive = [member for member in self.members if member.is_alive]
@@ -87,11 +90,7 @@ class GroupMachine:
     def a_dynamic_member_appears(
         self, is_old: bool, protocols: tuple[tuple[str, bytes], ...], reason: int
     ) -> None:
-        member = Member(
-            self.scenario, self.witness, is_old=is_old, protocols=protocols, reason=reason
-        )
-        self.members.append(member)
-        member.act()
+        self.add(is_old=is_old, protocols=protocols, reason=reason).act()
 
     @step(
         has_room_and_is_free,
@@ -108,16 +107,7 @@ class GroupMachine:
         reason: int,
     ) -> None:
         """If a process with this instance id is alive, it will learn that it is fenced."""
-        member = Member(
-            self.scenario,
-            self.witness,
-            instance=instance,
-            is_old=is_old,
-            protocols=protocols,
-            reason=reason,
-        )
-        self.members.append(member)
-        member.act()
+        self.add(instance=instance, is_old=is_old, protocols=protocols, reason=reason).act()
 
     @step(is_free, index=whom)
     def a_member_goes_on(self, index: int) -> None:

@@ -39,15 +39,9 @@ DYNAMIC = Traits(
     group=GROUP,
     client_id="",
     ip="",
-    instance=None,
-    version=9,
-    says_reasons=False,
-    is_cooperative=False,
-    offers_both=False,
     session_ms=SESSION_MS,
     rebalance_ms=REVOCATION_MS,
     heartbeat_ms=HEARTBEAT_MS,
-    slowness_ms=0,
 )
 K = TriggerKind
 

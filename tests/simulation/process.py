@@ -39,25 +39,25 @@ TEXTS = {
 """Reasons as the Java client says them (KIP-800)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Traits:
     """What does not change while a process lives, nor when it is started again."""
 
     group: str
     client_id: str
     ip: str
-    instance: str | None
-    version: int
+    instance: str | None = None
+    version: int = 9
     """The version of JoinGroup."""
-    says_reasons: bool
+    says_reasons: bool = False
     """In tag 7728; it needs version 6."""
-    is_cooperative: bool
-    offers_both: bool
+    is_cooperative: bool = False
+    offers_both: bool = False
     """A second assignor beside the first."""
     session_ms: int
     rebalance_ms: int
     heartbeat_ms: int
-    slowness_ms: int
+    slowness_ms: int = 0
     """Between being told of a rebalance and joining it."""
 
 

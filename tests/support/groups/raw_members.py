@@ -1,8 +1,8 @@
 """Group members that say exactly what a test wants, over sockets of their own."""
 
-import struct
 from collections.abc import Callable
 
+from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 from tests.support.groups.group_probe import GroupProbe
@@ -16,15 +16,13 @@ Edit = Callable[[bytes], bytes]
 
 def subscription(*topics: str) -> bytes:
     """What a consumer tells its assignor: version 0, no user data."""
-    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
-    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+    return encode_versioned(m.ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
 def share(topic: str, *partitions: int) -> bytes:
     """An assignment of a consumer: version 0, no user data."""
-    numbers = struct.pack(f">{len(partitions)}i", *partitions)
-    head = struct.pack(">hih", 0, 1, len(topic)) + topic.encode()
-    return head + struct.pack(">i", len(partitions)) + numbers + struct.pack(">i", -1)
+    listed = [m.TopicPartition(topic=topic, partitions=list(partitions))]
+    return encode_versioned(m.ConsumerProtocolAssignment(assigned_partitions=listed), 0)
 
 
 class PendingJoin:
