@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,18 +11,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.processes.commands import Said, said_here
+from tests.unit.kohort.without_spark import said_without_spark
 
-ROOT = Path(__file__).parents[3]
 S = 1_000
 SESSION = ("--known", "session_timeout_ms=45000")
-
-_WITHOUT_SPARK = """
-import runpy, sys
-for name in ("pyspark", "delta", "pandas", "pyarrow", "py4j", "matplotlib", "jinja2"):
-    sys.modules[name] = None  # An import of it fails, as where the extra is not installed.
-sys.argv = ["kohort", "groups", "advise", *sys.argv[1:]]
-runpy.run_module("kohort.cli", run_name="__main__", alter_sys=True)
-"""
 
 
 Advise: TypeAlias = Callable[..., Said[str]]
@@ -71,16 +62,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(history: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_SPARK, "billing", "--from", history, *SESSION],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    done = Said(ran.returncode, ran.stdout, ran.stderr)
-
+    done = said_without_spark("advise", "billing", "--from", history, *SESSION)
     assert done.code == 0, done.err
     told = done.out.splitlines()
     heading, recommended = told[0].split(". ", maxsplit=1)

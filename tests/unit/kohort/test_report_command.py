@@ -1,8 +1,6 @@
 """`kohort groups report` over files: no broker, no Spark, no Java, no packages for plots."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,7 @@ import pytest
 
 from kohort.cli import main
 from kohort.cli.groups.reporting import file_name
-
-ROOT = Path(__file__).parents[3]
-_WITHOUT_SPARK = """
-import runpy, sys
-for name in ("pyspark", "delta", "pandas", "pyarrow", "py4j", "matplotlib", "jinja2"):
-    sys.modules[name] = None  # An import of it fails, as where the extra is not installed.
-sys.argv = ["kohort", "groups", "report", *sys.argv[1:]]
-runpy.run_module("kohort.cli", run_name="__main__", alter_sys=True)
-"""
+from tests.unit.kohort.without_spark import said_without_spark
 
 
 def record(sequence: int, kind: str, member_id: str, at_s: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a record.
@@ -46,19 +36,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_page_of_one_group_is_made_without_spark(history: Path, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", _WITHOUT_SPARK, "billing"),
-            *("--from", history, "--output", output),
-        ],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    done = said_without_spark("report", "billing", "--from", history, "--output", output)
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
         f"{output}: 4 rebalances of group billing",
         "1 record left out: ongoing, or of another schema",
     ]
