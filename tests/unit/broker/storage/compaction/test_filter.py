@@ -172,6 +172,24 @@ def test_deltas_that_lead_out_of_the_type_do_not_prevent_a_batch_from_being_filt
     assert [record.key for record in with_tombstone[1]] == [b"t"]
 
 
+def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
+    batch = batch_of(
+        A, B, producer_id=7, producer_epoch=2, base_sequence=50, codec=CompressionType.GZIP
+    )
+    later = {b"a": 200, b"b": 201}
+    found = filtered(batch, terms(later, last_offsets={7: 101}))
+    assert found is not None
+    header, records = found
+    assert records == []
+    assert (header.producer_id, header.producer_epoch, header.last_sequence) == (7, 2, 51)
+    assert (header.base_offset, header.last_offset) == (100, 101)
+    assert filtered(batch, terms(later, last_offsets={7: 300})) is None
+    empty = filter_batch(batch, read_header(batch), terms(later, last_offsets={7: 101}), met())
+    assert empty is not None
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 101}), met()) == empty
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 300}), met()) is None
+
+
 def test_control_batches_of_other_kinds_stay() -> None:
     other = Record(b"value", b"\0\0\0\7")
     batch = batch_of(other, is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)
