@@ -90,6 +90,8 @@ BAD_BATCHES: dict[str, Callable[[], bytes]] = {
     "magic 0": lambda: with_header(batch(), magic=0),
     "magic 1": lambda: with_header(batch(), magic=1),
     "magic 0, transactional": lambda: with_header(batch(is_transactional=True), magic=0),
+    "cut short, transactional": lambda: batch(is_transactional=True)[:-3],
+    "length 1, transactional": lambda: with_header(batch(is_transactional=True), length=1),
     "magic 3, transactional": lambda: with_header(batch(is_transactional=True), magic=3),
     "magic 3": lambda: with_header(batch(), magic=3),
     "magic -1": lambda: with_header(batch(), magic=-1),
@@ -133,6 +135,7 @@ REFUSED_AS_A_WHOLE = {
     "magic 3, transactional",
     "magic -1",
     "length 0",
+    "length 1, transactional",
     "negative length",
 }
 """By Kafka, with everything else in the request."""

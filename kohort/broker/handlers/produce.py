@@ -51,11 +51,20 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kohort.protocol.records.batch import LOW_ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
+from kohort.protocol.records.batch import (
+    LENGTH_OVERHEAD_BYTES,
+    LOW_ATTRIBUTES_AT,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+)
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
+
+_LENGTH_LEAST: Final = 14
+"""The least length that Kafka allows for a batch of any magic."""
 
 APPENDS_MS: Final = 5
 """Budget of a time slice: how long a request validates and appends batches before other connections
@@ -114,10 +123,19 @@ def _is_transactional(request: ProduceRequest) -> bool:
                 records is not None
                 and len(records) > LOW_ATTRIBUTES_AT
                 and records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
-                and records[MAGIC_AT] == MAGIC
+                and _is_complete(records)
             ):
                 return True
     return False
+
+
+def _is_complete(records: bytes | memoryview) -> bool:
+    """Whether the bytes begin with a whole batch of magic 2; Kafka takes no other for a
+    transactional one.
+    """
+    length = int.from_bytes(records[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
+    is_whole = _LENGTH_LEAST <= length <= len(records) - LENGTH_OVERHEAD_BYTES
+    return is_whole and records[MAGIC_AT] == MAGIC
 
 
 async def _finish(call: "ProduceCall", steps: _Steps, first: _Wait) -> _Response:
