@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from kohort.broker.topics.names import REBALANCE_HISTORY
 from tests.interop.foreign.mirror_maker import MirrorMaker, as_properties
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
@@ -216,7 +215,6 @@ def test_what_the_page_says_of_moving_without_a_stop_holds_there_and_back(tmp_pa
         KohortServer(tmp_path / "second") as second,
     ):
         fill(first)
-        wait_until(lambda: REBALANCE_HISTORY in topics(first), "the history of a rebalance")
         with copying(tmp_path / "there", first, kafka) as maker:
             assert_has_come_over(first, kafka, maker)
             assert committed(kafka, "console-consumer-7") == {}
