@@ -24,7 +24,7 @@ SLICES: Final = 64
 
 
 def slice_of(cluster_id: str, group: str) -> int:
-    """Return the slice of a group, by which groups are divided among tasks."""
+    """Return the number of the slice that a group belongs to; each task works on one slice."""
     return crc32(f"{cluster_id}/{group}".encode(errors="replace")) % SLICES
 
 

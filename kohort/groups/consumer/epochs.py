@@ -178,6 +178,9 @@ def check_topics(draft: Draft) -> Trigger | None:
     names = subscribed_topics(draft)
     existing = {name: topic for name in names if (topic := topics.get(name)) is not None}
     known = draft.known_topics
+    if known is not None:
+        # What a replaced expression matched is no longer subscribed to, and not deleted.
+        known = {name: topic for name, topic in known.items() if name in names}
     draft.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
     new_hash = metadata_hash(existing)
     if new_hash == draft.metadata_hash:

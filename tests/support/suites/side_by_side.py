@@ -30,7 +30,7 @@ FIRST: Final = (
     "tests/interop/test_join_reason.py",
     "tests/interop/test_trouble.py",
 )
-"""Groups by how long they take, as they decide when the run is over; then what is not named."""
+"""The longest groups start first, so that no process ends long after the others."""
 
 LAST: Final = ("tests/property/", "tests/unit/")
 """Suites of hundreds of modules that take a second or two each."""
