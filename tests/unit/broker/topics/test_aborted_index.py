@@ -84,6 +84,17 @@ async def test_a_damaged_index_is_rebuilt_by_another_thread_for_the_first_who_as
         assert index_file(tmp_path).read_bytes() == before
 
 
+async def test_a_search_that_finds_a_damaged_index_rebuilds_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await abort_four(topics)
+    before = index_file(tmp_path).read_bytes()
+    spoil_index(tmp_path)
+    async with running_topics(tmp_path) as topics:
+        search = partition_of(topics).log.aborted.in_read(0, MIB, up_to_offset=8)
+        assert [one.first_offset for one in search.at_once()] == [0, 2, 4, 6]
+        assert index_file(tmp_path).read_bytes() == before
+
+
 async def test_what_is_aborted_while_an_index_is_rebuilt_is_in_it(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         await abort_four(topics)
