@@ -171,6 +171,17 @@ def test_a_changed_subscription_is_described_by_its_changes() -> None:
     assert world.text() == "member a changed its subscription: removed the regular expression [w]"
 
 
+def test_what_a_replaced_expression_matched_is_not_taken_for_deleted() -> None:
+    client = Client("a", None, ("t",), regex="u")
+    world = World()
+    beat(world, client)
+    world.settle(client)
+    client.take(world.heartbeat(HeartbeatRequest("a", client.epoch, topic_regex="v")))
+    world.topics.change("t", 1)
+    beat(world, client)
+    assert world.text().endswith(": t grew from 4 to 5 partitions")
+
+
 def test_the_text_of_a_consumer_that_leaves_is_kept() -> None:
     world = world_of(Client("a", None, ("t",)), Client("b", None, ("t",)))
     reason = state_reason(JoinReason.MEMBERSHIP_LOST, "max.poll.interval.ms exceeded")
