@@ -103,7 +103,7 @@ class Runner:
         """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
         self._only: frozenset[TopicPartition] | None = None
-        """The partitions being read at present; None: all."""
+        """The partitions being read at present; None: all, or the poll has been woken."""
         self._timer: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
@@ -210,6 +210,7 @@ class Runner:
 
     def _take(self, only: frozenset[TopicPartition] | None) -> bool:
         """Take as many records as the limits allow. Returns whether the poll should return."""
+        self._only = only
         if self._wanted() != only or self._is_over:
             return True
         if only is not None and not only:
@@ -364,6 +365,7 @@ class Runner:
             if self._is_over:
                 self._source.wake()
         elif self._only is not None and self._work.has_space and self._wanted() != self._only:
+            self._only = None  # Waking it for every further record would cost more than handlers.
             self._source.wake()
 
     def _fail(self, error: BaseException) -> None:
