@@ -262,29 +262,31 @@ class Runner:
     async def _work_on(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        breath_s = self._clock() + BREATH_S
+        clock, begin = self._clock, self._attempts.begin
+        breath_s = clock() + BREATH_S
         item: Item | None = None
         while True:
-            now_s = self._clock()
+            now_s = clock()
             if item is None and now_s >= breath_s:
                 await asyncio.sleep(0)
-                now_s = self._clock()
+                now_s = clock()
                 breath_s = now_s + BREATH_S
             now_ms = int(now_s * 1000)
             if item is None:
                 item = self._work.next(now_ms)
-            if item is None:
-                waiting = asyncio.get_running_loop().create_future()
-                self._idle.append(waiting)
-                await waiting
-                breath_s = self._clock() + BREATH_S
-                continue
-            self._workers[me] = item
+                if item is None:
+                    waiting = asyncio.get_running_loop().create_future()
+                    self._idle.append(waiting)
+                    await waiting
+                    breath_s = clock() + BREATH_S
+                    continue
+                self._workers[me] = item
             error: Exception | None = None
             following: Item | None = None
             try:
                 try:
-                    if (answer := self._begin(item)) is not None:
+                    answer = begin(item) if item.failure is None else self._begin(item)
+                    if answer is not None:
                         await answer
                 except asyncio.CancelledError as cancelled:
                     # If the handler's task was not cancelled, something that it awaited was.
@@ -294,11 +296,11 @@ class Runner:
                 except BaseException:
                     self._work.abandon(item)
                     raise
+                goes_on = now_s < breath_s
                 if self._cancelled or me.cancelling():
                     self._end_if_cut(item, me, error)
-                    following = self._attempted(item, error, now_ms, goes_on=False)
-                else:
-                    following = self._attempted(item, error, now_ms, goes_on=now_s < breath_s)
+                    goes_on = False
+                following = self._attempted(item, error, now_ms, goes_on=goes_on)
             finally:
                 self._workers[me] = item = following
                 self._gave_back()
