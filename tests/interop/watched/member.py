@@ -143,7 +143,11 @@ async def _run_on_loop(library: str, seat: Seat) -> None:
     consumer: Any
     if library == "aiokafka":
         from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - as above.
+        from aiokafka.coordinator.assignors.range import (  # noqa: PLC0415 - as above.
+            RangePartitionAssignor,
+        )
 
+        settings["partition_assignment_strategy"] = [RangePartitionAssignor]
         consumer = AIOKafkaConsumer(*seat.topics, **settings)
         poll = partial(consumer.getmany, timeout_ms=int(1_000 * POLL_S))
     else:
