@@ -227,7 +227,9 @@ class Outcomes:
         wait_ms = max(1, self._rules.backoff(failure.write_failures, self._chance))
         self._try_again(item, now_ms + wait_ms)
 
-    def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
+    def figures(
+        self, now_ms: int, *, is_running: bool, failure: BaseException | None
+    ) -> RunFigures:
         work, counts = self._work, self._counts
         begun = list(work.begun())
         oldest = min(begun, key=lambda item: item.began_ms or 0, default=None)
@@ -254,6 +256,7 @@ class Outcomes:
             handler_seconds=since(min(running, default=None)),
             dead_letters_failing_seconds=since(self._dead_letters_failing_since_ms),
             dead_letter_error=self._dead_letter_error,
+            failure=None if failure is None else repr(failure),
         )
 
 

@@ -55,6 +55,8 @@ class RunFigures:
     """How long storing dead letters has been failing; None if it is not."""
     dead_letter_error: str | None
     """The error of the last attempt to store one; None if none is failing."""
+    failure: str | None
+    """The error that ended the run, or is ending it; None if there is none."""
 
     def as_dict(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -64,11 +66,13 @@ class RunFigures:
         return values
 
     def problem(self, *, session_timeout_ms: int, max_poll_interval_ms: int) -> str | None:
-        """Why the run makes no progress, as a sentence; None if it does.
+        """Why the run makes no progress, as a sentence; None if it does, or was ended.
 
         A run keeps polling while handlers run, so the group does not notice a hanging one: a
         handler counts as hanging after max_poll_interval_ms.
         """
+        if self.failure is not None and not self.is_running:
+            return f"The run has failed: {self.failure}"
         failing = self.dead_letters_failing_seconds
         if self.is_running and failing is not None and failing * 1000 >= session_timeout_ms:
             return (

@@ -497,7 +497,9 @@ class Runner:
             self.over.set_result(None)
 
     def figures(self) -> RunFigures:
-        return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
+        return self._outcomes.figures(
+            self._now_ms(), is_running=not self.over.done(), failure=self._failure
+        )
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -23,7 +23,7 @@ RUN = RunFigures(
     is_running=True, handled=1, failed=0, retried=0, dead_lettered=0, dead_letter_failures=0,
     skipped=0, dropped=0, in_flight=1, waiting=0, held_bytes=10, oldest_in_flight_seconds=60.0,
     oldest_in_flight=(ONE, 5), handler_seconds=1.0, dead_letters_failing_seconds=None,
-    dead_letter_error=None,
+    dead_letter_error=None, failure=None,
 )  # fmt: skip
 
 SETTLED: dict[str, Any] = {
@@ -88,6 +88,12 @@ BY_HAND = {"is_subscribed": False, "is_assigned": True}
             True,
             "Writing dead letters has failed for 10 seconds: gone",
         ),
+        # The application decides whether it runs again.
+        (
+            {"run": replace(RUN, is_running=False, failure="ValueError('v')")},
+            True,
+            "run has failed: ValueError",
+        ),
         ({"last_heartbeat_seconds_ago": 10.0}, True, "heartbeat.*10 seconds.*session_timeout_ms"),
         (
             {**UNJOINED, "unsettled_seconds": 10.0, "coordinator": None},
@@ -142,6 +148,7 @@ def test_a_problem_is_a_sentence_and_a_reason_for_a_new_process_only_if_that_hel
         {"unanswered_seconds": {ZERO: 9.9}},
         {"run": replace(RUN, handler_seconds=59.9)},
         {"run": replace(RUN, handler_seconds=60.0, is_running=False)},
+        {"run": replace(RUN, failure="ValueError('v')")},
         {"run": replace(RUN, dead_letters_failing_seconds=9.9, dead_letter_error="gone")},
         {"member_state": MemberState.UNJOINED, "unsettled_seconds": 9.9, "coordinator": None},
         {"member_state": MemberState.COMPLETING_REBALANCE, "unsettled_seconds": 59.9},

@@ -82,6 +82,7 @@ async def test_without_dead_letters_the_record_that_fails_ends_the_run(
             await consumer.run_batches(handle, max_wait_ms=20, retries=0)
         assert caught.value.offset == 1
         assert await consumer.committed(PLACE) == 1
+        assert "there is no one" in (consumer.health().problem or "")
 
 
 @pytest.mark.parametrize(
