@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages import consumer_groups_log as groups
+from kohort.protocol.messages import share_groups_log as share_groups
+from kohort.protocol.messages import share_state_log as share_state
 from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
 from tests.property.message_values import Message
 from tests.support import messages as m
@@ -36,6 +38,7 @@ SHARED: Final = {
 
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
 TRANSACTIONS = "kafka-transaction-coordinator"
+SHARE_STATE = "kafka-share-coordinator"
 METADATA = "kafka-metadata"
 
 DATA_RECORDS: Final[dict[Message, str]] = {
@@ -49,6 +52,14 @@ DATA_RECORDS: Final[dict[Message, str]] = {
     groups.ConsumerGroupTargetAssignmentMemberValue: COORDINATOR,
     groups.ConsumerGroupCurrentMemberAssignmentValue: COORDINATOR,
     groups.ConsumerGroupRegularExpressionValue: COORDINATOR,
+    share_groups.ShareGroupMemberMetadataValue: COORDINATOR,
+    share_groups.ShareGroupMetadataValue: COORDINATOR,
+    share_groups.ShareGroupTargetAssignmentMetadataValue: COORDINATOR,
+    share_groups.ShareGroupTargetAssignmentMemberValue: COORDINATOR,
+    share_groups.ShareGroupCurrentMemberAssignmentValue: COORDINATOR,
+    share_groups.ShareGroupStatePartitionMetadataValue: COORDINATOR,
+    share_state.ShareSnapshotValue: SHARE_STATE,
+    share_state.ShareUpdateValue: SHARE_STATE,
     m.TransactionLogValue: TRANSACTIONS,
     m.SnapshotHeaderRecord: CLIENTS,
     m.SnapshotFooterRecord: CLIENTS,
@@ -79,6 +90,26 @@ RECORD_KEYS: Final[dict[tuple[Message, int], tuple[str, str]]] = {
         COORDINATOR,
         "ConsumerGroupRegularExpressionKey",
     ),
+    (share_groups.ShareGroupMemberMetadataKey, 10): (COORDINATOR, "ShareGroupMemberMetadataKey"),
+    (share_groups.ShareGroupMetadataKey, 11): (COORDINATOR, "ShareGroupMetadataKey"),
+    (share_groups.ShareGroupMetadataKey, 12): (
+        COORDINATOR,
+        "ShareGroupTargetAssignmentMetadataKey",
+    ),
+    (share_groups.ShareGroupAssignmentKey, 13): (
+        COORDINATOR,
+        "ShareGroupTargetAssignmentMemberKey",
+    ),
+    (share_groups.ShareGroupAssignmentKey, 14): (
+        COORDINATOR,
+        "ShareGroupCurrentMemberAssignmentKey",
+    ),
+    (share_groups.ShareGroupStatePartitionMetadataKey, 15): (
+        COORDINATOR,
+        "ShareGroupStatePartitionMetadataKey",
+    ),
+    (share_state.ShareStateKey, 0): (SHARE_STATE, "ShareSnapshotKey"),
+    (share_state.ShareStateKey, 1): (SHARE_STATE, "ShareUpdateKey"),
     (m.TransactionLogKey, 0): (TRANSACTIONS, "TransactionLogKey"),
 }
 """The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define

@@ -22,6 +22,7 @@ from tests.property.kafka_names import (
     EXTENSIONS,
     METADATA,
     RECORD_KEYS,
+    SHARE_STATE,
     TRANSACTIONS,
     without_extensions,
 )
@@ -85,6 +86,7 @@ _PACKAGES = {
     COORDINATOR: "org.apache.kafka.coordinator.group.generated",
     TRANSACTIONS: "org.apache.kafka.coordinator.transaction.generated",
     METADATA: "org.apache.kafka.common.metadata",
+    SHARE_STATE: "org.apache.kafka.coordinator.share.generated",
 }
 
 
