@@ -28,3 +28,20 @@ class MemberMemory:
             return True
         limit_bytes = self._bytes_max if more_bytes <= SMALL_BYTES else self._bytes_max // 2
         return self.used_bytes + more_bytes <= limit_bytes
+
+
+class MemberAccount:
+    """The members of all consumer groups of the broker: how many there are, and their memory, which
+    they share with the members of other groups.
+    """
+
+    __slots__ = ("count", "memory")
+
+    def __init__(self, memory: MemberMemory | None = None) -> None:
+        self.count = 0
+        self.memory = memory or MemberMemory()
+
+    def add(self, members: int, used_bytes: int) -> None:
+        """Add to the number of members and the bytes that they use; negative if members leave."""
+        self.count += members
+        self.memory.used_bytes += used_bytes

@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from kohort.groups.consumer.member import MemberState, Partition
+from kohort.groups.consumer.member import MemberState
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.history.model import RebalanceRecord
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.requests import LeaveEntry
 from kohort.groups.steps import at_once
+from kohort.groups.topics import Partition
 from tests.support.groups.consumer_group import (
     INTERVAL_MS,
     REVOCATION_MS,

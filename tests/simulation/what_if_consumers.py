@@ -9,8 +9,8 @@ from typing import Any
 from kohort.broker.handlers.consumer_groups import core_request, response_for
 from kohort.client.core.group.actions import Apply
 from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave, Wait
-from kohort.groups.consumer.settings import Topic
 from kohort.groups.history.json_form import as_json
+from kohort.groups.topics import Topic
 from kohort.insight.advisor.setting import Setting
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_heartbeat import (

@@ -14,9 +14,10 @@ from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic
+from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.group import Group
-from kohort.groups.member_memory import MemberMemory
+from kohort.groups.member_memory import MemberAccount, MemberMemory
+from kohort.groups.topics import Topic
 
 
 class Memberships:

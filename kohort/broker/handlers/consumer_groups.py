@@ -20,11 +20,12 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.member import Member, Partition, by_topic
+from kohort.groups.consumer.member import Member
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.reasons import state_reason
 from kohort.groups.steps import FEW, Steps
+from kohort.groups.topics import Partition, by_topic
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_describe import (
     Assignment as DescribedAssignment,

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.groups.consumer.data import ConsumerData
-from kohort.groups.consumer.member import Partition, by_topic
-from kohort.groups.consumer.settings import Topics
+from kohort.groups.topics import Partition, Topics, by_topic
 from kohort.protocol.codec import codec, decode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_protocol import (

@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kohort.groups.consumer.member import (
-    Member,
-    MemberState,
-    Partition,
-    flat,
-)
+from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.records import (
     ConsumerMemberRecord,
     CurrentRecord,
@@ -25,11 +20,14 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic, Topics
+from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.effects import TimerKey
 from kohort.groups.kinds import DEAD, EMPTY
+from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import Session
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
+from kohort.groups.topics import Partition, Topic, Topics, flat
 
 ASSIGNING: Final = "Assigning"
 """The group epoch has increased, and its target assignment is not computed yet."""
@@ -50,15 +48,6 @@ class ResolvedRegex(NamedTuple):
     """`Topics.version` at the time of the match; meaningless after a restart."""
     resolved_at_ms: int
     """Wall-clock time."""
-
-
-@dataclass(slots=True)
-class Session:
-    """The session of one member. A heartbeat moves the end, not the timer."""
-
-    deadline_ms: int
-    timer_ms: int | None = None
-    """When the timer will check the session; None while no timer runs."""
 
 
 @dataclass(slots=True, eq=False)

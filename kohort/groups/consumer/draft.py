@@ -16,13 +16,7 @@ from kohort.groups.consumer.data import (
     ConsumerData,
     ResolvedRegex,
 )
-from kohort.groups.consumer.member import (
-    NOTHING,
-    Member,
-    MemberState,
-    Partition,
-    by_topic,
-)
+from kohort.groups.consumer.member import NOTHING, Member, MemberState
 from kohort.groups.consumer.records import (
     ConsumerMemberTombstone,
     CurrentTombstone,
@@ -35,10 +29,10 @@ from kohort.groups.consumer.records import (
     TargetRecord,
     TargetTombstone,
 )
-from kohort.groups.consumer.settings import Topic
 from kohort.groups.events import Event, MemberRemoved, RemovalReason, Trigger
 from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.records import DurableRecord
+from kohort.groups.topics import Partition, Topic, by_topic
 
 K = TypeVar("K")
 

@@ -1,38 +1,16 @@
 """Decides when the group epoch increases; each bump has exactly one cause."""
 
-import hashlib
-import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kohort.formats.text import counted, listed
+from kohort.formats.text import listed
 from kohort.groups.consumer.data import ResolvedRegex
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
-from kohort.groups.consumer.settings import Topic
 from kohort.groups.events import UNDER_OLD_ID, Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
-
-try:
-    from xxhash import xxh3_64_intdigest as _hash
-except ImportError:
-    # Spark's executors replay histories with the standard library alone. Their hashes are compared
-    # with each other and never stored.
-    def _hash(data: bytes) -> int:  # type: ignore[misc]
-        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
-
-
-_FORMAT: Final = b"\0"
-
-_COUNT: Final = struct.Struct("<i").pack
-
-_SIGNED_64: Final = struct.Struct("<q")
-
-_UNSIGNED_64: Final = struct.Struct("<Q")
-
-_UUID_HALVES: Final = struct.Struct(">qq")
+from kohort.groups.topics import metadata_hash, topics_changed
 
 KNOWN_TOPICS_MAX: Final = 1_000
 """Maximum number of topics that a group remembers; with more, its history does not name the changed
@@ -189,37 +167,6 @@ def check_topics(draft: Draft) -> Trigger | None:
     return topics_changed(known, existing)
 
 
-def topics_changed(before: Mapping[str, Topic] | None, after: Mapping[str, Topic]) -> Trigger:
-    """Return the cause of a bump because subscribed topics were created, got partitions or were
-    deleted.
-
-    Args:
-        before: the existing topics when the hash was last computed; None if unknown.
-        after: those that exist now.
-    """
-    if before is None:
-        return Trigger(TriggerKind.TOPICS_CHANGED)
-    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    changes = [_change(name, before.get(name), after.get(name)) for name in names]
-    return Trigger(
-        TriggerKind.TOPICS_CHANGED,
-        old_protocols=tuple([name for name in names if name in before]),
-        new_protocols=tuple([name for name in names if name in after]),
-        detail=listed(changes),
-    )
-
-
-def _change(name: str, old: Topic | None, new: Topic | None) -> str:
-    if new is None:
-        return f"{name} was deleted"
-    partitions = counted(new.partition_count, "partition")
-    if old is None:
-        return f"{name} was created with {partitions}"
-    if old.topic_id != new.topic_id:
-        return f"{name} was deleted and created again with {partitions}"
-    return f"{name} grew from {old.partition_count} to {partitions}"
-
-
 def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
     """Bump the epoch once for each cause, because members were removed from `draft`."""
     if draft.data.regexes:
@@ -303,36 +250,3 @@ def subscribed_topics(draft: Draft) -> set[str]:
         if count > 0:
             names |= draft.regex_topics(regex)
     return names
-
-
-def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
-    """Return the hash of subscribed topics as Kafka computes and stores it: a signed int64; 0 if
-    there is no topic. The group epoch increases when it changes.
-
-    Args:
-        topics: id and number of partitions of the existing topics, by name.
-    """
-    if not topics:
-        return 0
-    hashes = [_topic_hash(name, *topics[name]) for name in sorted(topics)]
-    return _signed(_hash(b"".join(map(_UNSIGNED_64.pack, hashes))))
-
-
-@lru_cache(maxsize=1_000)
-def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
-    high, low = _UUID_HALVES.unpack(topic_id)
-    encoded = name.encode("utf-16-le")
-    parts = (
-        _FORMAT,
-        _SIGNED_64.pack(high) + _SIGNED_64.pack(low),
-        encoded + _COUNT(len(encoded) // 2),
-        _COUNT(partition_count),
-        # The racks of each partition's replicas would follow its number; this broker has none.
-        struct.pack(f"<{partition_count}i", *range(partition_count)),
-    )
-    return _hash(b"".join(parts))
-
-
-def _signed(value: int) -> int:
-    signed: int = _SIGNED_64.unpack(_UNSIGNED_64.pack(value))[0]
-    return signed

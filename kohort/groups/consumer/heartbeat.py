@@ -8,7 +8,7 @@ from typing import Final
 from kohort.groups.consumer import epochs
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.member import Member, MemberState, Partition
+from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.reconcile import InvalidStateError, reconcile
 from kohort.groups.consumer.regexes import InvalidRegexError, check_regex
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
@@ -17,6 +17,7 @@ from kohort.groups.consumer.validation import Rejected, Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
+from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 

@@ -1,6 +1,6 @@
 """A member of a consumer group, and the partitions that it has. All values are immutable."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -11,9 +11,7 @@ from kohort.groups.consumer.records import (
     CurrentRecord,
 )
 from kohort.groups.events import MemberRef
-
-Partition: TypeAlias = tuple[bytes, int]
-"""(topic id, partition number)"""
+from kohort.groups.topics import Partition
 
 Owned: TypeAlias = Mapping[Partition, int]
 """Partitions of a member, each with the epoch at which it was assigned."""
@@ -177,22 +175,6 @@ class Member(NamedTuple):
 _STATED_COUNT: Final = Member._fields.index("epoch")
 """Number of fields that the member states; the others are its epoch, state and partitions, and the
 last its software."""
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
-    """Return partition numbers by topic id, both in ascending order."""
-    result: dict[bytes, list[int]] = {}
-    for topic_id, partition in partitions:
-        result.setdefault(topic_id, []).append(partition)
-    # Sorting numbers takes a tenth of sorting pairs.
-    return {topic_id: tuple(sorted(result[topic_id])) for topic_id in sorted(result)}
-
-
-def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
-    """Return the set of partitions, given by topic id."""
-    return frozenset(
-        (topic_id, number) for topic_id, numbers in partitions.items() for number in numbers
-    )
 
 
 def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:

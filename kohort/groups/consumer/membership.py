@@ -35,7 +35,7 @@ from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.removal import leave, leave_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topics
+from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.consumer.validation import Rejected
 from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
@@ -43,6 +43,7 @@ from kohort.groups.effects import Cancel, TimerKey
 from kohort.groups.events import GroupRestored, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_memory import MemberAccount
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation, GroupRecord
@@ -58,6 +59,7 @@ from kohort.groups.requests import (
     Ticket,
 )
 from kohort.groups.steps import Steps
+from kohort.groups.topics import Topics
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 RESOLVE_INTERVAL_MS: Final = 10_000

@@ -17,7 +17,7 @@ from kohort.groups.consumer.consumer_protocol import (
 )
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.member import Member, by_topic
+from kohort.groups.consumer.member import Member
 from kohort.groups.consumer.records import (
     ClassicPart,
     EpochRecord,
@@ -28,6 +28,7 @@ from kohort.groups.consumer.validation import Rejected
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER, Now
+from kohort.groups.topics import by_topic
 from kohort.protocol.errors import DecodeError, ErrorCode
 
 

@@ -8,7 +8,8 @@ owns, and the rest when the others have revoked them.
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 
-from kohort.groups.consumer.member import NOTHING, Member, MemberState, Owned, Partition
+from kohort.groups.consumer.member import NOTHING, Member, MemberState, Owned
+from kohort.groups.topics import Partition
 
 IsSubscribed = Callable[[bytes], bool]
 """Whether the member subscribes to the topic with this id, which exists."""

@@ -14,12 +14,12 @@ from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, NOTHING, Member, MemberState
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.sessions import SESSION
 from kohort.groups.consumer.target import SMALL, is_due, target_steps
 from kohort.groups.consumer.validation import fenced, unknown
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
+from kohort.groups.member_sessions import SESSION, has_expired
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.requests import LeaveEntry, LeaveResult, Now
 from kohort.groups.steps import Steps, at_once
@@ -117,7 +117,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
     is_interval_over = False
     for key in keys:
         if key.kind == SESSION:
-            is_due_now = sessions.has_expired(data, key.member_id, now.ms)
+            is_due_now = has_expired(data.sessions, data.outbox, key.member_id, now.ms)
         else:
             is_due_now = _take_due(data, key, now.ms)
             is_interval_over |= is_due_now and key == ASSIGN_TIMER

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from kohort.groups.consumer.member import Owned, Partition
+from kohort.groups.consumer.member import Owned
 from kohort.groups.reasons import NO_REASON, StatedReason
+from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 
 

@@ -2,13 +2,11 @@
 
 from typing import Final
 
-from kohort.groups.consumer.data import ConsumerData, Session
+from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.effects import Cancel, Schedule, TimerKey
+from kohort.groups.member_sessions import SESSION, extend
 from kohort.groups.requests import Now
-
-SESSION: Final = "session"
-"""Kind of the timer that removes a silent member."""
 
 REVOCATION: Final = "revocation"
 """Kind of the timer that removes a member that does not revoke partitions."""
@@ -29,27 +27,7 @@ def timeout_of(data: ConsumerData, member: Member) -> int:
 
 def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
     """Restart a member's session."""
-    deadline_ms = now_ms + timeout_of(data, member)
-    session = data.sessions.get(member.member_id)
-    if session is None:
-        session = data.sessions[member.member_id] = Session(deadline_ms)
-    session.deadline_ms = deadline_ms
-    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
-        session.timer_ms = session.deadline_ms
-        data.outbox.emit(Schedule(TimerKey(SESSION, member.member_id), session.deadline_ms))
-
-
-def has_expired(data: ConsumerData, member_id: str, now_ms: int) -> bool:
-    """Check a session whose timer has fired; if the session continues, so does the timer."""
-    session = data.sessions.get(member_id)
-    if session is None or session.timer_ms is None or session.timer_ms > now_ms:
-        return False
-    if session.deadline_ms > now_ms:
-        session.timer_ms = session.deadline_ms
-        data.outbox.emit(Schedule(TimerKey(SESSION, member_id), session.deadline_ms))
-        return False
-    session.timer_ms = None
-    return True
+    extend(data.sessions, data.outbox, member.member_id, now_ms + timeout_of(data, member))
 
 
 def follow_revocation(data: ConsumerData, old: Member | None, new: Member, now: Now) -> None:

@@ -7,9 +7,10 @@ from typing import Final
 from kohort.groups.consumer.assignors import ASSIGNORS, AssignorMember
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.epochs import preferred_assignor
-from kohort.groups.consumer.member import Member, by_topic, flat
+from kohort.groups.consumer.member import Member
 from kohort.groups.requests import Now
 from kohort.groups.steps import SOME, Steps
+from kohort.groups.topics import by_topic, flat
 
 SMALL: Final = 500
 """Number of members and partitions up to which an expired timer computes the target in one step."""

@@ -9,11 +9,13 @@ from kohort.groups.consumer import sessions
 from kohort.groups.consumer.member import LEFT_FOR_RESTART
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
-from kohort.groups.consumer.settings import ConsumerSettings, MemberAccount, Topic
+from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.events import Event, MemberRemoved, TargetAssigned
 from kohort.groups.history.fold import GroupFold
+from kohort.groups.member_memory import MemberAccount
 from kohort.groups.requests import LeaveEntry
 from kohort.groups.steps import at_once
+from kohort.groups.topics import Topic
 from kohort.insight.advisor.consumer_member import TOPIC, TOPIC_ID, WATCHED, ConsumerMember
 from kohort.insight.advisor.heartbeat_times import HeartbeatTimer, HeartbeatTimes
 from kohort.insight.advisor.replay import Replay, RequestHandle

@@ -17,13 +17,13 @@ from kohort.groups.classic.leave import ADMIN_REASON
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.sessions import SESSION
 from kohort.groups.consumer.write import ConsumerWrite
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 from kohort.groups.history.text import parse_text
+from kohort.groups.member_sessions import SESSION
 from kohort.groups.requests import LeaveEntry, Now
 from kohort.groups.steps import at_once
 from kohort.testing.kit.polling import LONG_S, wait_until

@@ -6,14 +6,15 @@ from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.settings import MemberAccount, Topic
 from kohort.groups.description import DescribedMember
 from kohort.groups.encoding import encode_key, types_of_kind
 from kohort.groups.group import Group, NewMembership
 from kohort.groups.history.shares import parse_share
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_memory import MemberAccount
 from kohort.groups.records import DurableRecord, OffsetRecord, OffsetTombstone
 from kohort.groups.requests import Now
+from kohort.groups.topics import Topic
 from kohort.watch.core.watcher import Watcher
 from tests.support.groups.consumer_group import SETTINGS, Topics
 from tests.unit.watch.recorded import TIMEOUTS, lab_records

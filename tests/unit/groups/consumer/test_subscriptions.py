@@ -4,7 +4,7 @@ hashes below were read from the records of type 3 of an Apache Kafka 4.4.0.
 
 import pytest
 
-from kohort.groups.consumer.epochs import metadata_hash
+from kohort.groups.topics import metadata_hash
 
 TOPICS = {
     "asn-t": (bytes.fromhex("2c15a7ce7140442b899afc096d2d04aa"), 3),
