@@ -381,6 +381,28 @@ class GroupRemoved(NamedTuple):
     expired: bool
 
 
+class SharePartitionsInitialized(NamedTuple):
+    """Partitions were added to those that a share group has state of. Their state has to begin
+    before the request that caused this is answered.
+    """
+
+    epoch: int
+    """The group epoch, which is the state epoch of these partitions."""
+    topics: Mapping[bytes, tuple[str, tuple[int, ...]]]
+    """Name of each topic by its id, and the added partitions."""
+    grown: frozenset[bytes] = frozenset()
+    """Topics of which the group had partitions before: the new ones begin at offset 0."""
+
+
+class SharePartitionsForgotten(NamedTuple):
+    """A share group has no state of these partitions any more: its offsets, the group or the topic
+    were deleted.
+    """
+
+    partitions: tuple[tuple[bytes, int], ...]
+    """(topic id, partition)"""
+
+
 Event: TypeAlias = (
     RebalanceStarted
     | CommitFenced
@@ -404,6 +426,8 @@ Event: TypeAlias = (
     | OffsetsRemoved
     | GroupRestored
     | GroupRemoved
+    | SharePartitionsInitialized
+    | SharePartitionsForgotten
 )
 
 EVENTS: Final[frozenset[type[Event]]] = frozenset(get_args(Event))

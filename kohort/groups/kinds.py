@@ -20,3 +20,5 @@ class GroupKind(Enum):
     """Members choose a leader, which assigns: JoinGroup and SyncGroup."""
     CONSUMER = "consumer"
     """The broker assigns: ConsumerGroupHeartbeat (KIP-848)."""
+    SHARE = "share"
+    """The broker assigns, and members share partitions: ShareGroupHeartbeat (KIP-932)."""

@@ -1,1 +1,3 @@
-"""Share groups (KIP-932): members share the records of a partition, each locked for a time."""
+"""Share groups (KIP-932): members share partitions, and each record belongs to one member at a
+time.
+"""

@@ -1,0 +1,79 @@
+"""The records of share groups in the log; see `encoding` for their bytes."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+MEMBER: Final = 10
+EPOCH: Final = 11
+TARGET_EPOCH: Final = 12
+TARGET: Final = 13
+CURRENT: Final = 14
+PARTITIONS: Final = 15
+"""The types of records, which are the versions of their keys."""
+
+
+class ShareMemberRecord(NamedTuple):
+    """The values that a member has stated."""
+
+    group_id: str
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+
+
+class ShareEpochRecord(NamedTuple):
+    group_id: str
+    epoch: int
+    metadata_hash: int
+    """Hash of the subscribed topics, signed; 0 if none exists."""
+
+
+class ShareTargetEpochRecord(NamedTuple):
+    group_id: str
+    epoch: int
+    computed_at_ms: int
+    """Wall-clock time; 0 if unknown, and without members."""
+
+
+class ShareTargetRecord(NamedTuple):
+    group_id: str
+    member_id: str
+    partitions: Mapping[bytes, tuple[int, ...]]
+    """Partition numbers by topic id."""
+
+
+class ShareCurrentRecord(NamedTuple):
+    """A member's epoch and partitions."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    previous_epoch: int
+    partitions: Mapping[bytes, tuple[int, ...]]
+
+
+class StoredTopic(NamedTuple):
+    name: str
+    partitions: tuple[int, ...]
+    """Ascending."""
+
+
+class SharePartitionsRecord(NamedTuple):
+    """The partitions that the group has state of, by topic id."""
+
+    group_id: str
+    initialized: Mapping[bytes, StoredTopic]
+    initializing: Mapping[bytes, StoredTopic] = {}
+    """Partitions whose state another broker was about to create; never written."""
+    deleting: Mapping[bytes, str] = {}
+    """Names of topics whose state another broker was about to delete; never written."""
+
+
+class ShareTombstone(NamedTuple):
+    """Removes the record of this type, of the group or of a member."""
+
+    group_id: str
+    record_type: int
+    member_id: str = ""

@@ -1,0 +1,42 @@
+"""The requests to share groups and their results, independent of protocol versions."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kohort.groups.topics import Partition
+from kohort.protocol.errors import ErrorCode
+
+
+class ShareHeartbeatRequest(NamedTuple):
+    """A ShareGroupHeartbeat. A field that is None is unchanged."""
+
+    member_id: str
+    epoch: int
+    """0 to join or to join again, -1 to leave."""
+    rack_id: str | None = None
+    topic_names: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    client_software: str = ""
+    """See `MemberRef.client_software`."""
+
+
+class ShareHeartbeatResult(NamedTuple):
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: frozenset[Partition] | None = None
+    """The member's assignment; None if the member knows it already."""
+
+
+class OffsetsResult(NamedTuple):
+    """The result of AlterShareGroupOffsets or DeleteShareGroupOffsets for a whole group, or for
+    single topics.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topics: Mapping[bytes, ErrorCode] = {}
+    """Errors by topic id."""
