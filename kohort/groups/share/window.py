@@ -16,28 +16,42 @@ start moves only then: until then they are skipped by `acquire` and refused by `
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
 """
 
-from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kohort.groups.share.states import StateBatch, StateWrite
-from kohort.protocol.errors import ErrorCode
+from kohort.groups.share.acknowledgements import (
+    AcknowledgementError,
+    Acknowledger,
+    AcknowledgeType,
+    Change,
+    are_valid,
+    state_after,
+)
+from kohort.groups.share.acquire import (
+    NOTHING,
+    AcquiredRange,
+    AcquireMode,
+    Acquirer,
+    Acquisition,
+    LogBatch,
+)
+from kohort.groups.share.in_flight import ACQUIRED, AVAILABLE, SKIPPED, InFlight
+from kohort.groups.share.segments import Lock
+from kohort.groups.share.states import StateBatch, StateWrite, joined
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
-
-class AcquireMode(IntEnum):
-    BATCH_OPTIMIZED = 0
-    """Whole producer batches until MaxRecords is reached."""
-    RECORD_LIMIT = 1
-    """At most MaxRecords records."""
-
-
-class AcknowledgeType(IntEnum):
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
+__all__ = [
+    "AcknowledgeType",
+    "AcknowledgementError",
+    "AcquireMode",
+    "AcquiredRange",
+    "Acquisition",
+    "LogBatch",
+    "PendingWrite",
+    "Window",
+    "WindowSettings",
+    "are_valid",
+]
 
 
 class WindowSettings(NamedTuple):
@@ -49,98 +63,75 @@ class WindowSettings(NamedTuple):
     renew_enabled: bool = True
 
 
-class LogBatch(NamedTuple):
-    """Header of a record batch in the log, data or control."""
-
-    first_offset: int
-    last_offset: int
-    """Inclusive."""
-    is_aborted: bool = False
-    """Data of an aborted transaction, and the group reads committed records only."""
-
-
-class AcquiredRange(NamedTuple):
-    first_offset: int
-    last_offset: int
-    """Inclusive."""
-    delivery_count: int
-
-
-class Acquisition(NamedTuple):
-    ranges: Sequence[AcquiredRange]
-    """In offset order."""
-    record_count: int
-    """Offsets that count for MaxRecords, including aborted ones that are not in `ranges`."""
-
-
-class AcknowledgementError(NamedTuple):
-    code: ErrorCode
-    message: str | None = None
-
-
 class PendingWrite:
     """A change that is to be appended to the state topic."""
 
-    __slots__ = ("change",)
+    __slots__ = ("change", "parts")
 
-    change: StateWrite
-
-
-def are_valid(
-    batches: Sequence[AcknowledgementBatch], *, may_renew: bool, highest_type: int
-) -> bool:
-    """Check the acknowledgements of a partition without looking at its state; if they are not
-    valid, the partition's answer is INVALID_REQUEST without a message.
-
-    `highest_type` is 3 in version 1 of the requests, 4 from version 2 on.
-    """
-    raise NotImplementedError
+    def __init__(self) -> None:
+        self.parts: list[Change] = []
+        """In order of occurrence."""
+        self.change = StateWrite(-1, -1, ())
+        """What is to be stored; set by `Window.take_write`."""
 
 
 class Window:
     """The records in flight of one share-partition."""
 
-    settings: WindowSettings
-    """The shell replaces it when the group's settings change."""
-    start_offset: int
-    """The first offset that is not finished."""
-    end_offset: int
-    """The last offset ever acquired; `start_offset` - 1 if the window is empty."""
-    delivery_complete_count: int
-    """Finished offsets at or above the start."""
-
     def __init__(
         self, settings: WindowSettings, start_offset: int, batches: Iterable[StateBatch] = ()
     ) -> None:
         """Create the window from its stored state; holes between batches are Available again."""
-        raise NotImplementedError
+        self.settings = settings
+        """The shell replaces it when the group's settings change."""
+        self._in_flight = InFlight(start_offset, batches)
+        self._open = PendingWrite()
+        """Collects changes until `take_write`."""
+        self._writes: list[PendingWrite] = []
+        """Taken, and neither written nor failed."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is not finished."""
+        return self._in_flight.start
+
+    @property
+    def end_offset(self) -> int:
+        """The last offset ever acquired; `start_offset` - 1 if the window is empty."""
+        return self._in_flight.end
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Finished offsets at or above the start."""
+        return self._in_flight.complete
 
     @property
     def position(self) -> int:
         """The offset to read the log from: the lowest Available one, or the end offset + 1."""
-        raise NotImplementedError
+        return self._in_flight.position
 
     @property
     def has_available(self) -> bool:
         """Whether an offset within the window is Available."""
-        raise NotImplementedError
+        return self._in_flight.available > 0
 
     @property
     def can_acquire(self) -> bool:
         """Whether the partition takes part in a fetch: an offset is Available, or the window is
         below the lock limit. Whether the log holds anything at `position` is not known here.
         """
-        raise NotImplementedError
+        in_flight = self._in_flight
+        return in_flight.available > 0 or in_flight.size < self.settings.max_record_locks
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When to call `on_deadline`; None without locks. May be early, never late."""
-        raise NotImplementedError
+        return self._in_flight.next_deadline_ms
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody has a lock and nothing is being written: the window may be unloaded."""
-        raise NotImplementedError
+        return not (self._in_flight.locks or self._writes or self._open.parts)
 
     def acquire(
         self,
@@ -157,7 +148,36 @@ class Window:
         `log` holds the headers of what was read at `position`, in offset order: the first batch
         contains `position` or is the first one after it.
         """
-        raise NotImplementedError
+        if not log:
+            return NOTHING
+        in_flight = self._in_flight
+        self._skip_missing(log[0].first_offset)
+        settings = self.settings
+        acquirer = Acquirer(
+            in_flight,
+            log,
+            Lock(member_id, now_ms + settings.lock_duration_ms),
+            limit=settings.delivery_count_limit,
+            record_limit=mode is AcquireMode.RECORD_LIMIT,
+            batch_size=batch_size,
+        )
+        return acquirer.run(max_records, settings.max_record_locks - in_flight.size)
+
+    def _skip_missing(self, first_offset: int) -> None:
+        """Archive Available offsets that the log does not hold: it was read from `position` on, and
+        has nothing before `first_offset`.
+        """
+        in_flight = self._in_flight
+        if in_flight.position >= min(first_offset, in_flight.end + 1):
+            return
+        items = in_flight.segments.items
+        index = in_flight.segments.index(in_flight.position)
+        while index < len(items) and (segment := items[index]).first < first_offset:
+            if segment.state is AVAILABLE and segment.write is None:
+                last = min(segment.last, first_offset - 1)
+                index = in_flight.change(index, segment.first, last, SKIPPED, segment.count)
+            index += 1
+        in_flight.advance()
 
     def acknowledge(
         self, member_id: str, now_ms: int, batches: Sequence[AcknowledgementBatch]
@@ -165,37 +185,96 @@ class Window:
         """Apply the acknowledgements of one request, which `are_valid`; None if all were applied,
         otherwise nothing has changed.
         """
-        raise NotImplementedError
+        settings = self.settings
+        acknowledger = Acknowledger(
+            self._in_flight,
+            member_id,
+            self._open,
+            limit=settings.delivery_count_limit,
+            renewed_until_ms=now_ms + settings.lock_duration_ms if settings.renew_enabled else None,
+        )
+        error = acknowledger.run(batches)
+        self._open.parts += acknowledger.changes
+        return error
 
     def release_all(self, member_id: str) -> None:
         """Release the records that a member has locked: its session ended."""
-        raise NotImplementedError
+        for write in (*self._writes, self._open):
+            for part in write.parts:
+                if part.lock.member_id == member_id:
+                    part.lock.has_ended = True
+        if any(lock.member_id == member_id for lock in self._in_flight.locks):
+            self._release(lambda lock: lock.member_id == member_id)
 
     def on_deadline(self, now_ms: int) -> int:
         """Release the records whose lock has ended; return their number."""
-        raise NotImplementedError
+        locks = self._in_flight.locks
+        due = sum(lock.held for lock in locks if lock.deadline_ms <= now_ms)
+        if due:
+            self._release(lambda lock: lock.deadline_ms <= now_ms)
+        self._in_flight.recompute_deadline()
+        return due
+
+    def _release(self, ends: Callable[[Lock], bool]) -> None:
+        """Release what is Acquired by certain locks."""
+        in_flight = self._in_flight
+        items = in_flight.segments.items
+        limit = self.settings.delivery_count_limit
+        write = self._open
+        index = 0
+        while index < len(items):
+            segment = items[index]
+            lock = segment.lock
+            if lock is not None and ends(lock):
+                first, last, count = segment.first, segment.last, segment.count
+                state = state_after(AcknowledgeType.RELEASE, count, limit)
+                write.parts.append(Change(first, last, state, count, lock, stands=True))
+                index = in_flight.change(index, first, last, state, count, None, write)
+            index += 1
 
     def log_start_moved(self, log_start_offset: int) -> None:
         """Forget what the log no longer holds. To be called before the log is read."""
-        raise NotImplementedError
+        if log_start_offset > self._in_flight.start:
+            self._in_flight.drop_below(log_start_offset)
 
     def take_write(self) -> PendingWrite | None:
         """Return the changes since the last call as one write; None if there are none."""
-        raise NotImplementedError
+        write = self._open
+        if not write.parts:
+            return None
+        self._open = PendingWrite()
+        start = self._in_flight.start
+        batches = sorted(StateBatch(*part[:4]) for part in write.parts)
+        write.change = StateWrite(start, self._in_flight.complete, joined(batches))
+        self._writes.append(write)
+        return write
 
     def written(self, write: PendingWrite) -> None:
         """The write is durable: its offsets may be acquired again, and the start may move."""
-        raise NotImplementedError
+        self._writes.remove(write)
+        for batch in write.change.batches:
+            self._in_flight.settle(batch.first_offset, batch.last_offset, write)
+        self._in_flight.advance()
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
         """The write has failed: acknowledged records are Acquired again, or released if their lock
         has ended; releases by `release_all` and `on_deadline` stand. The log does not have them,
         so the next write must be a snapshot (`StateWriter.failed`).
         """
-        raise NotImplementedError
+        self._writes.remove(write)
+        limit = self.settings.delivery_count_limit
+        for first, last, _, count, lock, stands in write.parts:
+            if stands:
+                self._in_flight.settle(first, last, write)
+            elif lock.has_ended or lock.deadline_ms <= now_ms:
+                released = state_after(AcknowledgeType.RELEASE, count, limit)
+                self._in_flight.settle(first, last, write, (released, None))
+            else:
+                self._in_flight.settle(first, last, write, (ACQUIRED, lock))
+        self._in_flight.advance()
 
     def stored_batches(self) -> list[StateBatch]:
         """Return the whole state for a snapshot, with pending writes. Acquired records are in the
         state before their delivery, or absent if this is their first.
         """
-        raise NotImplementedError
+        return self._in_flight.stored_batches()

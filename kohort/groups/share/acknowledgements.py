@@ -1,0 +1,308 @@
+"""Acknowledgements of the records that a member has acquired.
+
+Offsets and types come from the peer. Ranges are intersected with the window, never enumerated.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from kohort.groups.share.in_flight import ACQUIRED, AVAILABLE, InFlight
+from kohort.groups.share.segments import Lock, Range, Segment
+from kohort.groups.share.states import RecordState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
+
+
+class AcknowledgeType(IntEnum):
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class AcknowledgementError(NamedTuple):
+    code: ErrorCode
+    message: str | None = None
+
+
+def _invalid_state(message: str) -> AcknowledgementError:
+    return AcknowledgementError(ErrorCode.INVALID_RECORD_STATE, message)
+
+
+_FIRST_BEYOND: Final = AcknowledgementError(
+    ErrorCode.INVALID_REQUEST,
+    "Batch record not found. The first offset in request is past acquired records.",
+)
+_LAST_BEYOND: Final = AcknowledgementError(
+    ErrorCode.INVALID_REQUEST,
+    "Batch record not found. The last offset in request is past acquired records.",
+)
+_NOT_FOUND: Final = _invalid_state(
+    "Batch record not found. The request batch offsets are not found in the cache."
+)
+_BATCH_NOT_ACQUIRED: Final = _invalid_state(
+    "The batch cannot be acknowledged. The batch is not in the acquired state."
+)
+_OFFSET_NOT_ACQUIRED: Final = _invalid_state(
+    "The offset cannot be acknowledged. The offset is not acquired."
+)
+_BATCH_OF_ANOTHER: Final = _invalid_state("Member is not the owner of batch record")
+_OFFSET_OF_ANOTHER: Final = _invalid_state("Member is not the owner of offset")
+_BEING_WRITTEN: Final = _invalid_state(
+    "The record state is invalid. The acknowledgement of delivery could not be completed."
+)
+_NO_RENEWALS: Final = _invalid_state("Renewing acquisition locks is not enabled for the group.")
+
+
+def are_valid(
+    batches: Sequence[AcknowledgementBatch], *, may_renew: bool, highest_type: int
+) -> bool:
+    """Check the acknowledgements of a partition without looking at its state; if they are not
+    valid, the partition's answer is INVALID_REQUEST without a message.
+
+    `highest_type` is 3 in version 1 of the requests, 4 from version 2 on.
+    """
+    previous_last = -1
+    for batch in batches:
+        first = batch.first_offset
+        types = batch.acknowledge_types
+        count = len(types)
+        if first > batch.last_offset or first < previous_last:
+            return False
+        if count != 1 and count != batch.last_offset - first + 1:
+            return False
+        if min(types) < 0 or max(types) > highest_type:
+            return False
+        if not may_renew and AcknowledgeType.RENEW in types:
+            return False
+        previous_last = batch.last_offset
+    return True
+
+
+class Change(NamedTuple):
+    """Acquired offsets that are finished or released."""
+
+    first_offset: int
+    last_offset: int
+    state: RecordState
+    delivery_count: int
+    lock: Lock
+    """The lock that held them."""
+    stands: bool
+    """Whether the change holds even if it cannot be written, as at the end of a lock."""
+
+
+class _Run(NamedTuple):
+    """Consecutive offsets that a request acknowledges equally."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+    """As in the request: one, or one per offset."""
+    borders: Sequence[int] = ()
+    """First offsets of the request's batches that this run consists of, without its own."""
+
+
+def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
+    """Join neighbours of the same type. Some clients send a batch per record."""
+    runs: list[_Run] = []
+    first = last = -1
+    types: Sequence[int] = ()
+    borders: list[int] = []
+    for batch in batches:
+        if (
+            batch.first_offset == last + 1
+            and batch.acknowledge_types == types
+            and len(types) == 1
+            and first >= 0
+        ):
+            borders.append(batch.first_offset)
+            last = batch.last_offset
+            continue
+        if types:
+            runs.append(_Run(first, last, types, borders))
+            borders = []
+        first = batch.first_offset
+        last = batch.last_offset
+        types = batch.acknowledge_types
+    if types:
+        runs.append(_Run(first, last, types, borders))
+    return runs
+
+
+class Acknowledger:
+    """The acknowledgements of one request for one share-partition: all or none."""
+
+    def __init__(
+        self,
+        in_flight: InFlight,
+        member_id: str,
+        write: object,
+        *,
+        limit: int,
+        renewed_until_ms: int | None,
+    ) -> None:
+        self.in_flight = in_flight
+        self.member_id = member_id
+        self.write = write
+        self.limit = limit
+        """The delivery count limit."""
+        self.renewed_until_ms = renewed_until_ms
+        """The deadline of renewed locks; None if the group does not renew locks."""
+        self.changes: list[Change] = []
+        self._renewed: list[tuple[int, int]] = []
+
+    def run(self, batches: Sequence[AcknowledgementBatch]) -> AcknowledgementError | None:
+        """Apply all batches; on error undo what was applied."""
+        runs = _joined(batches)
+        error = self._apply(runs)
+        if error is not None and len(runs) < len(batches):
+            # What the error is, or whether it is one, depends on the batches as they were sent.
+            error = self._apply(
+                [
+                    _Run(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                    for batch in batches
+                ]
+            )
+        if error is None and self._renewed:
+            self._renew()
+        return error
+
+    def _apply(self, runs: Sequence[_Run]) -> AcknowledgementError | None:
+        for run in runs:
+            error = self._apply_run(run)
+            if error is not None:
+                undo(self.in_flight, self.changes, self.write)
+                self.changes.clear()
+                self._renewed.clear()
+                return error
+        return None
+
+    def _apply_run(self, run: _Run) -> AcknowledgementError | None:
+        first, last, types, borders = run
+        start = self.in_flight.start
+        if last < start:
+            return None
+        error = self._missing(first, last)
+        if error is not None:
+            return error
+        if len(types) == 1:
+            return self._apply_type(max(first, start), last, types[0], borders)
+        offset = max(first, start)
+        for kind, group in groupby(types[offset - first :]):
+            size = sum(1 for _ in group)
+            error = self._apply_type(offset, offset + size - 1, kind, None)
+            if error is not None:
+                return error
+            offset += size
+        return None
+
+    def _missing(self, first: int, last: int) -> AcknowledgementError | None:
+        """Check that offsets were acquired, as Kafka does: it looks for the ranges at or before the
+        first and the last one, and passes over gaps between them.
+        """
+        if self._acquired_before(max(first, self.in_flight.start)) is None:
+            return _NOT_FOUND
+        origin = self._acquired_before(last)
+        assert origin is not None
+        if origin.last < first:
+            return _FIRST_BEYOND
+        return _LAST_BEYOND if origin.last < last else None
+
+    def _acquired_before(self, offset: int) -> Range | None:
+        """Return the last range that begins at or before an offset."""
+        segments = self.in_flight.segments
+        index = segments.index(offset)
+        while index >= 0:
+            origin = segments.items[index].origin
+            if origin is not None:
+                return origin
+            index -= 1
+        return None
+
+    def _apply_type(
+        self, first: int, last: int, kind: int, borders: Sequence[int] | None
+    ) -> AcknowledgementError | None:
+        """Apply one type to offsets; `borders` is None if every offset has a type of its own."""
+        in_flight = self.in_flight
+        items = in_flight.segments.items
+        index = max(0, in_flight.segments.index(first))
+        offset = first
+        while index < len(items) and (segment := items[index]).first <= last:
+            if segment.last < offset:
+                index += 1
+                continue
+            origin = segment.origin
+            if borders and (origin is None or segment.first > offset):
+                return _NOT_FOUND
+            low = max(offset, segment.first)
+            high = min(last, segment.last)
+            offset = high + 1
+            if origin is None:
+                continue
+            error = self._refused(segment, origin, kind)
+            if error is not None:
+                return error
+            if not origin.is_split:
+                origin.is_split = _splits(origin, first, last, borders)
+            if kind == AcknowledgeType.RENEW:
+                self._renewed.append((low, high))
+                continue
+            state = state_after(kind, segment.count, self.limit)
+            assert segment.lock is not None
+            self.changes.append(Change(low, high, state, segment.count, segment.lock, stands=False))
+            index = in_flight.change(index, low, high, state, segment.count, None, self.write)
+        return None
+
+    def _refused(self, segment: Segment, origin: Range, kind: int) -> AcknowledgementError | None:
+        if segment.write is not None:
+            return _BEING_WRITTEN
+        if segment.lock is None:
+            return _OFFSET_NOT_ACQUIRED if origin.is_split else _BATCH_NOT_ACQUIRED
+        if segment.lock.member_id != self.member_id:
+            return _OFFSET_OF_ANOTHER if origin.is_split else _BATCH_OF_ANOTHER
+        if kind == AcknowledgeType.RENEW and self.renewed_until_ms is None:
+            return _NO_RENEWALS
+        return None
+
+    def _renew(self) -> None:
+        assert self.renewed_until_ms is not None
+        lock = Lock(self.member_id, self.renewed_until_ms)
+        segments = self.in_flight.segments
+        for first, last in self._renewed:
+            index = segments.index(first)
+            while index < len(segments.items) and segments.items[index].first <= last:
+                segment = segments.items[index]
+                low = max(first, segment.first)
+                high = min(last, segment.last)
+                # The same request may have finished an offset after renewing it.
+                if segment.lock is not None and segment.lock is not lock and low <= high:
+                    index = self.in_flight.change(index, low, high, ACQUIRED, segment.count, lock)
+                index += 1
+
+
+def state_after(kind: int, count: int, limit: int) -> RecordState:
+    """Return the state that an acknowledgement, other than a renewal, leads to."""
+    if kind == AcknowledgeType.ACCEPT:
+        return RecordState.ACKNOWLEDGED
+    if kind == AcknowledgeType.RELEASE and count < limit:
+        return AVAILABLE
+    return RecordState.ARCHIVED
+
+
+def undo(in_flight: InFlight, changes: Sequence[Change], write: object) -> None:
+    """Acquire again what was changed under a write."""
+    for change in changes:
+        in_flight.settle(change.first_offset, change.last_offset, write, (ACQUIRED, change.lock))
+
+
+def _splits(origin: Range, first: int, last: int, borders: Sequence[int] | None) -> bool:
+    """Check whether a range is acknowledged in parts."""
+    if borders is None or first > origin.first or last < origin.last:
+        return True
+    index = bisect_right(borders, origin.first)
+    return index < len(borders) and borders[index] <= origin.last

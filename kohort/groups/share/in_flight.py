@@ -1,0 +1,220 @@
+"""The offsets in flight of a share-partition, with the numbers that follow from their states."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.groups.share.segments import Lock, Range, Segment, Segments
+from kohort.groups.share.states import RecordState, StateBatch, joined
+
+AVAILABLE: Final = RecordState.AVAILABLE
+ACQUIRED: Final = RecordState.ACQUIRED
+SKIPPED: Final = RecordState.SKIPPED
+
+
+class InFlight:
+    """Start to end offset, as segments. All changes of states go through `change`."""
+
+    __slots__ = (
+        "_available_from",
+        "_earliest_ms",
+        "available",
+        "complete",
+        "end",
+        "locks",
+        "segments",
+        "start",
+    )
+
+    def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
+        self.segments = Segments()
+        self.start = start
+        self.end = start - 1
+        self.available = 0
+        """Number of offsets that can be acquired: Available, and not being written."""
+        self.complete = 0
+        """Number of finished offsets from the start on."""
+        self.locks: dict[Lock, None] = {}
+        """Locks that hold offsets."""
+        self._available_from = start
+        """No offset below can be acquired."""
+        self._earliest_ms = 0
+        """No lock ends earlier."""
+        for batch in batches:
+            self._restore(batch)
+        self.advance()
+
+    def _restore(self, batch: StateBatch) -> None:
+        first = max(batch.first_offset, self.start)
+        last = batch.last_offset
+        if last < first:
+            return
+        restored: list[Segment] = []
+        if first > self.end + 1:
+            restored.append(Segment(self.end + 1, first - 1, None, AVAILABLE, 0))
+        origin = Range(first, last, batch.delivery_count, is_split=False)
+        restored.append(Segment(first, last, origin, batch.state, batch.delivery_count))
+        self.append(restored)
+
+    def append(self, segments: list[Segment]) -> None:
+        """Add segments after the end."""
+        self.insert(len(self.segments.items), segments)
+        self.end = segments[-1].last
+        self.start = self.segments.items[0].first
+
+    def insert(self, index: int, segments: list[Segment]) -> None:
+        """Add segments before the one with an index."""
+        self.segments.insert(index, segments)
+        for segment in segments:
+            self._count(segment, segment.last - segment.first + 1)
+
+    def shrink_hole(self, index: int, first: int) -> None:
+        """Cut the beginning of a hole, up to an offset that may be the one after its end."""
+        hole = self.segments.items[index]
+        self.available -= first - hole.first
+        if first > hole.last:
+            self.segments.remove(index, index + 1)
+        else:
+            self.segments.raise_first(index, first)
+
+    def change(
+        self,
+        index: int,
+        first: int,
+        last: int,
+        state: RecordState,
+        count: int,
+        lock: Lock | None = None,
+        write: object = None,
+    ) -> int:
+        """Change offsets of the segment with an index; return the index of the one with `last`."""
+        segment = self.segments.items[index]
+        size = last - first + 1
+        self._discount(segment, size)
+        index = self.segments.change(index, first, last, state, count, lock, write)
+        self._count(self.segments.items[index], size, first)
+        return index
+
+    def settle(
+        self,
+        first: int,
+        last: int,
+        write: object,
+        outcome: tuple[RecordState, Lock | None] | None = None,
+    ) -> None:
+        """End a write of offsets: they keep their state, or get the state and lock of `outcome`.
+
+        The log start may have moved over them in the meantime.
+        """
+        segments = self.segments
+        index = max(0, segments.index(first))
+        while index < len(segments.items) and (segment := segments.items[index]).first <= last:
+            low = max(first, segment.first)
+            high = min(last, segment.last)
+            if segment.write is write and low <= high:
+                state, lock = outcome or (segment.state, None)
+                index = self.change(index, low, high, state, segment.count, lock)
+            index += 1
+
+    def _discount(self, segment: Segment, size: int) -> None:
+        """Subtract offsets of a segment from the numbers."""
+        state = segment.state
+        if state is ACQUIRED:
+            lock = segment.lock
+            assert lock is not None
+            lock.held -= size
+            if not lock.held:
+                del self.locks[lock]
+        elif state is not AVAILABLE:
+            self.complete -= size
+        elif segment.write is None:
+            self.available -= size
+
+    def _count(self, segment: Segment, size: int, first: int | None = None) -> None:
+        """Add offsets of a segment to the numbers."""
+        state = segment.state
+        if state is ACQUIRED:
+            lock = segment.lock
+            assert lock is not None
+            if not lock.held:
+                if not self.locks or lock.deadline_ms < self._earliest_ms:
+                    self._earliest_ms = lock.deadline_ms
+                self.locks[lock] = None
+            lock.held += size
+        elif state is not AVAILABLE:
+            self.complete += size
+        elif segment.write is None:
+            self.available += size
+            self._available_from = min(
+                self._available_from, segment.first if first is None else first
+            )
+
+    @property
+    def size(self) -> int:
+        """The length of the window, including finished offsets."""
+        return self.end - self.start + 1
+
+    @property
+    def position(self) -> int:
+        """The lowest offset that can be acquired, or the end offset + 1."""
+        if not self.available:
+            return self.end + 1
+        segments = self.segments
+        index = max(0, segments.index(self._available_from))
+        while (
+            segment := segments.items[index]
+        ).state is not AVAILABLE or segment.write is not None:
+            index += 1
+        self._available_from = max(self._available_from, segment.first)
+        return segment.first
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._earliest_ms if self.locks else None
+
+    def recompute_deadline(self) -> None:
+        """Look for the earliest deadline among the locks that are left."""
+        self._earliest_ms = min((lock.deadline_ms for lock in self.locks), default=0)
+
+    def advance(self) -> None:
+        """Move the start over finished offsets whose state is durable."""
+        items = self.segments.items
+        finished = 0
+        for segment in items:
+            if segment.state in (AVAILABLE, ACQUIRED) or segment.write is not None:
+                break
+            finished += 1
+            self.complete -= segment.last - segment.first + 1
+        if finished:
+            self.segments.remove(0, finished)
+            self.start = items[0].first if items else self.end + 1
+
+    def drop_below(self, offset: int) -> None:
+        """Remove the offsets below one, whatever their state."""
+        items = self.segments.items
+        dropped = 0
+        for segment in items:
+            if segment.first >= offset:
+                break
+            if segment.last >= offset:
+                self._discount(segment, offset - segment.first)
+                self.segments.raise_first(dropped, offset)
+                break
+            self._discount(segment, segment.last - segment.first + 1)
+            dropped += 1
+        self.segments.remove(0, dropped)
+        self.end = max(self.end, offset - 1)
+        self.start = items[0].first if items else self.end + 1
+        self.advance()
+
+    def stored_batches(self) -> list[StateBatch]:
+        """See `Window.stored_batches`."""
+        batches: list[StateBatch] = []
+        for segment in self.segments.items:
+            state = segment.state
+            count = segment.count
+            if state is ACQUIRED or state is SKIPPED:
+                state = AVAILABLE
+                count -= 1
+            if state is not AVAILABLE or count > 0:
+                batches.append(StateBatch(segment.first, segment.last, state, count))
+        return joined(batches)

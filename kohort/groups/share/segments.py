@@ -1,0 +1,161 @@
+"""The states of a window's offsets as segments: sorted, disjoint, each as long as possible.
+
+A list of segments and a list of their first offsets, for bisection. Inserting into a list of a few
+thousand is a short move of memory, and acknowledgements in offset order insert nothing: they move
+the border between two segments. A tree of segments would cost more per step.
+"""
+
+from bisect import bisect_right
+
+from kohort.groups.share.states import RecordState
+
+
+class Range:
+    """Offsets that were first acquired together."""
+
+    __slots__ = ("first", "highest_count", "is_split", "last")
+
+    def __init__(self, first: int, last: int, highest_count: int, *, is_split: bool) -> None:
+        self.first = first
+        self.last = last
+        self.highest_count = highest_count
+        """The highest delivery count of its offsets."""
+        self.is_split = is_split
+        """Whether its offsets have been changed separately, even if they are now equal."""
+
+
+class Lock:
+    """An acquisition: one member, one deadline."""
+
+    __slots__ = ("deadline_ms", "has_ended", "held", "member_id")
+
+    def __init__(self, member_id: str, deadline_ms: int) -> None:
+        self.member_id = member_id
+        self.deadline_ms = deadline_ms
+        self.held = 0
+        """Number of offsets that are Acquired by it."""
+        self.has_ended = False
+        """Whether the member's session ended while its acknowledgement was being written."""
+
+
+class Segment:
+    """Consecutive offsets of one range in the same state."""
+
+    __slots__ = ("count", "first", "last", "lock", "origin", "state", "write")
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        origin: Range | None,
+        state: RecordState,
+        count: int,
+        lock: Lock | None = None,
+        write: object = None,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.origin = origin
+        """None: a hole in a restored window. Its offsets were never acquired in this process."""
+        self.state = state
+        self.count = count
+        """Number of deliveries."""
+        self.lock = lock
+        """None unless Acquired."""
+        self.write = write
+        """The write that is to make this state durable; None if it is, or need not be."""
+
+
+class Segments:
+    __slots__ = ("firsts", "items")
+
+    def __init__(self) -> None:
+        self.items: list[Segment] = []
+        self.firsts: list[int] = []
+
+    def index(self, offset: int) -> int:
+        """Return the index of the last segment that begins at or before an offset; -1 if none."""
+        return bisect_right(self.firsts, offset) - 1
+
+    def insert(self, index: int, segments: list[Segment]) -> None:
+        self.items[index:index] = segments
+        self.firsts[index:index] = [segment.first for segment in segments]
+
+    def remove(self, low: int, high: int) -> None:
+        del self.items[low:high]
+        del self.firsts[low:high]
+
+    def raise_first(self, index: int, first: int) -> None:
+        """Cut the beginning of a segment."""
+        self.items[index].first = self.firsts[index] = first
+
+    def change(
+        self,
+        index: int,
+        first: int,
+        last: int,
+        state: RecordState,
+        count: int,
+        lock: Lock | None,
+        write: object,
+    ) -> int:
+        """Change offsets of one segment; return the index of the segment that then has `last`."""
+        items = self.items
+        segment = items[index]
+        origin = segment.origin
+        if first == segment.first:
+            if index:
+                left = items[index - 1]
+                if (
+                    left.origin is origin
+                    and left.state is state
+                    and left.count == count
+                    and left.lock is lock
+                    and left.write is write
+                    and left.last == first - 1
+                ):
+                    left.last = last
+                    if last != segment.last:
+                        self.raise_first(index, last + 1)
+                        return index - 1
+                    self.remove(index, index + 1)
+                    return self._joined_with_next(index - 1)
+        else:
+            head = Segment(
+                segment.first,
+                first - 1,
+                origin,
+                segment.state,
+                segment.count,
+                segment.lock,
+                segment.write,
+            )
+            self.insert(index, [head])
+            index += 1
+            self.raise_first(index, first)
+        if last != segment.last:
+            self.insert(index, [Segment(first, last, origin, state, count, lock, write)])
+            self.raise_first(index + 1, last + 1)
+            return index
+        segment.state = state
+        segment.count = count
+        segment.lock = lock
+        segment.write = write
+        return self._joined_with_next(index)
+
+    def _joined_with_next(self, index: int) -> int:
+        """Join a segment with the next one if they are equal; return its index."""
+        if index + 1 < len(self.items):
+            segment = self.items[index]
+            right = self.items[index + 1]
+            if (
+                right.origin is segment.origin
+                and right.state is segment.state
+                and right.count == segment.count
+                and right.lock is segment.lock
+                and right.write is segment.write
+                and right.first == segment.last + 1
+            ):
+                segment.last = right.last
+                self.remove(index + 1, index + 2)
+        return index
