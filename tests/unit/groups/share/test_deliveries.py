@@ -1,5 +1,5 @@
-"""Deliveries that were observed on Apache Kafka 4.4: everything is read each time, and what the case
-names is released, the rest remains locked.
+"""Deliveries that were recorded on Apache Kafka 4.4: each time everything is read, and what the
+case names is released; the rest remains locked.
 """
 
 import gzip
