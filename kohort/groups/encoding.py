@@ -17,13 +17,19 @@ from kohort.groups.offsets.encoding import encode_key as encode_offset_key
 from kohort.groups.offsets.encoding import encode_value as encode_offset
 from kohort.groups.record_codec import RecordCodec, RecordHeaders
 from kohort.groups.records import DurableRecord, OffsetRecord, PendingOffset
+from kohort.groups.share.encoding import SHARE_CODEC
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.batch import SealedBatch, read_header
 from kohort.protocol.records.builder import encode_batch, make_batch, make_batch_steps
 from kohort.protocol.records.record import Record
 
-CODECS: Final[tuple[RecordCodec, ...]] = (OFFSET_CODEC, GROUP_CODEC, CONSUMER_CODEC)
+CODECS: Final[tuple[RecordCodec, ...]] = (
+    OFFSET_CODEC,
+    GROUP_CODEC,
+    CONSUMER_CODEC,
+    SHARE_CODEC,
+)
 
 MANY: Final = 200
 """From this number on, records are encoded in steps: they take a millisecond or two, and a target

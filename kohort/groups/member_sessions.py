@@ -1,12 +1,15 @@
-"""The sessions of members of groups for which the broker assigns. A heartbeat moves the end of its
-session, not the timer, which checks the session when it fires.
+"""The sessions of members of groups for which the broker assigns, and their other timers. A
+heartbeat moves the end of its session, not the timer, which checks the session when it fires.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kohort.groups.effects import Schedule, TimerKey
-from kohort.groups.outbox import Outbox
+from kohort.groups.outbox import Answers, Outbox
+from kohort.groups.requests import Now
+from kohort.protocol.errors import ErrorCode
 
 SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""
@@ -43,3 +46,51 @@ def has_expired(sessions: dict[str, Session], outbox: Outbox, member_id: str, no
         return False
     session.timer_ms = None
     return True
+
+
+def take_due(deadlines: dict[TimerKey, int], key: TimerKey, now_ms: int) -> bool:
+    """Remove an expired timer; False if it was rescheduled or cancelled meanwhile."""
+    deadline_ms = deadlines.get(key)
+    if deadline_ms is None or deadline_ms > now_ms:
+        return False
+    del deadlines[key]
+    return True
+
+
+RETRY_MS: Final = 500
+"""Delay before a timer expires again if its changes could not be stored, as in Kafka."""
+
+
+class Retry(Answers):
+    """Restarts expired timers if their changes could not be stored."""
+
+    def __init__(
+        self,
+        sessions: dict[str, Session],
+        deadlines: dict[TimerKey, int],
+        keys: Sequence[TimerKey],
+        now: Now,
+    ) -> None:
+        super().__init__(None, None, _no_answer)
+        self._sessions = sessions
+        self._deadlines = deadlines
+        self._keys = keys
+        self._at_ms = now.ms + RETRY_MS
+
+    def give(self, outbox: Outbox, error: ErrorCode) -> None:
+        """Process the result of the append."""
+        if not error:
+            return
+        for key in self._keys:
+            if key.kind == SESSION:
+                session = self._sessions.get(key.member_id)
+                if session is None or session.timer_ms is not None:
+                    continue
+                session.timer_ms = self._at_ms
+            else:
+                self._deadlines.setdefault(key, self._at_ms)
+            outbox.emit(Schedule(key, self._at_ms))
+
+
+def _no_answer(error: ErrorCode) -> None:
+    raise AssertionError(error)

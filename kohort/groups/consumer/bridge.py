@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from kohort.groups.consumer import epochs, sessions
-from kohort.groups.consumer.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.heartbeat import check_memory, move_on, replace
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.records import ClassicPart
+from kohort.groups.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.requests import (
@@ -175,7 +175,7 @@ def sync(data: ConsumerData, request: SyncRequest, now: Now) -> SyncResult:
     sessions.cancel(data, TimerKey(sessions.SYNC, member.member_id))
     sessions.restart(data, member, now.ms)
     version = min(int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True), _NEWEST)
-    return SyncResult(NO_ERROR, CONSUMER, name, encode_share(data, member.assigned, version))
+    return SyncResult(NO_ERROR, CONSUMER, name, encode_share(data.topics, member.assigned, version))
 
 
 def note_joined(data: ConsumerData, member: Member, now: Now) -> None:

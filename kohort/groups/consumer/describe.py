@@ -5,10 +5,10 @@ from itertools import chain, islice
 from typing import Final
 
 from kohort.groups.consumer import sessions
-from kohort.groups.consumer.consumer_protocol import encode_share
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member, MemberState
 from kohort.groups.consumer.write import ASSIGN_TIMER
+from kohort.groups.consumer_protocol import encode_share
 from kohort.groups.description import PARTITIONS_LISTED, DescribedMember, WaitingFor
 from kohort.groups.effects import TimerKey
 
@@ -46,7 +46,7 @@ def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
         member.rebalance_timeout_ms,
         (member.server_assignor,) if member.server_assignor is not None else (),
         b"",
-        encode_share(data, (*member.assigned, *member.pending)),
+        encode_share(data.topics, (*member.assigned, *member.pending)),
     )
 
 

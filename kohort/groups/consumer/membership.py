@@ -44,6 +44,7 @@ from kohort.groups.events import GroupRestored, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import Retry
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation, GroupRecord
@@ -376,7 +377,7 @@ class ConsumerMembership:
         keys = tuple(keys)
         draft = removal.on_deadlines(self.data, keys, now)
         if not draft.is_empty:
-            self._store(draft, removal.Retry(self.data, keys, now), now)
+            self._store(draft, Retry(self.data.sessions, self.data.deadlines, keys, now), now)
 
     def end(self, error: ErrorCode, now: Now) -> None:
         del error, now

@@ -10,11 +10,6 @@ from kohort.formats.text import duration
 from kohort.groups.classic import durable
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.protocols import choose_protocol
-from kohort.groups.consumer.consumer_protocol import (
-    encode_share,
-    parse_assignment,
-    parse_subscription,
-)
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
@@ -25,6 +20,11 @@ from kohort.groups.consumer.records import (
     TargetRecord,
 )
 from kohort.groups.consumer.validation import Rejected
+from kohort.groups.consumer_protocol import (
+    encode_share,
+    parse_assignment,
+    parse_subscription,
+)
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER, Now
@@ -167,7 +167,7 @@ def downgraded(
                 member.classic.session_timeout_ms,
                 member.rebalance_timeout_ms,
                 metadata,
-                encode_share(data, draft.target(member.member_id)),
+                encode_share(data.topics, draft.target(member.member_id)),
             )
         )
     record = GroupRecord(

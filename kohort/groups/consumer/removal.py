@@ -17,10 +17,9 @@ from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.consumer.target import SMALL, is_due, target_steps
 from kohort.groups.consumer.validation import fenced, unknown
 from kohort.groups.consumer.write import ASSIGN_TIMER
-from kohort.groups.effects import Schedule, TimerKey
+from kohort.groups.effects import TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
-from kohort.groups.member_sessions import SESSION, has_expired
-from kohort.groups.outbox import Answers, Outbox
+from kohort.groups.member_sessions import SESSION, has_expired, take_due
 from kohort.groups.requests import LeaveEntry, LeaveResult, Now
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode
@@ -106,10 +105,6 @@ def _find(draft: Draft, entry: LeaveEntry) -> Member | ErrorCode:
     return draft.member(member_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
 
-RETRY_MS: Final = 500
-"""Delay before a timer expires again if its changes could not be stored, as in Kafka."""
-
-
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
     """Handle keys that have expired together; return the changes."""
     draft = Draft(data, now.wall_ms)
@@ -119,7 +114,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
         if key.kind == SESSION:
             is_due_now = has_expired(data.sessions, data.outbox, key.member_id, now.ms)
         else:
-            is_due_now = _take_due(data, key, now.ms)
+            is_due_now = take_due(data.deadlines, key, now.ms)
             is_interval_over |= is_due_now and key == ASSIGN_TIMER
         member = draft.member(key.member_id)  # None if its other timer expired, too.
         if member is not None and is_due_now:
@@ -130,43 +125,6 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
         # In a large group some member's heartbeat computes the target at once, in steps.
         at_once(target_steps(draft, now))
     return draft
-
-
-class Retry(Answers):
-    """Restarts expired timers if their changes could not be stored."""
-
-    def __init__(self, data: ConsumerData, keys: Sequence[TimerKey], now: Now) -> None:
-        super().__init__(None, None, _no_answer)
-        self._data = data
-        self._keys = keys
-        self._at_ms = now.ms + RETRY_MS
-
-    def give(self, outbox: Outbox, error: ErrorCode) -> None:
-        """Process the result of the append."""
-        if not error:
-            return
-        for key in self._keys:
-            if key.kind == SESSION:
-                session = self._data.sessions.get(key.member_id)
-                if session is None or session.timer_ms is not None:
-                    continue
-                session.timer_ms = self._at_ms
-            else:
-                self._data.deadlines.setdefault(key, self._at_ms)
-            outbox.emit(Schedule(key, self._at_ms))
-
-
-def _no_answer(error: ErrorCode) -> None:
-    raise AssertionError(error)
-
-
-def _take_due(data: ConsumerData, key: TimerKey, now_ms: int) -> bool:
-    """Remove an expired timer; False if it was rescheduled or cancelled meanwhile."""
-    deadline_ms = data.deadlines.get(key)
-    if deadline_ms is None or deadline_ms > now_ms:
-        return False
-    del data.deadlines[key]
-    return True
 
 
 def _remove(draft: Draft, member: Member, kind: str) -> Trigger:

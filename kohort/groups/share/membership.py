@@ -1,25 +1,56 @@
 """The membership of a share group: the broker assigns, and partitions have any number of members.
 
-Steps that may change something must run alone, with no append in progress; `answer_at_once` is for
-all others.
+This is the interface for a shell: the methods of every
+:class:`~kohort.groups.membership.Membership`, and the requests to share groups. Steps that may
+change something must run alone, with no append in progress; `answer_at_once` is for all others.
 """
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
+from kohort.groups.consumer_protocol import encode_share
+from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
+from kohort.groups.effects import Cancel, TimerKey
+from kohort.groups.events import (
+    GroupRestored,
+    RemovalReason,
+    SharePartitionsForgotten,
+    Trigger,
+    TriggerKind,
+)
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.requests import Now, Ticket
-from kohort.groups.share.data import ShareData
+from kohort.groups.member_sessions import SESSION, Retry, has_expired, take_due
+from kohort.groups.membership import OffsetRetention
+from kohort.groups.outbox import Answers
+from kohort.groups.records import DurableRecord, Generation
+from kohort.groups.requests import CommitRequest, Now, Ticket
+from kohort.groups.share import assignor
+from kohort.groups.share.data import STABLE, ShareData
+from kohort.groups.share.draft import ShareDraft
+from kohort.groups.share.heartbeat import Rejected, changes_nothing, heartbeat_steps, leave
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.share.requests import (
+    OffsetsResult,
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
 from kohort.groups.share.settings import ShareSettings
-from kohort.groups.steps import Steps
+from kohort.groups.share.write import (
+    ASSIGN_TIMER,
+    ShareWrite,
+    apply,
+    restart_session,
+)
+from kohort.groups.steps import Steps, at_once
 from kohort.groups.topics import Topics
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+SHARE: Final = "share"
+"""The protocol type of share groups."""
 
 
 class ShareMembership:
@@ -50,7 +81,15 @@ class ShareMembership:
         """Answer a heartbeat that changes nothing; None if it has to be executed as a step. May be
         called while an append is in progress.
         """
-        raise NotImplementedError
+        member = changes_nothing(self.data, request)
+        if member is None:
+            return None
+        restart_session(self.data, member.member_id, now_ms)
+        return ShareHeartbeatResult(
+            member_id=member.member_id,
+            epoch=member.epoch,
+            heartbeat_interval_ms=self.data.settings.heartbeat_interval_ms,
+        )
 
     def heartbeat(
         self,
@@ -69,39 +108,249 @@ class ShareMembership:
             now: the time of the step.
             begins: the group whose membership this becomes with this heartbeat.
         """
-        raise NotImplementedError
+        draft = ShareDraft(self.data)
+        try:
+            if request.epoch < 0:
+                result = leave(draft, request)
+            else:
+                result = yield from heartbeat_steps(draft, request, now)
+        except Rejected as rejected:
+            self.data.outbox.reply(ticket, rejected.result)
+            return
+        self._store(draft, Answers(ticket, result, ShareHeartbeatResult), now, begins)
 
     def alter_offsets(
         self,
         topics: Mapping[bytes, StoredTopic],
         alter: Callable[[int], None],
         ticket: Ticket,
+        now: Now,
         *,
         begins: Group | None = None,
     ) -> None:
-        """Execute an AlterShareGroupOffsets: initialize the partitions of existing topics that are
-        not. Answer: OffsetsResult.
+        """Execute an AlterShareGroupOffsets: initialize the partitions that are not. No event
+        reports them. Answer: OffsetsResult.
 
         Args:
-            topics: the partitions, by topic id.
+            topics: partitions that exist, by topic id.
             alter: changes the state of the partitions, and gets its state epoch; called if the
                 group may be altered, before the group's record is appended.
             ticket: answered when the record is durable.
+            now: the time of the step.
             begins: the group whose membership this becomes with the request.
         """
-        raise NotImplementedError
+        state = self.data.state
+        if state.members:
+            self.data.outbox.reply(ticket, _NOT_EMPTY)
+            return
+        draft = ShareDraft(self.data)
+        for topic_id, topic in topics.items():
+            draft.initialize(topic_id, topic)
+        alter(state.epoch)
+        answers = Answers(ticket, OffsetsResult(), OffsetsResult)
+        self._store(draft, answers, now, begins, notes_initialized=False)
 
-    def delete_offsets(self, topic_ids: Sequence[bytes], ticket: Ticket) -> None:
-        """Execute a DeleteShareGroupOffsets. Answer: OffsetsResult."""
-        raise NotImplementedError
+    def delete_offsets(self, topic_ids: Sequence[bytes], ticket: Ticket, now: Now) -> None:
+        """Execute a DeleteShareGroupOffsets: forget the state of these topics. Answer:
+        OffsetsResult, with the topics that have none.
+        """
+        state = self.data.state
+        if state.members:
+            self.data.outbox.reply(ticket, _NOT_EMPTY)
+            return
+        draft = ShareDraft(self.data)
+        missing = frozenset(topic_ids) - state.initialized.keys()
+        for topic_id in topic_ids:
+            draft.state.initialized.pop(topic_id, None)
+        result = OffsetsResult(missing=missing)
+        self._store(draft, Answers(ticket, result, OffsetsResult), now)
 
-    def forget_topics(self) -> None:
+    def forget_topics(self, now: Now) -> None:
         """Forget the state of partitions whose topics do not exist."""
-        raise NotImplementedError
+        draft = ShareDraft(self.data)
+        draft.forget_topics()
+        self._store(draft, None, now)
 
-    # Reads of the partitions that have state.
+    @property
+    def has_lost_topics(self) -> bool:
+        """Whether `forget_topics` would change something."""
+        name_of = self.data.topics.name_of
+        return any(name_of(topic_id) is None for topic_id in self.data.state.initialized)
+
+    def _store(
+        self,
+        draft: ShareDraft,
+        answers: Answers | None,
+        now: Now,
+        begins: Group | None = None,
+        *,
+        notes_initialized: bool = True,
+    ) -> None:
+        """Store the changes of a step, and answer when they are durable; at once if there are
+        none.
+        """
+        data = self.data
+        records = draft.state.records_since(data.state, data.group_id)
+        if records:
+            began = None if begins is None else (begins, self)
+            data.outbox.stage(ShareWrite(draft, records, answers, began, notes_initialized))
+            return
+        apply(draft, now)
+        if answers is not None:
+            answers.give(data.outbox, NO_ERROR)
+
+    # Reads.
 
     @property
     def initialized(self) -> Mapping[bytes, StoredTopic]:
         """The partitions that the group has state of, by topic id."""
         return self.data.state.initialized
+
+    # Offsets: a share group has none.
+
+    def validate_commit(
+        self, request: CommitRequest, now: Now, *, transactional: bool
+    ) -> ErrorCode:
+        """Refuse every commit."""
+        del request, now, transactional
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Accept every fetch; there is nothing to read."""
+        del member_id, member_epoch
+        return NO_ERROR
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.data.state.subscribed_topics()
+
+    def offset_retention(self) -> OffsetRetention:
+        return OffsetRetention()
+
+    # Records.
+
+    def restore(
+        self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
+    ) -> None:
+        data = self.data
+        state = data.state
+        for record in records:
+            state.apply(record)
+        state.epoch = max(state.epoch, state.target_epoch)
+        data.account.add(len(state.members), state.size())
+        data.since_ms = now.wall_ms
+        data.outbox.note(GroupRestored(state.epoch, SHARE, None, {}, tuple(earlier)))
+
+    def start(self, now: Now) -> None:
+        """Start all sessions with their full duration. A target that was not computed yet is
+        computed by the next heartbeat.
+        """
+        for member_id in self.data.state.members:
+            restart_session(self.data, member_id, now.ms)
+
+    def tombstones(self) -> tuple[DurableRecord, ...]:
+        return self.data.state.tombstones(self.data.group_id)
+
+    # Time, and the end.
+
+    def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
+        data = self.data
+        draft = ShareDraft(data)
+        keys = tuple(keys)
+        is_interval_over = False
+        for key in keys:
+            if key.kind != SESSION:
+                is_interval_over |= take_due(data.deadlines, key, now.ms) and key == ASSIGN_TIMER
+                continue
+            member = data.state.members.get(key.member_id)
+            if member is None:
+                continue
+            if has_expired(data.sessions, data.outbox, key.member_id, now.ms):
+                cause = Trigger(
+                    TriggerKind.SESSION_EXPIRED,
+                    member.ref,
+                    removed=(member.member_id,),
+                    timeout_ms=data.settings.session_timeout_ms,
+                )
+                draft.remove(member, RemovalReason.SESSION_EXPIRED, cause)
+        if is_interval_over and draft.is_due(now) and draft.is_small:
+            # In a large group some member's heartbeat computes the target, in steps.
+            at_once(draft.target_steps(now))
+        if draft.state != data.state:
+            self._store(draft, Retry(data.sessions, data.deadlines, keys, now), now)
+
+    def end(self, error: ErrorCode, now: Now) -> None:
+        del now
+        self.data.is_dead = True
+        if error is ErrorCode.GROUP_ID_NOT_FOUND:
+            # Removed, and not only unloaded.
+            gone = tuple(
+                (topic_id, number)
+                for topic_id, topic in self.initialized.items()
+                for number in topic.partitions
+            )
+            if gone:
+                self.data.outbox.note(SharePartitionsForgotten(gone))
+
+    def close(self) -> None:
+        data = self.data
+        for member_id in data.sessions:
+            data.outbox.emit(Cancel(TimerKey(SESSION, member_id)))
+        for key in data.deadlines:
+            data.outbox.emit(Cancel(key))
+        data.sessions.clear()
+        data.deadlines.clear()
+        data.account.add(-len(data.state.members), -data.state.size())
+        data.account = MemberAccount()
+
+    # Reports.
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.data.state.members
+
+    @property
+    def is_unused(self) -> bool:
+        """False: an empty share group does not expire."""
+        return False
+
+    def gauges(self) -> Mapping[str, int]:
+        return {}
+
+    def describe(self) -> GroupDescription:
+        data = self.data
+        return GroupDescription(
+            data.group_id,
+            GroupKind.SHARE,
+            data.state_name,
+            SHARE,
+            data.state.epoch,
+            assignor.NAME,
+            since_ms=data.since_ms,
+            member_count=len(data.state.members),
+            is_stable=data.state_name == STABLE,
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        data = self.data
+        timeout_ms = data.settings.session_timeout_ms
+        return [
+            DescribedMember(
+                member.member_id,
+                None,
+                member.client_id,
+                member.client_host,
+                timeout_ms,
+                -1,
+                (),
+                b"",
+                encode_share(data.topics, member.assigned),
+            )
+            for member in islice(data.state.members.values(), count_max)
+        ]
+
+    def describe_waiting(self) -> WaitingFor | None:
+        """Return None: nobody stops while partitions are assigned."""
+        return None
+
+
+_NOT_EMPTY: Final = OffsetsResult(ErrorCode.NON_EMPTY_GROUP)

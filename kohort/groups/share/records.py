@@ -1,6 +1,7 @@
 """The records of share groups in the log; see `encoding` for their bytes."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 MEMBER: Final = 10
@@ -65,10 +66,10 @@ class SharePartitionsRecord(NamedTuple):
 
     group_id: str
     initialized: Mapping[bytes, StoredTopic]
-    initializing: Mapping[bytes, StoredTopic] = {}
+    initializing: Mapping[bytes, StoredTopic] = MappingProxyType({})
     """Partitions whose state another broker was about to create; never written."""
-    deleting: Mapping[bytes, str] = {}
-    """Names of topics whose state another broker was about to delete; never written."""
+    deleting: frozenset[bytes] = frozenset()
+    """Topics whose state another broker was about to delete; never written."""
 
 
 class ShareTombstone(NamedTuple):

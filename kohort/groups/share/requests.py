@@ -1,6 +1,5 @@
 """The requests to share groups and their results, independent of protocol versions."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from kohort.groups.topics import Partition
@@ -32,11 +31,8 @@ class ShareHeartbeatResult(NamedTuple):
 
 
 class OffsetsResult(NamedTuple):
-    """The result of AlterShareGroupOffsets or DeleteShareGroupOffsets for a whole group, or for
-    single topics.
-    """
+    """The result of AlterShareGroupOffsets or DeleteShareGroupOffsets."""
 
     error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    topics: Mapping[bytes, ErrorCode] = {}
-    """Errors by topic id."""
+    missing: frozenset[bytes] = frozenset()
+    """Ids of topics of which the group has no partitions that could be deleted."""

@@ -1,11 +1,10 @@
-"""The bytes that classic members exchange in JoinGroup and SyncGroup, as a consumer group reads and
+"""The bytes that classic members exchange in JoinGroup and SyncGroup, as the broker reads and
 writes them. Partitions that do not exist are left out.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.topics import Partition, Topics, by_topic
 from kohort.protocol.codec import codec, decode_versioned
 from kohort.protocol.errors import DecodeError
@@ -45,11 +44,11 @@ def parse_assignment(assignment: bytes, topics: Topics) -> frozenset[Partition]:
     return _by_id(parsed.assigned_partitions, topics)
 
 
-def encode_share(data: ConsumerData, partitions: Iterable[Partition], version: int = 0) -> bytes:
+def encode_share(topics: Topics, partitions: Iterable[Partition], version: int = 0) -> bytes:
     """Encode partitions as the assignment of a consumer; those of deleted topics are left out."""
     assigned: list[TopicPartition] = []
     for topic_id, numbers in by_topic(partitions).items():
-        name = data.topics.name_of(topic_id)
+        name = topics.name_of(topic_id)
         if name is not None:
             assigned.append(TopicPartition(topic=name, partitions=list(numbers)))
     encoded = _ASSIGNMENT.encode(ConsumerProtocolAssignment(assigned_partitions=assigned))

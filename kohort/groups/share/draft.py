@@ -1,0 +1,179 @@
+"""The changes of one command before they are durable, and when the group epoch increases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.groups.events import MemberRef, RemovalReason, Trigger, TriggerKind
+from kohort.groups.requests import Now
+from kohort.groups.share.assignor import assign
+from kohort.groups.share.data import NO_PARTITIONS, ShareData, ShareMember, ShareState
+from kohort.groups.share.records import StoredTopic
+from kohort.groups.steps import Steps
+from kohort.groups.topics import Partition, Topic, metadata_hash, topics_changed
+
+SMALL: Final = 500
+"""Number of members and partitions up to which an expired timer computes the target in one step."""
+
+KNOWN_TOPICS_MAX: Final = 1_000
+"""Maximum number of topics that a group remembers; with more, a cause does not name the changed
+ones."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareDraft:
+    """A changed copy of a group's state; the group stays as it is until the copy is durable."""
+
+    data: ShareData
+    state: ShareState = field(init=False)
+    causes: list[Trigger] = field(default_factory=list)
+    """The causes of the epoch bumps, one for each."""
+    removed: list[tuple[MemberRef, RemovalReason]] = field(default_factory=list)
+    heartbeat_of: str | None = None
+    """The member whose session the command restarts."""
+    checked_version: int = field(init=False)
+    known_topics: Mapping[str, Topic] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = self.data.state.copy()
+        self.checked_version = self.data.checked_version
+        self.known_topics = self.data.known_topics
+
+    def bump(self, cause: Trigger) -> None:
+        """Increase the group epoch by one."""
+        self.state.epoch += 1
+        self.causes.append(cause)
+
+    # Topics.
+
+    def existing(self) -> dict[str, Topic]:
+        """Return the subscribed topics that exist, by name."""
+        names = self.state.subscribed_topics()
+        get = self.data.topics.get
+        return {name: topic for name in sorted(names) if (topic := get(name)) is not None}
+
+    def note_topics(self, cause: Trigger | None = None) -> None:
+        """Compare the subscribed topics with those of the last time, initialize their partitions,
+        and bump the epoch once if there is a cause, topics have changed, or an initialized
+        partition has no member.
+
+        Args:
+            cause: the change of a member that needs another assignment.
+        """
+        state = self.state
+        existing = self.existing()
+        known = self.known_topics
+        self.checked_version = self.data.topics.version
+        self.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
+        new_hash = metadata_hash(existing)
+        if new_hash != state.metadata_hash:
+            state.metadata_hash = new_hash
+            if cause is None:
+                cause = topics_changed(known, existing)
+        self.forget_topics()
+        for name, topic in existing.items():
+            self.initialize(topic.topic_id, StoredTopic(name, tuple(range(topic.partition_count))))
+        if cause is None and state.epoch == state.target_epoch and self._lacks_members(existing):
+            cause = Trigger(TriggerKind.TOPICS_CHANGED, detail="initialized partitions")
+        if cause is not None:
+            self.bump(cause)
+
+    def _lacks_members(self, existing: Mapping[str, Topic]) -> bool:
+        """Whether a partition that has to be assigned is in no target."""
+        targets = self.state.targets.values()
+        assigned: frozenset[Partition] = NO_PARTITIONS.union(*targets)
+        initialized = self.state.initialized
+        return any(
+            (topic_id, number) not in assigned
+            for topic_id, _ in existing.values()
+            for number in initialized[topic_id].partitions
+        )
+
+    def initialize(self, topic_id: bytes, topic: StoredTopic) -> None:
+        """Add partitions to those that the group has state of."""
+        present = self.state.initialized.get(topic_id)
+        if present is not None:
+            if set(topic.partitions) <= set(present.partitions):
+                return
+            numbers = sorted({*present.partitions, *topic.partitions})
+            topic = StoredTopic(topic.name, tuple(numbers))
+        self.state.initialized[topic_id] = topic
+
+    def forget_topics(self) -> None:
+        """Forget the state of partitions whose topics do not exist."""
+        initialized, name_of = self.state.initialized, self.data.topics.name_of
+        for topic_id in [topic_id for topic_id in initialized if name_of(topic_id) is None]:
+            del initialized[topic_id]
+
+    # Members.
+
+    def remove(self, member: ShareMember, reason: RemovalReason, cause: Trigger) -> None:
+        """Remove a member, and bump the epoch."""
+        state = self.state
+        state.remove(member.member_id)
+        self.removed.append((member.ref, reason))
+        self.bump(cause)
+        # Partitions of topics that have changed are initialized by the next heartbeat.
+        state.metadata_hash = metadata_hash(self.existing())
+        if not state.members:
+            state.target_epoch = state.epoch
+            state.target_computed_ms = 0
+
+    # The target assignment.
+
+    def ms_left(self, now: Now) -> int:
+        """Return how much of the assignment interval is left."""
+        computed_ms = self.state.target_computed_ms
+        if not computed_ms or computed_ms > now.wall_ms:
+            return 0
+        return max(computed_ms + self.data.settings.assignment_interval_ms - now.wall_ms, 0)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether an expired timer computes the target in one step."""
+        initialized = self.state.initialized.values()
+        return len(self.state.members) + sum([len(t.partitions) for t in initialized]) <= SMALL
+
+    def is_due(self, now: Now) -> bool:
+        """Whether a target has to be computed now: the epoch has increased, and the assignment
+        interval is over.
+        """
+        return self.state.epoch > self.state.target_epoch and not self.ms_left(now)
+
+    def target_steps(self, now: Now) -> Steps[None]:
+        """Compute the target for the present epoch."""
+        state = self.state
+        existing = self.existing()
+        by_names: dict[tuple[str, ...], frozenset[bytes]] = {}
+        for member in state.members.values():
+            names = member.topic_names
+            if names not in by_names:
+                topics = [existing[name].topic_id for name in names if name in existing]
+                by_names[names] = frozenset(topics)
+        targets = yield from assign(
+            {key: by_names[member.topic_names] for key, member in state.members.items()},
+            {key: topic.partitions for key, topic in state.initialized.items()},
+            state.targets,
+        )
+        for member_id, target in targets.items():
+            if state.targets.get(member_id) != target:
+                state.targets[member_id] = target
+        state.target_epoch = state.epoch
+        state.target_computed_ms = now.wall_ms
+
+    def reconciled(self, member: ShareMember, *, names_changed: bool) -> ShareMember:
+        """Return a member with its target, as far as it subscribes to the topics."""
+        state = self.state
+        if member.epoch != state.target_epoch:
+            target = state.targets.get(member.member_id, NO_PARTITIONS)
+            member = member._replace(epoch=state.target_epoch, previous_epoch=member.epoch)
+        elif names_changed:
+            target = member.assigned
+        else:
+            return member
+        name_of = self.data.topics.name_of
+        names = {topic_id: name_of(topic_id) for topic_id, _ in target}
+        unwanted = {key for key, name in names.items() if name not in member.topic_names}
+        if unwanted:
+            target = frozenset([p for p in target if p[0] not in unwanted])
+        return member._replace(assigned=target)

@@ -1,0 +1,112 @@
+"""Applies the changes of a draft when they are durable, reports them, and sets timers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kohort.groups.effects import Cancel, Schedule, TimerKey
+from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
+from kohort.groups.member_sessions import SESSION, extend
+from kohort.groups.outbox import Answers
+from kohort.groups.records import DurableRecord
+from kohort.groups.requests import Now
+from kohort.groups.share.data import ShareData, ShareState
+from kohort.groups.share.draft import ShareDraft
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.groups.group import Group
+    from kohort.groups.share.membership import ShareMembership
+
+ASSIGN_TIMER: Final = TimerKey("assign")
+"""Fires at the end of the assignment interval, and computes a target if no heartbeat has."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareWrite:
+    """The records of one draft. If they are not stored, nothing has changed."""
+
+    draft: ShareDraft
+    records: tuple[DurableRecord, ...]
+    answers: Answers | None = None
+    begins: "tuple[Group, ShareMembership] | None" = None
+    """The group that this is the first write of, and its membership."""
+    notes_initialized: bool = True
+    """Whether to report partitions that the draft initializes."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        return self.records
+
+    def on_durable(self, now: Now) -> None:
+        if self.begins is not None:
+            group, membership = self.begins
+            group.membership = membership
+        apply(self.draft, now, notes_initialized=self.notes_initialized)
+        self.answer_early(NO_ERROR)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Answer with the error; nothing has changed."""
+        del now
+        if self.begins is not None:
+            self.begins[1].close()
+        self.answer_early(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        answers, self.answers = self.answers, None
+        if answers is not None:
+            answers.give(self.draft.data.outbox, error)
+
+
+def apply(draft: ShareDraft, now: Now, *, notes_initialized: bool = True) -> None:
+    """Apply the changes of a draft, report them, and set the resulting timers."""
+    data, outbox = draft.data, draft.data.outbox
+    old, new = data.state, draft.state
+    data.account.add(len(new.members) - len(old.members), new.size() - old.size())
+    previous_name = data.state_name
+    data.state = new
+    data.checked_version = draft.checked_version
+    data.known_topics = draft.known_topics
+    if data.state_name != previous_name:
+        data.since_ms = now.wall_ms
+    note_partitions(data, old, new, notes_initialized=notes_initialized)
+    for ref, _ in draft.removed:
+        data.sessions.pop(ref.member_id, None)
+        outbox.emit(Cancel(TimerKey(SESSION, ref.member_id)))
+    if draft.heartbeat_of is not None:
+        restart_session(data, draft.heartbeat_of, now.ms)
+    if new.epoch > new.target_epoch:
+        deadline_ms = now.ms + draft.ms_left(now)
+        if data.deadlines.get(ASSIGN_TIMER) != deadline_ms:
+            data.deadlines[ASSIGN_TIMER] = deadline_ms
+            outbox.emit(Schedule(ASSIGN_TIMER, deadline_ms))
+    elif data.deadlines.pop(ASSIGN_TIMER, None) is not None:
+        outbox.emit(Cancel(ASSIGN_TIMER))
+
+
+def restart_session(data: ShareData, member_id: str, now_ms: int) -> None:
+    extend(data.sessions, data.outbox, member_id, now_ms + data.settings.session_timeout_ms)
+
+
+def note_partitions(
+    data: ShareData, old: ShareState, new: ShareState, *, notes_initialized: bool = True
+) -> None:
+    """Report the partitions that have state in only one of two states."""
+    if old.initialized == new.initialized:
+        return
+    added: dict[bytes, tuple[str, tuple[int, ...]]] = {}
+    for topic_id, topic in new.initialized.items():
+        before = old.initialized.get(topic_id)
+        known = () if before is None else before.partitions
+        numbers = tuple([number for number in topic.partitions if number not in set(known)])
+        if numbers:
+            added[topic_id] = (topic.name, numbers)
+    if added and notes_initialized:
+        grown = frozenset(added.keys() & old.initialized.keys())
+        data.outbox.note(SharePartitionsInitialized(new.epoch, added, grown))
+    gone = [
+        (topic_id, number)
+        for topic_id, topic in old.initialized.items()
+        if topic_id not in new.initialized
+        for number in topic.partitions
+    ]
+    if gone:
+        data.outbox.note(SharePartitionsForgotten(tuple(gone)))
