@@ -1,14 +1,19 @@
 """Share sessions: what a member fetches, and the epochs that order its requests.
 
 A session belongs to the connection that opened it and may be used from any. ShareFetch and
-ShareAcknowledge share its epoch, which advances when a request is accepted.
+ShareAcknowledge share its epoch, which advances when a request is accepted. Whether the member is
+one of the group plays no role: one that was removed can still acknowledge what it has processed.
 """
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-NEW_EPOCH = 0
-FINAL_EPOCH = -1
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+NEW_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+_EPOCH_MAX: Final = 2**31 - 1
 
 
 class SessionPartition(NamedTuple):
@@ -19,15 +24,19 @@ class SessionPartition(NamedTuple):
 class ShareSession:
     """The session of a (group, member)."""
 
-    group_id: str
-    member_id: str
-    connection: Hashable
-    """The connection that opened it."""
-    epoch: int
-    """The epoch that the next request must have. A parked fetch is stale if it has changed."""
-    is_closed: bool
-    partitions: dict[SessionPartition, None]
-    """In the order in which they were added."""
+    __slots__ = ("connection", "epoch", "group_id", "is_closed", "member_id", "partitions")
+
+    def __init__(self, group_id: str, member_id: str, connection: Hashable) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.connection = connection
+        """The connection that opened it."""
+        self.epoch = 1
+        """The epoch that the next request must have. A parked fetch is stale if it has changed."""
+        self.is_closed = False
+        """Whether it has ended, or was replaced by the member."""
+        self.partitions: dict[SessionPartition, None] = {}
+        """In the order in which they were added."""
 
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
@@ -35,18 +44,32 @@ class ShareSession:
         """Add partitions, then remove the forgotten ones; return those that are new, which are
         answered even without records.
         """
-        raise NotImplementedError
+        added: set[SessionPartition] = set()
+        for partition in named:
+            if partition not in self.partitions:
+                self.partitions[partition] = None
+                added.add(partition)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+            added.discard(partition)
+        return added
 
     def rotated(self, epoch: int) -> list[SessionPartition]:
         """Return the partitions, beginning at another one for each epoch of a request."""
-        raise NotImplementedError
+        partitions = list(self.partitions)
+        if not partitions:
+            return partitions
+        begin = epoch % len(partitions)
+        return partitions[begin:] + partitions[:begin]
 
 
 class ShareSessions:
     """All sessions of the broker."""
 
     def __init__(self, max_sessions: int) -> None:
-        raise NotImplementedError
+        self._max_sessions = max_sessions
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of_connections: dict[Hashable, dict[ShareSession, None]] = {}
 
     def fetch(
         self,
@@ -63,18 +86,55 @@ class ShareSessions:
         Raises KafkaError: INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, or
         SHARE_SESSION_LIMIT_REACHED, which the client gets after MaxWaitMs.
         """
-        raise NotImplementedError
+        if epoch != NEW_EPOCH:
+            return self._continue(group_id, member_id, epoch)
+        if acknowledges:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        old = self._sessions.get((group_id, member_id))
+        if old is not None:
+            self._close(old)
+        elif len(self._sessions) >= self._max_sessions:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = ShareSession(group_id, member_id, connection)
+        self._sessions[group_id, member_id] = session
+        self._of_connections.setdefault(connection, {})[session] = None
+        return session
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """Accept a ShareAcknowledge: continue or end a session (it then `is_closed`).
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """
-        raise NotImplementedError
+        if epoch == NEW_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        return self._continue(group_id, member_id, epoch)
+
+    def _continue(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch == FINAL_EPOCH:
+            self._close(session)
+        elif epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        else:
+            session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        return session
 
     def connection_closed(self, connection: Hashable) -> list[ShareSession]:
         """End the sessions that a connection has opened; the caller releases their locks."""
-        raise NotImplementedError
+        sessions = list(self._of_connections.get(connection, ()))
+        for session in sessions:
+            self._close(session)
+        return sessions
+
+    def _close(self, session: ShareSession) -> None:
+        session.is_closed = True
+        del self._sessions[session.group_id, session.member_id]
+        opened = self._of_connections[session.connection]
+        del opened[session]
+        if not opened:
+            del self._of_connections[session.connection]
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._sessions)

@@ -52,54 +52,43 @@ def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
     return result
 
 
-def overlaid(
-    batches: Sequence[StateBatch], changes: Iterable[StateBatch], start_offset: int
-) -> list[StateBatch]:
-    """Return `batches` after `changes`, without offsets below the start. `batches` are disjoint and
-    sorted, `changes` need not be.
+def overlay(batches: list[StateBatch], changes: Iterable[StateBatch], start_offset: int) -> None:
+    """Apply changes to disjoint, sorted batches, and remove what lies below the start.
 
     The higher count wins, at equal counts the higher state. A window never lowers a count, so that
     in its records a change always wins.
     """
-    result = list(batches)
     for change in changes:
-        low = bisect_left(result, change.first_offset, key=_last_offset)
+        low = bisect_left(batches, change.first_offset, key=_last_offset)
         high = low
         parts: list[StateBatch] = []
-        rest: StateBatch | None = change
-        while high < len(result) and result[high].first_offset <= change.last_offset:
-            assert rest is not None
-            old = result[high]
+        begin = change.first_offset
+        while high < len(batches) and batches[high].first_offset <= change.last_offset:
+            old = batches[high]
             high += 1
-            first, last = old.first_offset, old.last_offset
-            if first < change.first_offset:
+            if old.first_offset < change.first_offset:
                 parts.append(old._replace(last_offset=change.first_offset - 1))
-                first = change.first_offset
             if (old.delivery_count, old.state) > (change.delivery_count, change.state):
-                last = min(last, change.last_offset)
-                if rest.first_offset < first:
-                    parts.append(rest._replace(last_offset=first - 1))
-                parts.append(StateBatch(first, last, *old[2:]))
-                rest = rest._replace(first_offset=last + 1) if last < change.last_offset else None
+                first = max(old.first_offset, change.first_offset)
+                last = min(old.last_offset, change.last_offset)
+                if begin < first:
+                    parts.append(change._replace(first_offset=begin, last_offset=first - 1))
+                parts.append(old._replace(first_offset=first, last_offset=last))
+                begin = last + 1
             if old.last_offset > change.last_offset:
-                if rest is not None:
-                    parts.append(rest)
-                    rest = None
+                if begin <= change.last_offset:
+                    parts.append(change._replace(first_offset=begin))
+                    begin = change.last_offset + 1
                 parts.append(old._replace(first_offset=change.last_offset + 1))
-        if rest is not None:
-            parts.append(rest)
-        result[low:high] = parts
-    return joined(_from(result, start_offset))
+        if begin <= change.last_offset:
+            parts.append(change._replace(first_offset=begin))
+        around = slice(max(0, low - 1), high + 1)
+        batches[around] = joined([*batches[around.start : low], *parts, *batches[high : high + 1]])
+    below = bisect_left(batches, start_offset, key=_last_offset)
+    del batches[:below]
+    if batches and batches[0].first_offset < start_offset:
+        batches[0] = batches[0]._replace(first_offset=start_offset)
 
 
 def _last_offset(batch: StateBatch) -> int:
     return batch.last_offset
-
-
-def _from(batches: Iterable[StateBatch], start_offset: int) -> Iterable[StateBatch]:
-    """Cut what lies below an offset."""
-    for batch in batches:
-        if batch.first_offset >= start_offset:
-            yield batch
-        elif batch.last_offset >= start_offset:
-            yield batch._replace(first_offset=start_offset)
