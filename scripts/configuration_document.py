@@ -6,7 +6,8 @@ from typing import Final
 
 from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.config.ignored import ignored_names, ignored_prefixes, ignored_settings
-from kohort.broker.config.settings import Setting
+from kohort.broker.config.settings import Setting, settings_of
+from kohort.broker.config.share import ShareGroupConfigs
 from kohort.broker.config.topic import TOPIC_SETTINGS
 
 PATH: Final = Path("docs/configuration.md")
@@ -53,6 +54,14 @@ All topic configs of Kafka 4.4, set when a topic is created or with IncrementalA
 second column applies, whose default is shown and which can be changed at run time.
 """
 
+_GROUP_HEAD: Final = """\
+## Group configs
+
+Share groups have, besides the overrides of broker settings:
+
+| Config | Default | Meaning |
+|---|---|---|"""
+
 _IGNORED_HEAD: Final = """\
 ## Accepted and ignored
 
@@ -68,15 +77,26 @@ _TOPIC_CONFIGS: Final = tuple(
 )
 
 
+def _limits(known: Setting) -> list[Setting]:
+    """Return the smallest and the largest value of the group config that overrides a setting."""
+    family, _, rest = known.name.removeprefix("group.").partition(".")
+    names = (f"group.{family}.{end}.{rest}" for end in ("min", "max"))
+    return [BROKER_SETTINGS[name] for name in names if name in BROKER_SETTINGS]
+
+
+_LIMITS: Final = {limit.name for known in BROKER_SETTINGS.values() for limit in _limits(known)}
+
+
 def document() -> str:
     """Return the text of docs/configuration.md."""
-    return "\n".join([_HEAD, *_broker_tables(), *_topic_tables(), *_ignored_lists()])
+    tables = (*_broker_tables(), *_topic_tables(), *_group_table())
+    return "\n".join([_HEAD, *tables, *_ignored_lists()])
 
 
 def _broker_tables() -> Iterator[str]:
     section = ""
     for known in _listed(BROKER_SETTINGS.values()):
-        if not known.declared.honoured or _is_in_topic_table(known):
+        if not known.declared.honoured or _is_in_topic_table(known) or known.name in _LIMITS:
             continue
         if known.section != section:
             section = known.section
@@ -87,7 +107,12 @@ def _broker_tables() -> Iterator[str]:
             meaning += f" Falls back to `{known.declared.falls_back_to}`."
         if known.declared.dynamic:
             meaning += " *At run time.*"
-        yield f"| `{known.name}` | {_default(known)} | {meaning}{_allowed(known)} |"
+        meaning += _allowed(known)
+        limits = _limits(known)
+        if limits:
+            low, high = (f"`{limit.name}` ({limit.default})" for limit in limits)
+            meaning += f" Limits: {low}, {high}."
+        yield f"| `{known.name}` | {_default(known)} | {meaning} |"
 
 
 def _topic_tables() -> Iterator[str]:
@@ -106,6 +131,13 @@ def _topic_tables() -> Iterator[str]:
     for known in _listed(TOPIC_SETTINGS.values()):
         if not known.declared.honoured:
             yield f"| `{known.name}` | {known.declared.doc} |"
+    yield ""
+
+
+def _group_table() -> Iterator[str]:
+    yield _GROUP_HEAD
+    for known in _listed(settings_of(ShareGroupConfigs).values()):
+        yield f"| `{known.name}` | {_default(known)} | {known.declared.doc}{_allowed(known)} |"
     yield ""
 
 

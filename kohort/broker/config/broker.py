@@ -20,6 +20,7 @@ from kohort.broker.config.security import (
     super_users_warnings,
 )
 from kohort.broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
+from kohort.broker.config.share import ShareSettings, share_problems
 from kohort.broker.config.storage import (
     CleanerSettings,
     LogSettings,
@@ -45,6 +46,7 @@ class BrokerConfig(
     KohortSettings,
     TransactionSettings,
     ProducerSettings,
+    ShareSettings,
     GroupSettings,
     CleanerSettings,
     LogSettings,
@@ -135,7 +137,7 @@ def problems(config: BrokerConfig) -> list[str]:
         )
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         errors.append("max.connections.per.ip=0 needs max.connections.per.ip.overrides")
-    return errors + _listener_problems(config)
+    return errors + share_problems(config) + _listener_problems(config)
 
 
 def warnings_about(config: BrokerConfig) -> list[str]:

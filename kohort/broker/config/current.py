@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.group import GROUP_CONFIGS, broker_name, clamped, group_setting
+from kohort.broker.config.group import GROUP_CONFIGS, broker_name, group_setting, group_value
 from kohort.broker.config.ignored import ignored_settings
 from kohort.broker.config.listeners import (
     PER_BROKER,
@@ -272,13 +272,17 @@ class CurrentConfig:
         configs = self.groups.get(group_id, {})
         for name in GROUP_CONFIGS:
             known = group_setting(name)
-            synonyms = self._synonyms(broker_name(name))
-            value = clamped(configs, name, self.config)
-            if value is None:
-                value = getattr(self.config, known.attribute)
+            text = known.format(group_value(configs, name, self.config))
+            overridden = broker_name(name)
+            if overridden is not None:
+                synonyms = self._synonyms(overridden)
             else:
-                synonyms = (Synonym(name, str(value), ConfigSource.GROUP), *synonyms)
-            yield _entry(known, str(value), synonyms, read_only=False)
+                synonyms = (Synonym(name, known.format(known.default), ConfigSource.DEFAULT),)
+            if name in configs:
+                synonyms = (Synonym(name, text, ConfigSource.GROUP), *synonyms)
+            elif known.declared.internal:
+                continue
+            yield _entry(known, text, synonyms, read_only=False)
 
     def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
         """Return the values of a setting and of its fallbacks; the first is in force.

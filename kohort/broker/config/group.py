@@ -1,51 +1,76 @@
 """Configs of groups (resource type 32, KIP-848): they override the broker's settings of consumer
-groups for one group, which need not exist yet.
+and share groups for one group, which need not exist yet. A few have no setting of the broker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
 from kohort.broker.config.broker import BrokerConfig
-from kohort.broker.config.settings import InvalidValueError, Setting, settings_of
+from kohort.broker.config.settings import InvalidValueError, Setting, Value, settings_of
+from kohort.broker.config.share import ShareGroupConfigs
 from kohort.protocol.errors import ErrorCode, KafkaError
 
-GROUP_CONFIGS: Final = (
-    "consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-)
+_BOUNDS: Final[Mapping[str, Callable[[BrokerConfig], tuple[int, int]]]] = {
+    "consumer.assignment.interval.ms": lambda config: (
+        config.group_consumer_min_assignment_interval_ms,
+        config.group_consumer_max_assignment_interval_ms,
+    ),
+    "consumer.heartbeat.interval.ms": lambda config: (
+        config.group_consumer_min_heartbeat_interval_ms,
+        config.group_consumer_max_heartbeat_interval_ms,
+    ),
+    "consumer.session.timeout.ms": lambda config: (
+        config.group_consumer_min_session_timeout_ms,
+        config.group_consumer_max_session_timeout_ms,
+    ),
+    "share.assignment.interval.ms": lambda config: (
+        config.group_share_min_assignment_interval_ms,
+        config.group_share_max_assignment_interval_ms,
+    ),
+    "share.delivery.count.limit": lambda config: (
+        config.group_share_min_delivery_count_limit,
+        config.group_share_max_delivery_count_limit,
+    ),
+    "share.heartbeat.interval.ms": lambda config: (
+        config.group_share_min_heartbeat_interval_ms,
+        config.group_share_max_heartbeat_interval_ms,
+    ),
+    "share.partition.max.record.locks": lambda config: (
+        config.group_share_min_partition_max_record_locks,
+        config.group_share_max_partition_max_record_locks,
+    ),
+    "share.record.lock.duration.ms": lambda config: (
+        config.group_share_min_record_lock_duration_ms,
+        config.group_share_max_record_lock_duration_ms,
+    ),
+    "share.session.timeout.ms": lambda config: (
+        config.group_share_min_session_timeout_ms,
+        config.group_share_max_session_timeout_ms,
+    ),
+}
+"""The smallest and the largest value that the broker's settings allow, for each config that
+overrides one of them."""
+
+_OWN: Final = settings_of(ShareGroupConfigs)
+
+GROUP_CONFIGS: Final = tuple(sorted([*_BOUNDS, *_OWN]))
 """Names of the configs, in the order in which they are described."""
 
 
-def broker_name(name: str) -> str:
-    """Return the name of the broker's setting that a group config overrides."""
-    return f"group.{name}"
+def broker_name(name: str) -> str | None:
+    """Return the name of the broker's setting that a group config overrides, if there is one."""
+    return f"group.{name}" if name in _BOUNDS else None
 
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return the declaration of the broker setting that a group config overrides."""
-    return settings_of(BrokerConfig)[broker_name(name)]._replace(name=name)
-
-
-def bounds(name: str, config: BrokerConfig) -> tuple[int, int]:
-    """Return the smallest and the largest value that the broker's settings allow."""
-    match name:
-        case "consumer.assignment.interval.ms":
-            return (
-                config.group_consumer_min_assignment_interval_ms,
-                config.group_consumer_max_assignment_interval_ms,
-            )
-        case "consumer.heartbeat.interval.ms":
-            return (
-                config.group_consumer_min_heartbeat_interval_ms,
-                config.group_consumer_max_heartbeat_interval_ms,
-            )
-    return (
-        config.group_consumer_min_session_timeout_ms,
-        config.group_consumer_max_session_timeout_ms,
-    )
+    """Return the declaration of a group config. Its largest value follows from the settings."""
+    overridden = broker_name(name)
+    if overridden is None:
+        return _OWN[name]
+    known = settings_of(BrokerConfig)[overridden]
+    return known._replace(name=name, declared=known.declared._replace(at_most=None))
 
 
 def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
@@ -54,33 +79,52 @@ def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
     Raises:
         KafkaError: INVALID_CONFIG, a name is unknown or a value is not allowed.
     """
-    values: dict[str, int] = {}
+    values: dict[str, Value] = {}
     for name, text in configs.items():
         if name not in GROUP_CONFIGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
         values[name] = _parse(name, text)
-        low, high = bounds(name, config)
-        if not low <= values[name] <= high:
+        if name not in _BOUNDS:
+            continue
+        low, high = _BOUNDS[name](config)
+        if not low <= _whole(values[name]) <= high:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{name} must be in the range {low} to {high} inclusive."
             )
-    session_ms = values.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
-    heartbeat_ms = values.get(
-        "consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms
-    )
-    if values and session_ms <= heartbeat_ms:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
-        )
+    if values:
+        _check_timeouts(values, config)
 
 
-def _parse(name: str, text: str) -> int:
+def _check_timeouts(values: Mapping[str, Value], config: BrokerConfig) -> None:
+    for session, heartbeat, session_ms, heartbeat_ms in (
+        (
+            "consumer.session.timeout.ms",
+            "consumer.heartbeat.interval.ms",
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_heartbeat_interval_ms,
+        ),
+        (
+            "share.session.timeout.ms",
+            "share.heartbeat.interval.ms",
+            config.group_share_session_timeout_ms,
+            config.group_share_heartbeat_interval_ms,
+        ),
+    ):
+        if _whole(values.get(session, session_ms)) <= _whole(values.get(heartbeat, heartbeat_ms)):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}"
+            )
+
+
+def _parse(name: str, text: str) -> Value:
     try:
-        value = group_setting(name).parse(text)
+        return group_setting(name).parse(text)
     except InvalidValueError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    assert isinstance(value, int), "all group configs are of type INT"
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int), "the configs with bounds are of type INT"
     return value
 
 
@@ -89,5 +133,14 @@ def clamped(configs: Mapping[str, str], name: str, config: BrokerConfig) -> int 
     text = configs.get(name)
     if text is None:
         return None
-    low, high = bounds(name, config)
+    low, high = _BOUNDS[name](config)
     return min(max(int(text), low), high)
+
+
+def group_value(configs: Mapping[str, str], name: str, config: BrokerConfig) -> Value:
+    """Return the value in force for a group with these stored configs."""
+    known = group_setting(name)
+    if name in _OWN:
+        return known.parse(configs[name]) if name in configs else known.default
+    value: Value = clamped(configs, name, config)
+    return getattr(config, known.attribute) if value is None else value

@@ -81,8 +81,7 @@ class TopicConfig(Settings):
     errors_deadletterqueue_group_enable: Boolean = setting(
         False,
         honoured=False,
-        doc="Whether share groups may use the topic as dead-letter queue; share groups are "
-        "not supported.",
+        doc="Whether share groups may use the topic as dead-letter queue, which is not supported.",
     )
     file_delete_delay_ms: Long = _default_of(
         "log.segment.delete.delay.ms",

@@ -100,17 +100,35 @@ async def test_loggers_are_described_and_of_other_kinds_there_is_nothing(tmp_pat
 
 async def test_a_group_has_the_values_of_the_broker_unless_it_has_its_own(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        own = {"consumer.session.timeout.ms": "50000"}
+        own = {"consumer.session.timeout.ms": "50000", "share.auto.offset.reset": " earliest "}
         await topics.changes.alter_group("g", lambda before: {**before, **own})
         (result,) = (await ask(topics, asking(GROUP, "g", include_synonyms=True))).results
         assert [(one.name, one.value, one.config_source) for one in result.configs] == [
             ("consumer.assignment.interval.ms", "1000", 5),
             ("consumer.heartbeat.interval.ms", "5000", 5),
             ("consumer.session.timeout.ms", "50000", 8),
+            ("share.assignment.interval.ms", "1000", 5),
+            ("share.auto.offset.reset", "earliest", 8),
+            ("share.delivery.count.limit", "5", 5),
+            ("share.heartbeat.interval.ms", "5000", 5),
+            ("share.isolation.level", "read_uncommitted", 5),
+            ("share.partition.max.record.locks", "2000", 5),
+            ("share.record.lock.duration.ms", "30000", 5),
+            ("share.renew.acknowledge.enable", "true", 5),
+            ("share.session.timeout.ms", "45000", 5),
         ]
-        assert [(one.name, one.value, one.source) for one in result.configs[2].synonyms] == [
+        synonyms = {one.name: one.synonyms or [] for one in result.configs}
+        assert [
+            (one.name, one.value, one.source) for one in synonyms["consumer.session.timeout.ms"]
+        ] == [
             ("consumer.session.timeout.ms", "50000", 8),
             ("group.consumer.session.timeout.ms", "45000", 5),
+        ]
+        assert [
+            (one.name, one.value, one.source) for one in synonyms["share.auto.offset.reset"]
+        ] == [
+            ("share.auto.offset.reset", "earliest", 8),
+            ("share.auto.offset.reset", "latest", 5),
         ]
 
 
