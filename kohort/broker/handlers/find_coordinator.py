@@ -1,13 +1,14 @@
 """FindCoordinator (key 10): the coordinator of a group or transaction, which is always this broker.
 
 v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
-errors of KIP-890; v6 share groups (KIP-932), which are not supported.
+errors of KIP-890; v6 coordinators of share-partitions, for which only brokers ask (KIP-932).
 
 As in Kafka, the first request creates __consumer_offsets or __transaction_state, so these topics
 exist before a group commits or a transaction begins. Kafka answers COORDINATOR_NOT_AVAILABLE until
 the topic exists; here the response waits for it.
 """
 
+import re
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
@@ -27,8 +28,12 @@ from kohort.protocol.messages.find_coordinator import (
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE_PARTITION: Final = 2
 _KINDS: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 SEVERAL_KEYS_SINCE: Final = 4
+SHARE_PARTITIONS_SINCE: Final = 6
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?")
+_PARTITION: Final = re.compile(r"[-+]?[0-9]{1,10}")
 
 
 @handles(
@@ -50,6 +55,9 @@ def find_coordinator(
         keys = [request.key]
         if request.key_type in _KINDS:
             ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
+    if request.key_type == SHARE_PARTITION and ctx.api_version >= SHARE_PARTITIONS_SINCE:
+        ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return _respond(ctx, [_find_share_partition(ctx, key) for key in keys])
     results = [_find(ctx, key, request.key_type) for key in keys]
     if any(not coordinator.error_code for coordinator in results):
         coordinators = ctx.broker.groups if request.key_type == GROUP else ctx.broker.transactions
@@ -97,6 +105,24 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     kind = _KINDS[key_type]
     if not ctx.may(Operation.DESCRIBE, kind, key):
         return _failed(key, denied(kind).code, "")
+    return _this_broker(ctx, key)
+
+
+def _find_share_partition(ctx: RequestContext, key: str) -> Coordinator:
+    """Answer a key of group, topic id and partition. The group's id may contain colons."""
+    group_id, *rest = key.rsplit(":", 2)
+    if (
+        not group_id.strip()
+        or len(rest) != 2
+        or _TOPIC_ID.fullmatch(rest[0]) is None
+        or _PARTITION.fullmatch(rest[1]) is None
+        or not -(2**31) <= int(rest[1]) < 2**31
+    ):
+        return _failed(key, ErrorCode.INVALID_REQUEST, "")
+    return _this_broker(ctx, key)
+
+
+def _this_broker(ctx: RequestContext, key: str) -> Coordinator:
     host, port = ctx.advertised
     return Coordinator(
         key=key,

@@ -40,6 +40,32 @@ class TestFindCoordinator:
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert (found.node_id, found.host, found.port) == (-1, "", -1)
 
+    @pytest.mark.parametrize(
+        ("key", "is_found"),
+        [
+            ("g:J5pNjea5RtCNOIzm0jR7vg:0", True),
+            ("a:b:J5pNjea5RtCNOIzm0jR7vg:1", True),
+            ("g:J5pNjea5RtCNOIzm0jR7vg==:+1", True),
+            ("g:AAAAAAAAAAAAAAAAAAAAAA:-1", True),
+            ("g", False),
+            ("g:J5pNjea5RtCNOIzm0jR7vg", False),
+            ("g:J5pNjea5RtCNOIzm0jR7vg:", False),
+            ("g:J5pNjea5RtCNOIzm0jR7vg:x", False),
+            ("g:J5pNjea5RtCNOIzm0jR7vg:2147483648", False),
+            ("g:AAAA:1", False),
+            (" :J5pNjea5RtCNOIzm0jR7vg:0", False),
+        ],
+    )
+    async def test_a_share_partition_is_found_by_its_key_since_v6(
+        self, key: str, is_found: bool
+    ) -> None:
+        async with running_groups() as g:
+            for version, found in ((5, False), (6, is_found)):
+                request = m.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+                (coordinator,) = (await g.ask(request, version)).coordinators
+                expected = (ErrorCode.NONE, 1) if found else (ErrorCode.INVALID_REQUEST, -1)
+                assert (coordinator.error_code, coordinator.node_id) == expected
+
 
 class TestDescribeGroups:
     async def test_a_group_of_which_nothing_can_be_said(self) -> None:
