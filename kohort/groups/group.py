@@ -181,6 +181,18 @@ class Group:
         """Drop offsets of deleted topics; each name with the id of the topic that has it now."""
         removal.forget_topics(self, topics)
 
+    def forget_lost_topics(self, now: Now) -> None:
+        """Drop what the membership stores of topics that do not exist."""
+        if self.has_lost_topics:
+            assert self.membership is not None
+            self.membership.forget_topics(now)
+
+    @property
+    def has_lost_topics(self) -> bool:
+        """Whether the membership stores state of topics that do not exist."""
+        membership = self.membership
+        return membership is not None and not self.is_dead and membership.has_lost_topics
+
     def expire_offsets(self, now: Now) -> None:
         """Drop expired offsets, and the group if nothing is left; called by the sweep."""
         removal.expire(self, now)

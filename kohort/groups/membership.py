@@ -64,6 +64,17 @@ class Membership(Protocol):
         """Return which offsets may expire now."""
         ...
 
+    # Deleted topics.
+
+    @property
+    def has_lost_topics(self) -> bool:
+        """Whether it stores state of topics that do not exist, other than offsets."""
+        ...
+
+    def forget_topics(self, now: Now) -> None:
+        """Drop this state."""
+        ...
+
     # Records.
 
     def restore(

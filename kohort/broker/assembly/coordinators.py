@@ -170,6 +170,7 @@ def make_groups(
         new_membership={
             GroupKind.CLASSIC: lambda group: memberships().classic(group),
             GroupKind.CONSUMER: lambda group: memberships().consumer(group),
+            GroupKind.SHARE: lambda group: memberships().share(group),
         },
         topic_id=topic_id,
         observers=observers,

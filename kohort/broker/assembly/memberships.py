@@ -1,7 +1,7 @@
 """Creates the memberships of groups from the settings; imported with the first of them."""
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
@@ -19,6 +19,9 @@ from kohort.groups.group import Group
 from kohort.groups.member_memory import MemberAccount, MemberMemory
 from kohort.groups.topics import Topic
 
+if TYPE_CHECKING:
+    from kohort.groups.share.membership import ShareMembership
+
 
 class Memberships:
     """Creates empty memberships, and counts what all of them hold."""
@@ -31,6 +34,7 @@ class Memberships:
         self._unused_ids = UnusedIds()
         self._member_memory = MemberMemory(config.kohort_groups_metadata_bytes_max)
         self._consumer_members = MemberAccount(self._member_memory)
+        self._share_members = MemberAccount(self._member_memory)
         self._consumer_settings = ConsumerGroupSettings(
             lambda: topics.settings, self._consumer_members
         )
@@ -66,9 +70,21 @@ class Memberships:
             new_member_id=lambda: short_id(environment.new_uuid().bytes),
         )
 
+    def share(self, group: Group) -> "ShareMembership":
+        """Return a membership of a share group (KIP-932); its modules are imported with the
+        first.
+        """
+        from kohort.groups.share.membership import ShareMembership  # noqa: PLC0415
+        from kohort.groups.share.settings import ShareSettings  # noqa: PLC0415
+
+        settings = ShareSettings()
+        return ShareMembership(
+            group, GroupTopics(self._topics.catalog), lambda _: settings, self._share_members
+        )
+
 
 class GroupTopics:
-    """See :class:`kohort.groups.consumer.settings.Topics`."""
+    """See :class:`kohort.groups.topics.Topics`."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

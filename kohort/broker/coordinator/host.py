@@ -159,7 +159,7 @@ class GroupHost:
             await asyncio.wait(self._tasks)
 
     async def forget_topics(self, topics: Iterable[str]) -> None:
-        """Drop the offsets committed for deleted topics, group by group, in slices.
+        """Drop the groups' state of deleted topics, group by group, in slices.
 
         A group with commands in progress is always included, because a pending commit is executed
         first. Commits for a new topic with the same name are executed later.
@@ -167,10 +167,15 @@ class GroupHost:
         await self._forget(dict.fromkeys(topics))
 
     async def _forget(self, topics: Mapping[str, bytes | None]) -> None:
-        command = Command(lambda group, _: group.forget_topics(topics), is_exclusive=True)
+        def forget(group: Group, now: Now) -> None:
+            group.forget_topics(topics)
+            group.forget_lost_topics(now)
+
+        command = Command(forget, is_exclusive=True)
         time_slice = Slice(self._clock)
         for actor in list(self._actors.values()):
-            if not actor.is_at_rest or actor.group.offsets.has_any(topics):
+            group = actor.group
+            if not actor.is_at_rest or group.offsets.has_any(topics) or group.has_lost_topics:
                 actor.submit(command)
             await time_slice.pause()
 
@@ -353,14 +358,16 @@ class GroupHost:
             )
 
     async def _forget_lost_topics(self, time_slice: Slice) -> None:
-        """Drop the offsets of deleted topics, even if another topic has the name now. A crash may
+        """Drop the state of deleted topics, even if another topic has the name now. A crash may
         have interrupted this after the deletion.
         """
         if self._topic_id is None:
             return
         living: dict[str, bytes | None] = {}
         lost: dict[str, bytes | None] = {}
+        has_lost = False
         for group in list(self.groups()):
+            has_lost |= group.has_lost_topics
             for (topic, _), committed in chain(
                 list(group.offsets.items()), list(group.offsets.pending_items())
             ):
@@ -372,6 +379,7 @@ class GroupHost:
             await time_slice.pause()
         if lost:
             logger.info("Dropping offsets of deleted topics: %s", ", ".join(sorted(lost)))
+        if lost or has_lost:
             await self._forget(lost)
 
     async def _sweep_for_ever(self) -> None:

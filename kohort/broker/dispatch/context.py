@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.coordinator.requests.classic import ClassicRequests
     from kohort.broker.coordinator.requests.consumer import ConsumerRequests
+    from kohort.broker.coordinator.requests.share import ShareRequests
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas
@@ -171,6 +172,13 @@ class BrokerServices:
             is_enabled="consumer" in self.config.group_coordinator_rebalance_protocols,
             assignors=self.config.group_consumer_assignors,
         )
+
+    @cached_property
+    def share_groups(self) -> ShareRequests:
+        """Requests that only share groups execute; imported with the first."""
+        from kohort.broker.coordinator.requests.share import ShareRequests  # noqa: PLC0415
+
+        return ShareRequests(self.groups.host)
 
 
 @dataclass(slots=True, eq=False)

@@ -165,6 +165,13 @@ class ClassicMembership:
             return OffsetRetention(data.subscribed_topics())
         return OffsetRetention(kept_topics=None)
 
+    # Deleted topics.
+
+    has_lost_topics = False
+
+    def forget_topics(self, now: Now) -> None:
+        """Do nothing: only offsets are stored with topics."""
+
     # Records.
 
     def restore(

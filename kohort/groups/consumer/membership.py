@@ -313,6 +313,13 @@ class ConsumerMembership:
         """Let the offsets of topics expire that no member subscribes to."""
         return OffsetRetention(self.data.subscribed_topics())
 
+    # Deleted topics.
+
+    has_lost_topics = False
+
+    def forget_topics(self, now: Now) -> None:
+        """Do nothing: only offsets are stored with topics."""
+
     # Records.
 
     def restore(

@@ -353,4 +353,4 @@ class ShareMembership:
         return None
 
 
-_NOT_EMPTY: Final = OffsetsResult(ErrorCode.NON_EMPTY_GROUP)
+_NOT_EMPTY: Final = OffsetsResult(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")

@@ -34,5 +34,6 @@ class OffsetsResult(NamedTuple):
     """The result of AlterShareGroupOffsets or DeleteShareGroupOffsets."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     missing: frozenset[bytes] = frozenset()
     """Ids of topics of which the group has no partitions that could be deleted."""

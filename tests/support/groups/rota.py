@@ -138,6 +138,11 @@ class Rota:
     def offset_retention(self) -> OffsetRetention:
         return OffsetRetention(self.subscribed_topics())
 
+    has_lost_topics = False
+
+    def forget_topics(self, now: Now) -> None:
+        del now
+
     def restore(
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:

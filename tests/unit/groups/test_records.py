@@ -116,7 +116,7 @@ def test_an_offset_key_of_the_first_version_is_read_as_well() -> None:
     assert decode(b"\0\0\0\1g\0\1t\0\0\0\5", None) == OffsetTombstone("g", "t", 5)
 
 
-@pytest.mark.parametrize("key", [b"", b"\0", b"\0\x0a\0\1g", b"\0\x11", b"\xff\xff"])
+@pytest.mark.parametrize("key", [b"", b"\0", b"\0\x12\0\1g", b"\0\x11", b"\xff\xff"])
 def test_keys_of_other_types_are_left_alone(key: bytes) -> None:
     assert decode(key, b"") is None
 

@@ -1,0 +1,153 @@
+"""The requests that only share groups execute (KIP-932): the heartbeat, and changes of offsets."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.host import GroupHost
+from kohort.broker.runtime.deferred import Deferred
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import Now, Ticket
+from kohort.groups.share.heartbeat import LEAVING, Rejected, check_request
+from kohort.groups.share.membership import ShareMembership
+from kohort.groups.share.records import StoredTopic
+from kohort.groups.share.requests import (
+    OffsetsResult,
+    ShareHeartbeatRequest,
+    ShareHeartbeatResult,
+)
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def share_membership(host: GroupHost, group_id: str) -> ShareMembership | None:
+    """Return the membership of a share group, for reading; None if the group is of another kind,
+    has no membership, or does not exist.
+    """
+    group = host.living_group(group_id)
+    membership = None if group is None else group.membership
+    return membership if isinstance(membership, ShareMembership) else None
+
+
+def not_found(group_id: str, group: Group | None) -> str:
+    """Return the message for a group that is not a share group, None if it does not exist."""
+    if group is None or group.is_dead or is_unused(group):
+        return f"Group {group_id} not found."
+    return f"Group {group_id} is not a share group."
+
+
+def is_unused(group: Group) -> bool:
+    """Whether a group has neither a membership nor offsets, so that it may become a share group."""
+    offsets = group.offsets
+    return group.membership is None and not (offsets.count or offsets.has_pending)
+
+
+class ShareRequests:
+    """Executes the requests; a returned ticket is answered later."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+
+    def heartbeat(
+        self, group_id: str, request: ShareHeartbeatRequest
+    ) -> ShareHeartbeatResult | Deferred[ShareHeartbeatResult]:
+        """Execute a ShareGroupHeartbeat. Raises KafkaError: NOT_COORDINATOR, or
+        COORDINATOR_NOT_AVAILABLE.
+        """
+        host = self._host
+        try:
+            check_request(group_id, request)
+        except Rejected as rejected:
+            return rejected.result
+        if host.is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        membership = share_membership(host, group_id)
+        if membership is not None:
+            actor = host.actor(group_id)
+            if actor is not None and not actor.is_available:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            result = membership.answer_at_once(request, host.monotonic_ms())
+            if result is not None:
+                if actor is not None and membership.data.outbox.has_ready_effects:
+                    actor.apply_ready_effects()
+                return result
+        ticket: Deferred[ShareHeartbeatResult] = Deferred()
+        command = Command(
+            lambda group, now: _heartbeat(host, group, request, ticket, now),
+            ticket,
+            answer_absent=_absent(group_id, None, request),
+            creates_group=request.epoch == 0,
+            is_exclusive=True,
+        )
+        host.submit(group_id, command)
+        return ticket
+
+    def alter_offsets(
+        self, group_id: str, topics: Mapping[bytes, StoredTopic], alter: Callable[[int], None]
+    ) -> Deferred[OffsetsResult]:
+        """Execute an AlterShareGroupOffsets, which creates the group if it does not exist; see
+        `ShareMembership.alter_offsets`.
+        """
+        ticket: Deferred[OffsetsResult] = Deferred()
+
+        def step(group: Group, now: Now) -> None:
+            membership = group.membership
+            if isinstance(membership, ShareMembership) and not group.is_dead:
+                membership.alter_offsets(topics, alter, ticket, now)
+            elif is_unused(group) and not group.is_dead:
+                new = _new_membership(self._host, group)
+                new.alter_offsets(topics, alter, ticket, now, begins=group)
+            else:
+                message = not_found(group_id, group)
+                group.outbox.reply(ticket, OffsetsResult(NOT_FOUND, message))
+
+        command = Command(step, ticket, creates_group=True, is_exclusive=True)
+        self._host.submit(group_id, command)
+        return ticket
+
+    def delete_offsets(self, group_id: str, topic_ids: Sequence[bytes]) -> Deferred[OffsetsResult]:
+        """Execute a DeleteShareGroupOffsets; see `ShareMembership.delete_offsets`."""
+        ticket: Deferred[OffsetsResult] = Deferred()
+
+        def step(group: Group, now: Now) -> None:
+            membership = group.membership
+            if isinstance(membership, ShareMembership) and not group.is_dead:
+                membership.delete_offsets(topic_ids, ticket, now)
+            else:
+                message = not_found(group_id, group)
+                group.outbox.reply(ticket, OffsetsResult(NOT_FOUND, message))
+
+        absent = OffsetsResult(NOT_FOUND, not_found(group_id, None))
+        command = Command(step, ticket, answer_absent=absent, is_exclusive=True)
+        self._host.submit(group_id, command)
+        return ticket
+
+
+def _heartbeat(
+    host: GroupHost, group: Group, request: ShareHeartbeatRequest, ticket: Ticket, now: Now
+) -> Steps[None] | None:
+    membership = group.membership
+    if isinstance(membership, ShareMembership) and not group.is_dead:
+        return membership.heartbeat(request, ticket, now)
+    if request.epoch == 0 and is_unused(group) and not group.is_dead:
+        return _new_membership(host, group).heartbeat(request, ticket, now, begins=group)
+    group.outbox.reply(ticket, _absent(group.group_id, group, request))
+    return None
+
+
+def _absent(
+    group_id: str, group: Group | None, request: ShareHeartbeatRequest
+) -> ShareHeartbeatResult:
+    message = not_found(group_id, group)
+    if request.epoch > LEAVING and message.endswith("not found."):
+        message = f"Share {message[0].lower()}{message[1:]}"
+    return ShareHeartbeatResult(NOT_FOUND, message)
+
+
+def _new_membership(host: GroupHost, group: Group) -> ShareMembership:
+    membership = host.new_membership[GroupKind.SHARE](group)
+    assert isinstance(membership, ShareMembership)
+    return membership
