@@ -17,6 +17,7 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.group import Group
 from kohort.groups.member_memory import MemberAccount, MemberMemory
+from kohort.groups.share.settings import ShareSettings
 from kohort.groups.topics import Topic
 
 if TYPE_CHECKING:
@@ -75,11 +76,25 @@ class Memberships:
         first.
         """
         from kohort.groups.share.membership import ShareMembership  # noqa: PLC0415
-        from kohort.groups.share.settings import ShareSettings  # noqa: PLC0415
 
-        settings = ShareSettings()
         return ShareMembership(
-            group, GroupTopics(self._topics.catalog), lambda _: settings, self._share_members
+            group, GroupTopics(self._topics.catalog), self._share_settings, self._share_members
+        )
+
+    def _share_settings(self, group_id: str) -> ShareSettings:
+        current = self._topics.settings
+        config = current.config
+        configs = current.groups.get(group_id, {})
+
+        def own(name: str, broker_ms: int) -> int:
+            own_ms = clamped(configs, name, config)
+            return broker_ms if own_ms is None else own_ms
+
+        return ShareSettings(
+            own("share.session.timeout.ms", config.group_share_session_timeout_ms),
+            own("share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms),
+            own("share.assignment.interval.ms", config.group_share_assignment_interval_ms),
+            config.group_share_max_size,
         )
 
 
