@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kohort.groups.events import GroupRemoved, OffsetsRemoved
+from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.offsets.table import OffsetsOwner
 from kohort.groups.outbox import Answers
@@ -43,11 +44,11 @@ def delete_offsets(
 ) -> None:
     """Execute an OffsetDelete, of existing partitions. A partition without a commit is no error."""
     assert not owner.outbox.is_writing
-    if owner.is_dead:
+    membership = owner.membership
+    if owner.is_dead or (membership is not None and membership.kind is GroupKind.SHARE):
         owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
         return
     wanted: frozenset[str] | None = frozenset()
-    membership = owner.membership
     if membership is not None and not membership.is_empty:
         if membership.describe().protocol_type != CONSUMER:
             owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))

@@ -125,12 +125,17 @@ def _sender(draft: ShareDraft, request: ShareHeartbeatRequest) -> ShareMember | 
             )
         return None
     if epoch > member.epoch or (0 < epoch < member.epoch and epoch != member.previous_epoch):
-        relation = "greater" if epoch > member.epoch else "smaller"
+        is_above = epoch > member.epoch
+        previous = (
+            ""
+            if is_above
+            else (f", and it does not match the previous member epoch ({member.previous_epoch})")
+        )
         raise Rejected(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a {relation} member epoch ({epoch}) than the one known by"
-            f" the group coordinator ({member.epoch}). The member must abandon all its partitions"
-            " and rejoin.",
+            f"The share group member has a {'greater' if is_above else 'smaller'} member epoch"
+            f" ({epoch}) than the one known by the group coordinator ({member.epoch}){previous}."
+            " The member must abandon all its partitions and rejoin.",
         )
     return member
 

@@ -7,7 +7,7 @@ import pytest
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.records import DurableRecord
-from kohort.groups.requests import CommitRequest
+from kohort.groups.requests import CommitRequest, DeleteOffsetsResult, TopicPartition
 from kohort.groups.share.heartbeat import Rejected, check_request
 from kohort.groups.share.records import (
     CURRENT,
@@ -311,6 +311,8 @@ def test_a_share_group_has_no_offsets(group: ShareGroup) -> None:
     error = membership.validate_commit(commit, group.now, transactional=False)
     assert error is ErrorCode.GROUP_ID_NOT_FOUND
     assert membership.validate_fetch(None, -1) is ErrorCode.NONE
+    group.group.delete_offsets([TopicPartition("t", 0)], "ticket")
+    assert group.run() == DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_what_kafka_had_initialized_and_not_assigned_is_assigned(group: ShareGroup) -> None:
