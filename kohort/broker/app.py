@@ -74,13 +74,17 @@ logger = logging.getLogger(__name__)
 SUPPORTED_FEATURES: Final = {
     "group.version": (0, 1),
     "join.reason": (1, 1),
+    "share.version": (0, 1),
     "transaction.version": (0, 2),
 }
-"""Features in the ApiVersions response: consumer groups (KIP-848), JoinGroup's tag 7728, and the
-level by which producers choose their protocol (KIP-890)."""
+"""Features in the ApiVersions response: consumer groups (KIP-848), JoinGroup's tag 7728, share
+groups (KIP-932), and the level by which producers choose their protocol (KIP-890)."""
 
 GROUP_VERSION: Final = 1
 """The finalized level if consumer groups are enabled."""
+
+SHARE_VERSION: Final = 1
+"""The finalized level; dead-letter queues would be 2."""
 
 JOIN_REASON_LEVEL: Final = 1
 """The finalized level: if a feature is only supported, clients would offer to enable it."""
@@ -334,6 +338,7 @@ class Broker:
             finalized_features={
                 **({"group.version": GROUP_VERSION} if has_consumer_groups else {}),
                 "join.reason": JOIN_REASON_LEVEL,
+                "share.version": SHARE_VERSION,
                 **({"transaction.version": level} if level else {}),
             },
             quotas=make_quotas(self.config, topics),
