@@ -1,6 +1,6 @@
 """Configs are described, and changed at run time or not, as in Kafka."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pytest
@@ -147,7 +147,25 @@ SESSION, HEARTBEAT, ASSIGNMENT = GROUP_CONFIGS = (
     "consumer.heartbeat.interval.ms",
     "consumer.assignment.interval.ms",
 )
-"""Kafka describes the configs of share and streams groups as well."""
+"""Kafka describes the configs of streams groups and of dead-letter queues as well."""
+OF_SHARE_GROUPS: Final[Mapping[str, tuple[str | None, ...]]] = {
+    "share.session.timeout.ms": ("44999", "60001", "0", "x", "60000", None),
+    "share.heartbeat.interval.ms": ("4999", "15001", "15000"),
+    "share.assignment.interval.ms": ("-1", "15001", "0"),
+    "share.record.lock.duration.ms": ("999", "14999", "60001", "3600001", "15000"),
+    "share.delivery.count.limit": ("1", "2", "11", "26", " 10 "),
+    "share.partition.max.record.locks": ("99", "100", "4001", "10001", "4000"),
+    "share.auto.offset.reset": (
+        "", "none", "EARLIEST", " earliest ", "by_duration", "by_duration:", "by_duration:P",
+        "by_duration:PT", "by_duration:P1DT", "by_duration:P1Y", "by_duration:-PT1H",
+        "by_duration:PT-0.5S", "by_duration:PT.5S", "by_duration:PT1.0123456789S",
+        "by_duration:PT2562047788015216H", "by_duration:PT2562047788015215H", "by_duration:pt1,5s",
+        "by_duration:+P-1DT48H", "by_duration:-PT-1H", "by_duration:PT1M-0.5S", "by_duration:PT1.S",
+    ),
+    "share.isolation.level": ("", "READ_COMMITTED", "read_committed"),
+    "share.renew.acknowledge.enable": ("", "no", "FALSE"),
+    "share.nope": ("1",),
+}  # fmt: skip
 GROUP_CHANGES: Final[list[tuple[str, int, str | None]]] = [
     (SESSION, SET, "60000"),
     (SESSION, SET, "60001"),
@@ -172,6 +190,18 @@ GROUP_CHANGES: Final[list[tuple[str, int, str | None]]] = [
 ]
 
 
+def changing_group(name: str, *configs: tuple[str, int, str | None]) -> Value:
+    resource = AlterConfigsResource(
+        resource_type=GROUP,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=config, config_operation=operation, value=value)
+            for config, operation, value in configs
+        ],
+    )
+    return m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
 @pytest.fixture(scope="module")
 def with_bounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     """Twins in which a session timeout can be as short as a heartbeat interval."""
@@ -190,15 +220,7 @@ def test_configs_of_groups_are_changed_and_described_as_in_kafka(
     group = fresh_name()
 
     def change(name: str, *configs: tuple[str, int, str | None]) -> None:
-        resource = AlterConfigsResource(
-            resource_type=GROUP,
-            resource_name=name,
-            configs=[
-                AlterableConfig(name=config, config_operation=operation, value=value)
-                for config, operation, value in configs
-            ],
-        )
-        pair.ask(m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        pair.ask(changing_group(name, *configs), 1)
         pair.ask_until_equal(describing(GROUP, group, *GROUP_CONFIGS), 4)
 
     with opened(with_bounds, subtests) as pair:
@@ -223,3 +245,17 @@ def test_configs_of_groups_are_changed_and_described_as_in_kafka(
         assert [one.resource_name for one in listed.config_resources] == [group]
         change(group, (ASSIGNMENT, DELETE, None))
         pair.ask_until_equal(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+
+
+def test_configs_of_share_groups_are_changed_and_described_as_in_kafka(pair: Pair) -> None:
+    group = fresh_name()
+    described = describing(GROUP, group, *OF_SHARE_GROUPS)
+    pair.ask(described, 4)
+    for name, values in OF_SHARE_GROUPS.items():
+        for value in values:
+            pair.ask(changing_group(group, (name, SET, value)), 1)
+        pair.ask_until_equal(described, 4)
+        pair.ask(changing_group(group, (name, APPEND, "1")), 1)
+    for name in OF_SHARE_GROUPS:
+        pair.ask(changing_group(group, (name, DELETE, None)), 1)
+    pair.ask_until_equal(described, 4)
