@@ -232,7 +232,7 @@ class Acknowledger:
         items = in_flight.segments.items
         index = max(0, in_flight.segments.index(first))
         offset = first
-        while index < len(items) and (segment := items[index]).first <= last:
+        while offset <= last and index < len(items) and (segment := items[index]).first <= last:
             if segment.last < offset:
                 index += 1
                 continue
