@@ -196,6 +196,8 @@ def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
     group = groups[0]
     yield "FindCoordinator of a group", (0, 3), {"key": group}
     yield "FindCoordinator of groups", (4, 6), {"coordinator_keys": list(groups)}
+    keys = [f"{one}:J5pNjea5RtCNOIzm0jR7vg:0" for one in groups]
+    yield "FindCoordinator of share-partitions", (6,), {"coordinator_keys": keys, "key_type": 2}
     member = {"group_id": group, "member_id": "nobody"}
     protocol = {"name": "range", "metadata": b"\0\1" + bytes(8)}
     join = {**member, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}

@@ -96,6 +96,7 @@ RIGHTS: Final[Mapping[str, Rights]] = {
     ),
     "FindCoordinator of a group": _alike("DESCRIBE GROUP"),
     "FindCoordinator of groups": _alike("DESCRIBE GROUP"),
+    "FindCoordinator of share-partitions": _alike("CLUSTER_ACTION CLUSTER"),
     "JoinGroup": _alike("READ GROUP"),
     "SyncGroup": _alike("READ GROUP"),
     "Heartbeat": _alike("READ GROUP"),

@@ -94,6 +94,8 @@ def start_secured(directory: Path) -> Iterator[Twins]:
             # Kafka creates the coordinators' topics on their first use.
             for kind in (0, 1):
                 pair.ask_until_equal(m.FindCoordinatorRequest(key="anything", key_type=kind), 3)
+            keys = ["anything:J5pNjea5RtCNOIzm0jR7vg:0"]
+            pair.ask_until_equal(m.FindCoordinatorRequest(coordinator_keys=keys, key_type=2), 6)
             # The id 0 is also what is told of a producer that there is not.
             pair.peek(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 0)
         yield twins
