@@ -151,6 +151,12 @@ class InternalLog:
         if topic is not None:
             await topic.partitions[partition].force()
 
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Delete the records below an offset, as far as they fill segments. Raises KafkaError."""
+        opened = self.on_disk(partition)
+        if opened is not None and opened.log.log_start_offset < offset:
+            self._topics.changes.delete_records_before(opened, offset)
+
     def on_disk(self, partition: int) -> Partition | None:
         """Return a partition if it has a directory; the lookup must not create one."""
         topic = self._found or self._find()

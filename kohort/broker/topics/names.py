@@ -12,8 +12,9 @@ NAME_LENGTH_MAX: Final = 249
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 REBALANCE_HISTORY: Final = "__rebalance_history"
 TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset(
-    {CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, "__share_group_state"}
+    {CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, SHARE_GROUP_STATE}
 )
 """Topics that the broker writes itself; clients may read them."""
 CLUSTER_METADATA: Final = "__cluster_metadata"
@@ -70,6 +71,13 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
             "compression.type": "uncompressed",
             "segment.bytes": _segment_bytes(config.transaction_state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
+        }
+    if name == SHARE_GROUP_STATE:
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "retention.ms": "-1",
+            "segment.bytes": _segment_bytes(config.share_coordinator_state_topic_segment_bytes),
         }
     if name == REBALANCE_HISTORY:
         return {

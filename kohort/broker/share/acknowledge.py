@@ -1,0 +1,69 @@
+"""The acknowledgements of one request, and the records that the end of its session releases."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from kohort.broker.share.partition import SharePartition
+from kohort.broker.share.partitions import SharePartitions
+from kohort.groups.share.sessions import SessionPartition
+from kohort.groups.share.window import AcknowledgementError
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
+
+
+class Acknowledging:
+    """Steps the windows, then stores all changes: one record per share-partition."""
+
+    __slots__ = ("_changed", "_member_id", "_partitions", "_then", "_unstored_count", "errors")
+
+    def __init__(self, partitions: SharePartitions, member_id: str) -> None:
+        self._partitions = partitions
+        self._member_id = member_id
+        self._changed: dict[SharePartition, None] = {}
+        self._unstored_count = 0
+        self._then: Callable[[], None] | None = None
+        self.errors: dict[SharePartition, AcknowledgementError] = {}
+        """Share-partitions whose acknowledgements have failed."""
+
+    def acknowledge(
+        self, share: SharePartition, now_ms: int, batches: Sequence[AcknowledgementBatch]
+    ) -> None:
+        """Apply the acknowledgements of a share-partition, which are valid."""
+        window = self._partitions.window(share)
+        if window is None:
+            self.errors[share] = AcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
+            return
+        error = window.acknowledge(self._member_id, now_ms, batches)
+        if error is not None:
+            self.errors[share] = error
+        self._changed[share] = None
+
+    def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:
+        """Release everything that the member has locked in these partitions."""
+        for topic_id, number in partitions:
+            share = self._partitions.find_loaded(group_id, topic_id, number)
+            if share is not None and share.window is not None:
+                share.window.release_all(self._member_id)
+                self._changed[share] = None
+
+    def store(self, then: Callable[[], None]) -> None:
+        """Call `then` when all changes are durable, or have failed: at once if there are none."""
+        self._unstored_count = 1
+        self._then = then
+        for share in self._changed:
+            self._unstored_count += 1
+            if not self._partitions.after_step(share, partial(self._on_stored, share)):
+                self._unstored_count -= 1
+        self._count_down()
+
+    def _on_stored(self, share: SharePartition, error: KafkaError | None) -> None:
+        if error is not None and share not in self.errors:
+            self.errors[share] = AcknowledgementError(error.code, error.message)
+        self._count_down()
+
+    def _count_down(self) -> None:
+        self._unstored_count -= 1
+        if not self._unstored_count:
+            then, self._then = self._then, None
+            assert then is not None
+            then()

@@ -1,0 +1,422 @@
+"""Acquires records for one ShareFetch, at once or when there are some.
+
+A fetch without records waits in the purgatory under its partitions of the log, which wake it when
+something is appended, and under its share-partitions, which wake it when records are released or
+the window has room again. It acquires only when it is answered: a fetch that a client no longer
+waits for acquires nothing.
+
+Cached data is read on the event loop, other data in another thread. The window may change during
+such a read, so what was read is compared with its position afterwards.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.deferred import Deferred
+from kohort.broker.share.log_read import LogRead, Wanted, read_cached, read_in_thread
+from kohort.broker.share.partition import SharePartition
+from kohort.broker.share.partitions import SharePartitions
+from kohort.broker.topics.partition import Partition
+from kohort.groups.share.sessions import ShareSession
+from kohort.groups.share.window import (
+    AcknowledgementError,
+    AcquiredRange,
+    AcquireMode,
+    Window,
+)
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3
+"""Reads of one partition in another thread, if its window changes meanwhile."""
+
+NOT_INITIALIZED: Final = "The share group has not initialized this partition."
+
+
+class FetchTerms(NamedTuple):
+    """What a ShareFetch wants; no value is negative."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+
+
+@dataclass(slots=True, eq=False)
+class FetchedPartition:
+    """A partition of the session: whether it can be read, and its part of the response."""
+
+    topic_id: bytes
+    number: int
+    is_answered: bool = False
+    """Whether the response has it even without records: it is new, or was acknowledged."""
+    share: SharePartition | None = None
+    log: Partition | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    acknowledgement: AcknowledgementError | None = None
+    """Why its acknowledgements failed."""
+    data: bytes | memoryview = b""
+    acquired: Sequence[AcquiredRange] = ()
+
+    def fail(self, error: ErrorCode, message: str | None = None) -> None:
+        self.error, self.message = error, message
+
+
+class ShareReader(NamedTuple):
+    """The services of the broker that a fetch uses."""
+
+    partitions: SharePartitions
+    purgatory: Purgatory
+    clock: Clock
+
+
+class ShareFetch:
+    """One ShareFetch of an open session, after its acknowledgements."""
+
+    def __init__(
+        self,
+        reader: ShareReader,
+        session: ShareSession,
+        terms: FetchTerms,
+        fetched: Sequence[FetchedPartition],
+        *,
+        owner: Hashable,
+        threads: asyncio.Semaphore,
+        run: Callable[[Coroutine[Any, Any, None], str], Deferred[None]],
+        check_again: Callable[[], None],
+    ) -> None:
+        """`fetched` are all partitions of the session; `threads` limits the number of requests that
+        read in other threads; `run` runs a coroutine for the client;
+        `check_again` fails the partitions that the client may no longer read.
+        """
+        self._reader = reader
+        self._session = session
+        self._epoch = session.epoch
+        self._terms = terms
+        self._fetched = fetched
+        self._owner = owner
+        self._threads = threads
+        self._run = run
+        self._check_again = check_again
+        self._deadline_ms = 0
+        self._parked: DelayedShareFetch | None = None
+        self.answer: Deferred[ErrorCode] = Deferred()
+        """The error of the whole request. The results are in the partitions."""
+
+    def begin(self) -> None:
+        """Answer at once, if there are records or the request does not wait; else wait."""
+        terms = self._terms
+        self._deadline_ms = self._reader.clock.monotonic_ms() + terms.max_wait_ms
+        if (
+            self._is_superseded
+            or not terms.max_records
+            or not terms.max_bytes
+            or not self._readable()
+        ):
+            self._finish()
+        elif self.is_ready() or not terms.max_wait_ms:
+            self._acquire(may_wait=terms.max_wait_ms > 0)
+        else:
+            self._park()
+
+    def supersede(self) -> None:
+        """Answer a waiting fetch, because its session was used again or has ended."""
+        if self._parked is not None and not self._parked.is_completed:
+            self._reader.purgatory.cancel_operation(self._parked)
+            self._finish()
+
+    # Waiting.
+
+    def is_ready(self, key: Hashable | None = None) -> bool:
+        """Whether to answer now: there are enough bytes to acquire, or a partition has failed.
+
+        `key` is the partition or share-partition that has changed.
+        """
+        missing = max(self._terms.min_bytes, 1)
+        for fetched in self._fetched:
+            share, log = fetched.share, fetched.log
+            if share is None or log is None or (key is not None and key not in (share, log)):
+                continue
+            if share.is_gone or log.failure is not None:
+                return True
+            window = self._reader.partitions.window(share)
+            if window is None or not window.can_acquire:
+                continue
+            missing -= self._bytes_from(window.position, log, share, missing)
+            if missing <= 0:
+                return True
+        # The change of one partition may complete a sum that others have begun.
+        return key is not None and self._terms.min_bytes > 1 and self.is_ready()
+
+    def _bytes_from(self, offset: int, log: Partition, share: SharePartition, wanted: int) -> int:
+        """Return the bytes from an offset on, at most about `wanted`; bytes that are not cached
+        count as enough.
+        """
+        committed_only = self._reader.partitions.settings(share.key.group_id).committed_only
+        try:
+            if offset >= (log.last_stable_offset if committed_only else log.high_watermark):
+                return 0
+            if wanted <= 1:
+                return wanted
+            data = log.reads.read_cached(
+                offset, wanted, min_one=True, committed_only=committed_only
+            )
+        except KafkaError:
+            return 0
+        return wanted if data is None else len(data)
+
+    def _readable(self) -> list[FetchedPartition]:
+        return [fetched for fetched in self._fetched if fetched.share is not None]
+
+    def _park(self, *, after_check: bool = False) -> None:
+        readable = self._readable()
+        keys: list[Hashable] = []
+        for fetched in readable:
+            keys += (fetched.share, fetched.log)
+        operation = DelayedShareFetch(
+            self, owner=self._owner, held_bytes=400 * len(readable), after_check=after_check
+        )
+        self._parked = operation
+        self._reader.purgatory.try_complete_else_watch(operation, keys, self._deadline_ms)
+
+    def on_complete(self, completion: Completion) -> None:
+        """Acquire what there is; called by the delayed operation."""
+        if self.answer.is_done:
+            return
+        self._check_again()
+        self._acquire(may_wait=completion is Completion.SATISFIED)
+
+    # Acquiring.
+
+    def _acquire(self, *, may_wait: bool) -> None:
+        """Acquire records, as many as wanted, and answer; wait on if there were none after all."""
+        takers: list[tuple[FetchedPartition, int]] = []
+        partitions = self._reader.partitions
+        for fetched in self._readable():
+            share, log = fetched.share, fetched.log
+            assert share is not None
+            assert log is not None
+            if log.failure is not None:
+                fetched.fail(log.failure.code)
+            elif share.is_gone:
+                fetched.fail(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_INITIALIZED)
+            else:
+                window = partitions.window(share)
+                if window is not None and window.can_acquire:
+                    takers.append((fetched, 0))
+                continue
+            fetched.share = fetched.log = None
+        if takers:
+            each, rest = divmod(self._terms.max_bytes, len(takers))
+            takers = [(fetched, each) for fetched, _ in takers]
+            takers[0] = (takers[0][0], each + rest)
+        left = self._terms.max_records
+        uncached: list[tuple[FetchedPartition, int]] = []
+        for fetched, max_bytes in takers:
+            if left <= 0:
+                break
+            taken = self._acquire_cached(fetched, max_bytes, left)
+            if taken is None:
+                uncached.append((fetched, max_bytes))
+            else:
+                left -= taken
+        if uncached and left > 0:
+            work = self._acquire_in_threads(uncached, left, may_wait=may_wait)
+            task = self._run(work, "share fetch")
+            task.add_done_callback(self._on_task_done)
+            self.answer.add_done_callback(lambda _: task.cancel())
+        else:
+            self._end(may_wait=may_wait)
+
+    def _acquire_cached(
+        self, fetched: FetchedPartition, max_bytes: int, max_records: int
+    ) -> int | None:
+        """Acquire records from cached data; return their number, None if it is not cached."""
+        assert fetched.share is not None
+        assert fetched.log is not None
+        window = self._reader.partitions.window(fetched.share)
+        if window is None:
+            return 0
+        try:
+            read = read_cached(
+                fetched.log, self._wanted(fetched.share, window, max_bytes, max_records)
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                fetched.fail(error.code)
+            return 0
+        return None if read is None else self._take(fetched, window, read, max_records)
+
+    async def _acquire_in_threads(
+        self, takers: list[tuple[FetchedPartition, int]], left: int, *, may_wait: bool
+    ) -> None:
+        for fetched, max_bytes in takers:
+            if left > 0 and not self._is_superseded:
+                left -= await self._acquire_in_thread(fetched, max_bytes, left)
+        self._end(may_wait=may_wait)
+
+    async def _acquire_in_thread(
+        self, fetched: FetchedPartition, max_bytes: int, max_records: int
+    ) -> int:
+        share, log, reader = fetched.share, fetched.log, self._reader
+        assert share is not None
+        assert log is not None
+        for _ in range(ATTEMPTS):
+            window = reader.partitions.window(share)
+            if window is None or not window.can_acquire:
+                return 0
+            wanted = self._wanted(share, window, max_bytes, max_records)
+            try:
+                async with self._threads:
+                    read = await read_in_thread(log, wanted, reader.clock)
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    fetched.fail(error.code)
+                return 0
+            if self._is_superseded or share.is_gone:
+                return 0
+            # Others may have acquired, or released, records meanwhile.
+            if reader.partitions.window(share) is not window:
+                continue
+            if not read.batches:
+                return 0
+            if wanted.offset <= window.position < read.next_offset:
+                return self._take(fetched, window, read.since(window.position), max_records)
+        return 0
+
+    def _wanted(
+        self, share: SharePartition, window: Window, max_bytes: int, max_records: int
+    ) -> Wanted:
+        offset = window.position
+        settings = self._reader.partitions.settings(share.key.group_id)
+        return Wanted(
+            offset,
+            offset + max_records,
+            max_bytes,
+            share.chunk_bytes(max_records),
+            settings.committed_only,
+        )
+
+    def _take(
+        self, fetched: FetchedPartition, window: Window, read: LogRead, max_records: int
+    ) -> int:
+        """Acquire records of a read; return their number."""
+        share = fetched.share
+        assert share is not None
+        if not read.batches:
+            return 0
+        share.note_read(read)
+        acquisition = window.acquire(
+            self._session.member_id,
+            self._reader.clock.monotonic_ms(),
+            read.batches,
+            max_records=max_records,
+            batch_size=max(self._terms.batch_size, 1),
+            mode=self._terms.mode,
+        )
+        ranges = acquisition.ranges
+        if ranges:
+            share.reset_policy = None
+            fetched.acquired = ranges
+            fetched.data = read.part(ranges[0].first_offset, ranges[-1].last_offset)
+        self._reader.partitions.set_timer(share)
+        return acquisition.record_count
+
+    # Answering.
+
+    @property
+    def _is_superseded(self) -> bool:
+        """Whether the answer would not be used, so that nothing may be acquired for it."""
+        session = self._session
+        return self.answer.is_done or session.is_closed or session.epoch != self._epoch
+
+    def _end(self, *, may_wait: bool) -> None:
+        """Answer; or wait on, if others were faster."""
+        has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
+        if (
+            may_wait
+            and not has_result
+            and not self._is_superseded
+            and self._reader.clock.monotonic_ms() < self._deadline_ms
+        ):
+            self._park(after_check=True)
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.answer.is_done:
+            return
+        session = self._session
+        is_stale = not session.is_closed and session.epoch != self._epoch
+        self.answer.set_result(ErrorCode.INVALID_SHARE_SESSION_EPOCH if is_stale else NO_ERROR)
+
+    def _on_task_done(self, task: Deferred[None]) -> None:
+        if task.error is not None and not self.answer.is_done:
+            self.answer.set_exception(task.error)
+
+
+class DelayedShareFetch(DelayedOperation):
+    """A ShareFetch that waits for records."""
+
+    __slots__ = ("_fetch", "_is_checked")
+
+    kind: ClassVar[str] = "ShareFetch"
+
+    def __init__(
+        self, fetch: ShareFetch, *, owner: Hashable, held_bytes: int, after_check: bool
+    ) -> None:
+        """`after_check`: the fetch has just found nothing, whatever `is_ready` says."""
+        super().__init__(owner=owner, held_bytes=held_bytes)
+        self._fetch = fetch
+        self._is_checked = after_check
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        if self._is_checked:
+            self._is_checked = False
+            return False
+        return self._fetch.is_ready(key)
+
+    def on_complete(self, completion: Completion) -> None:
+        self._fetch.on_complete(completion)
+
+    def on_failed(self, error: Exception) -> None:
+        if not self._fetch.answer.is_done:
+            self._fetch.answer.set_exception(error)
+
+    def on_cancelled(self) -> None:
+        """The client has disconnected, or the session was used again."""
+
+
+class DelayedRefusal(DelayedOperation, Generic[T]):
+    """A response that is sent after the maximum wait time of its request."""
+
+    __slots__ = ("_response", "answer")
+
+    kind: ClassVar[str] = "ShareFetch"
+
+    def __init__(self, response: T, *, owner: Hashable) -> None:
+        super().__init__(owner=owner)
+        self._response = response
+        self.answer: Deferred[T] = Deferred()
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        del key
+        return False
+
+    def on_complete(self, completion: Completion) -> None:
+        del completion
+        if not self.answer.is_done:
+            self.answer.set_result(self._response)
+
+    def on_failed(self, error: Exception) -> None:
+        if not self.answer.is_done:
+            self.answer.set_exception(error)

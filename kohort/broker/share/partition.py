@@ -1,0 +1,98 @@
+"""One share-partition at run time: its window, its stored state, and how much to read for it."""
+
+from typing import Final
+
+from kohort.broker.share.log_read import LogRead
+from kohort.broker.share.settings import GroupSettings
+from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
+from kohort.groups.share.window import Window
+
+RECORD_BYTES_GUESS: Final = 100
+"""Size of a record before anything was read."""
+CHUNK_BYTES_MIN: Final = 64 * 1024
+CHUNK_BYTES_MAX: Final = 1 << 20
+"""Bytes of one read: about a millisecond."""
+
+
+class SharePartition:
+    """A share-partition that is initialized; also the key under which fetches wait for it."""
+
+    __slots__ = (
+        "_window",
+        "_writer",
+        "is_gone",
+        "key",
+        "record_bytes",
+        "reset_policy",
+        "snapshot_offset",
+        "state",
+        "state_epoch",
+        "state_partition",
+        "used_ms",
+    )
+
+    def __init__(self, key: SharePartitionKey, state: StoredState | None, partition: int) -> None:
+        """`partition` of the state topic stores it."""
+        self.key = key
+        self.state = state
+        """The state in the log when it was loaded; None while the start offset is determined."""
+        self.state_partition = partition
+        self.snapshot_offset: int | None = None
+        """Where the state topic has its last snapshot; None if it has none."""
+        self.record_bytes: float = RECORD_BYTES_GUESS
+        """Average size of the records last read."""
+        self.reset_policy: int | None = None
+        """The policy that determined the start offset; None once records were acquired, and if
+        another process determined it."""
+        self.state_epoch = 0 if state is None else state.state_epoch
+        """Epoch of the group when the state was initialized, or its start altered."""
+        self.is_gone = False
+        """Whether its state was deleted."""
+        self.used_ms = 0
+        """Monotonic time of the last request."""
+        self._window: Window | None = None
+        self._writer: StateWriter | None = None
+
+    def __repr__(self) -> str:
+        return f"SharePartition({self.key})"
+
+    @property
+    def window(self) -> Window | None:
+        """The window, None unless it is loaded."""
+        return self._window
+
+    @property
+    def writer(self) -> StateWriter:
+        assert self._writer is not None, "not loaded"
+        return self._writer
+
+    def load(self, settings: GroupSettings) -> Window | None:
+        """Return the window with the present settings; None while the start is determined."""
+        window = self._window
+        if window is None:
+            state = self.state
+            if state is None:
+                return None
+            window = self._window = Window(settings.window, state.start_offset, state.batches)
+            self._writer = StateWriter(self.key, state)
+        elif window.settings is not settings.window:
+            window.settings = settings.window
+        return window
+
+    def begin(self, state: StoredState) -> None:
+        """Set the first state."""
+        self.state, self.state_epoch = state, state.state_epoch
+
+    def restart(self, window: Window, state_epoch: int) -> None:
+        """Replace the window, after the writer has encoded its snapshot; all locks end."""
+        self._window, self.state_epoch = window, state_epoch
+
+    def chunk_bytes(self, record_count: int) -> int:
+        """Return the bytes to read for a number of records."""
+        wanted = int(record_count * self.record_bytes * 1.25)
+        return min(max(wanted, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
+
+    def note_read(self, read: LogRead) -> None:
+        if read.batches:
+            count = read.next_offset - read.batches[0].first_offset
+            self.record_bytes = len(read.data) / max(count, 1)

@@ -1,0 +1,339 @@
+"""All share-partitions: their state in memory and in the state topic, and their timers.
+
+A window is stepped by requests and timers on the event loop. What a step has changed is appended to
+the state topic at the end of the iteration; until it is durable the changed records belong to
+nobody. Fetches that wait for a share-partition are woken whenever it may have something for them.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Final, Protocol, TypeAlias
+
+from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.share.partition import SharePartition
+from kohort.broker.share.settings import GroupSettings
+from kohort.broker.share.state_topic import StateTopic
+from kohort.broker.topics.partition import Partition
+from kohort.groups.events import Event, SharePartitionsForgotten, SharePartitionsInitialized
+from kohort.groups.requests import Now
+from kohort.groups.share.state_log import (
+    SharePartitionKey,
+    StateRecord,
+    StoredState,
+    initialized,
+    tombstone,
+)
+from kohort.groups.share.window import PendingWrite, Window
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+OnStored: TypeAlias = Callable[[KafkaError | None], None]
+"""Called when a change is durable, or with the error if it could not be appended."""
+
+UNDETERMINED: Final = -1
+"""The start offset of a state that Kafka has written before the first acknowledgement."""
+
+
+class FindPartition(Protocol):
+    def __call__(self, topic_id: bytes, partition: int, /) -> Partition | None: ...
+
+
+class SharePartitions:
+    """The share-partitions that groups have initialized."""
+
+    observed: Collection[type[Event]] = (SharePartitionsInitialized, SharePartitionsForgotten)
+
+    def __init__(
+        self,
+        topic: StateTopic,
+        *,
+        find: FindPartition,
+        settings: Callable[[str], GroupSettings],
+        updates_per_snapshot: Callable[[], int],
+        start_offset: "StartOffset",
+        purgatory: Purgatory,
+        clock: Clock,
+    ) -> None:
+        """`find` returns a partition of a topic, None if it does not exist; `settings` those of a
+        group.
+        """
+        self._topic = topic
+        self.find = find
+        self.settings = settings
+        self._updates_per_snapshot = updates_per_snapshot
+        self._start_offset = start_offset
+        self._purgatory = purgatory
+        self._clock = clock
+        self._groups: dict[str, dict[tuple[bytes, int], SharePartition]] = {}
+        self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
+        self._slices = RoundRobin(clock)
+        self.unreadable: frozenset[int] = frozenset()
+        """Partitions of the state topic that could not be read; their state is unavailable."""
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        for of_group in self._groups.values():
+            yield from of_group.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def of_group(self, group_id: str) -> Iterable[SharePartition]:
+        """Return a copy of a group's share-partitions."""
+        return list(self._groups.get(group_id, {}).values())
+
+    def get(self, group_id: str, topic_id: bytes, number: int) -> SharePartition | None:
+        """Return a share-partition; None if the group has not initialized it.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE, its state cannot be read.
+        """
+        found = self.find_loaded(group_id, topic_id, number)
+        if found is None and self.unreadable:
+            key = SharePartitionKey(group_id, topic_id, number)
+            if self.partition_of(key) in self.unreadable:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return found
+
+    def find_loaded(self, group_id: str, topic_id: bytes, number: int) -> SharePartition | None:
+        """Return a share-partition if it exists and its state could be read."""
+        return self._groups.get(group_id, {}).get((topic_id, number))
+
+    def partition_of(self, key: SharePartitionKey) -> int:
+        """Return the partition of the state topic that stores a share-partition."""
+        return partition_of(str(key), self._topic.partition_count)
+
+    def window(self, share: SharePartition) -> Window | None:
+        """Return the window of a share-partition, with the group's settings and without what the
+        log no longer holds; None if its start offset is not determined yet.
+        """
+        settings = self.settings(share.key.group_id)
+        if share.reset_policy is not None and share.reset_policy != settings.reset_policy:
+            self._begin(share, settings.reset_policy, share.state_epoch)
+        log = self.find(share.key.topic_id, share.key.partition)
+        if share.window is None and share.state is not None and log is not None:
+            self._cut(share, log)
+        window = share.load(settings)
+        if window is not None and log is not None:
+            log_start_offset = log.log.log_start_offset
+            if log_start_offset > window.start_offset:
+                window.log_start_moved(log_start_offset)
+        return window
+
+    def _cut(self, share: SharePartition, log: Partition) -> None:
+        """Drop stored states of offsets that the log does not hold."""
+        assert share.state is not None
+        state = share.state.clamped(log.log.log_start_offset, log.high_watermark)
+        if state is not share.state:
+            logger.warning(
+                "The state of %s was cut to offsets %d to %d of the log",
+                share,
+                log.log.log_start_offset,
+                log.high_watermark,
+            )
+            share.state = state
+
+    # Steps.
+
+    def after_step(self, share: SharePartition, on_stored: OnStored | None = None) -> bool:
+        """Store what steps of the window have changed, and set its timer.
+
+        Returns whether there is something to store; `on_stored` is called then, later.
+        """
+        window = share.window
+        assert window is not None
+        write = window.take_write()
+        if write is not None:
+            record = share.writer.record(
+                write,
+                window,
+                self._clock.wall_ms(),
+                updates_per_snapshot=self._updates_per_snapshot(),
+            )
+            self._write(share, record, partial(self._on_stored, share, window, write, on_stored))
+        self.set_timer(share)
+        return write is not None
+
+    def set_timer(self, share: SharePartition) -> None:
+        """Set the timer of a share-partition for the end of its next lock."""
+        window = share.window
+        deadline_ms = None if window is None else window.next_deadline_ms
+        scheduled_ms = self._locks.deadline_ms(share)
+        if deadline_ms is None:
+            if scheduled_ms is not None:
+                self._locks.cancel(share)
+        elif scheduled_ms is None or scheduled_ms != deadline_ms:
+            self._locks.schedule(share, deadline_ms)
+
+    def wake(self, share: SharePartition) -> None:
+        """Have the fetches that wait for a share-partition look at it again."""
+        self._purgatory.check_and_complete(share)
+
+    def _on_stored(
+        self,
+        share: SharePartition,
+        window: Window,
+        write: PendingWrite,
+        on_stored: OnStored | None,
+        error: KafkaError | None,
+    ) -> None:
+        if share.window is window:
+            if error is None:
+                window.written(write)
+            else:
+                logger.warning("A change of share-partition %s was not stored: %s", share, error)
+                share.writer.failed()
+                window.failed(write, self._clock.monotonic_ms())
+            self.set_timer(share)
+            self.wake(share)
+        if on_stored is not None:
+            on_stored(error)
+
+    def _write(self, share: SharePartition, record: StateRecord, on_stored: OnStored) -> None:
+        def on_written(error: KafkaError | None, offset: int) -> None:
+            if error is None and (record.is_snapshot or share.snapshot_offset is None):
+                share.snapshot_offset = offset
+            on_stored(error)
+
+        self._topic.write(share.state_partition, record.key, record.value, on_written)
+
+    def _on_locks_ended(self, shares: list[SharePartition], now_ms: int) -> None:
+        del now_ms
+        for share in shares:
+            self._slices.add(partial(self._end_locks, share))
+
+    def _end_locks(self, share: SharePartition, _: Slice) -> None:
+        window = share.window
+        if window is not None and not share.is_gone:
+            window.on_deadline(self._clock.monotonic_ms())
+            self.after_step(share)
+
+    # Initialization and deletion.
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """Begin or delete the state of partitions, as their group has recorded."""
+        del now
+        if isinstance(event, SharePartitionsInitialized):
+            policy = self.settings(group_id).reset_policy
+            for topic_id, (_, numbers) in event.topics.items():
+                for number in numbers:
+                    key = SharePartitionKey(group_id, topic_id, number)
+                    if self.find_loaded(*key) is not None:
+                        continue  # An alteration has begun it.
+                    if topic_id in event.grown:
+                        # Whatever the policy: all records of an added partition are new.
+                        self._restart(self.add(key, None), 0, event.epoch, _ignore)
+                    else:
+                        self.begin(key, policy, event.epoch)
+            # Before the request that caused it is answered: a crash must not move the start.
+            self._topic.flush()
+        elif isinstance(event, SharePartitionsForgotten):
+            for topic_id, number in event.partitions:
+                self.forget(group_id, topic_id, number)
+
+    def begin(self, key: SharePartitionKey, policy: int, state_epoch: int) -> SharePartition:
+        """Begin a share-partition without state by a reset policy."""
+        share = self.add(key, None)
+        share.reset_policy = policy
+        self._begin(share, policy, state_epoch)
+        return share
+
+    def add(self, key: SharePartitionKey, state: StoredState | None) -> SharePartition:
+        """Add a share-partition, with its stored state if there is one."""
+        share = SharePartition(key, state, self.partition_of(key))
+        self._groups.setdefault(key.group_id, {})[key.topic_id, key.partition] = share
+        return share
+
+    def forget(self, group_id: str, topic_id: bytes, number: int) -> None:
+        """Delete a share-partition with its state."""
+        of_group = self._groups.get(group_id, {})
+        share = of_group.pop((topic_id, number), None)
+        if not of_group:
+            self._groups.pop(group_id, None)
+        if share is not None:
+            share.is_gone = True
+            self._locks.cancel(share)
+            self._write(share, tombstone(share.key), _ignore)
+            self.wake(share)
+
+    def alter(
+        self, key: SharePartitionKey, offset: int | None, state_epoch: int, on_stored: OnStored
+    ) -> None:
+        """Let a share-partition begin elsewhere; all its locks end. None: by the reset policy."""
+        share = self.find_loaded(*key)
+        settings = self.settings(key.group_id)
+        if share is None:
+            share = self.add(key, None)
+        if offset is None:
+            share.reset_policy = settings.reset_policy
+            self._begin(share, settings.reset_policy, state_epoch, on_stored)
+        else:
+            share.reset_policy = None
+            self._restart(share, offset, state_epoch, on_stored)
+
+    def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
+        """Write a snapshot of a share-partition unless it was written within the interval."""
+        window = self.window(share)
+        if window is not None:
+            writer = share.writer
+            record = writer.cold_snapshot(window, self._clock.wall_ms(), interval_ms=interval_ms)
+            if record is not None:
+                self._write(share, record, lambda error: writer.failed() if error else None)
+
+    def _begin(
+        self,
+        share: SharePartition,
+        policy: int,
+        state_epoch: int,
+        on_stored: "OnStored | None" = None,
+    ) -> None:
+        """Determine the start offset by the reset policy, and store it."""
+        share.reset_policy = policy
+        log = self.find(share.key.topic_id, share.key.partition)
+
+        def on_found(offset: int) -> None:
+            if not share.is_gone and share.reset_policy == policy:
+                self._restart(share, offset, state_epoch, on_stored or _ignore)
+
+        if log is None:
+            on_found(0)
+        else:
+            self._start_offset(log, policy, on_found)
+
+    def _restart(
+        self, share: SharePartition, offset: int, state_epoch: int, on_stored: OnStored
+    ) -> None:
+        """Replace the window by an empty one, and store a snapshot of it."""
+        wall_ms = self._clock.wall_ms()
+        settings = self.settings(share.key.group_id)
+        if share.state is None:
+            record, state = initialized(share.key, offset, state_epoch, wall_ms)
+            share.begin(state)
+        else:
+            share.load(settings)
+            writer = share.writer
+            record = writer.altered(offset, state_epoch, wall_ms)
+            share.restart(Window(settings.window, offset), state_epoch)
+        self._locks.cancel(share)
+
+        def on_written(error: KafkaError | None) -> None:
+            if error is not None and share.load(settings) is not None:
+                share.writer.failed()
+            on_stored(error)
+
+        self._write(share, record, on_written)
+        self.wake(share)
+
+
+class StartOffset(Protocol):
+    def __call__(self, log: Partition, policy: int, on_found: Callable[[int], None], /) -> None:
+        """Determine where a share-partition begins by a reset policy, at once or later."""
+        ...
+
+
+def _ignore(error: KafkaError | None) -> None:
+    if error is not None:
+        logger.warning("The state of a share-partition was not stored: %s", error)
