@@ -22,7 +22,11 @@ from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import TRANSACTION_STATE, internal_topic_configs
+from kohort.broker.topics.names import (
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    internal_topic_configs,
+)
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
@@ -30,11 +34,14 @@ from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.groups.config import GroupConfig
+from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
+from kohort.groups.membership import Membership
 from kohort.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.memberships import Memberships
+    from kohort.broker.share.delivery import ShareDelivery
 
 
 class Coordinators:
@@ -53,6 +60,11 @@ class Coordinators:
     ) -> None:
         self._topics = topics
         self._executor = executor
+        self._purgatory = purgatory
+        self._clock = environment.clock
+        self._background_tasks = background_tasks
+        self._share: ShareDelivery | None = None
+        self._is_loading = False
         self._history_log = TopicHistoryLog(topics, config, executor)
         self.metrics = RebalanceMetrics(config.kohort_metrics_groups_max)
         self.history = history
@@ -65,6 +77,7 @@ class Coordinators:
             purgatory,
             (self.metrics, self.history),
             background_tasks,
+            lambda: self.share,
         )
         self.history.answer_slices = self.groups.host.answer_slices
         self.transactions = make_transactions(
@@ -72,16 +85,43 @@ class Coordinators:
         )
         self.transactions.host.counts.on_ended = on_transaction_ended
 
+    @property
+    def share(self) -> "ShareDelivery":
+        """The delivery of share groups; created at the first call."""
+        if self._share is None:
+            # Neither share groups nor their modules exist on most brokers.
+            from kohort.broker.assembly.share import make_share_delivery  # noqa: PLC0415
+
+            self._share = make_share_delivery(
+                self._topics, self._purgatory, self._clock, self._background_tasks
+            )
+            self.groups.host.add_observer(self._share.partitions)
+            if not self._is_loading:
+                self._share.maintenance.begin()
+        return self._share
+
     async def load(self, startup: StartupProgress) -> None:
         """Load the stored state, and start the background tasks."""
         startup.phase = "loading the rebalance history"
         # Started before the groups, whose records continue the numbers in the history.
         await self.history.start(self._history_log, self._executor)
         startup.phase = "loading groups"
+        self._is_loading = True
         await self.groups.host.start()
+        await self._load_share_groups()
+        self._is_loading = False
         startup.phase = "loading transactions"
         await self._load_transactions()
         self.history.end_recovery()
+
+    async def _load_share_groups(self) -> None:
+        """Load the state of share-partitions, if there is any or a share group was loaded."""
+        if self._share is None and self._topics.get(SHARE_GROUP_STATE) is None:
+            return
+        from kohort.broker.assembly.share import initialized_groups  # noqa: PLC0415
+
+        await self.share.maintenance.load(initialized_groups(self.groups.host))
+        self.share.maintenance.begin()
 
     async def _load_transactions(self) -> None:
         """Load the transactional ids, and complete transactions whose outcome was decided."""
@@ -107,6 +147,8 @@ class Coordinators:
         """Answer the pending requests with NOT_COORDINATOR."""
         await self.transactions.host.close()
         await self.groups.host.close()
+        if self._share is not None:
+            await self._share.close()
 
     async def close(self) -> None:
         await self.stop_serving()
@@ -132,8 +174,11 @@ def make_groups(
     purgatory: Purgatory,
     observers: Sequence[GroupObserver],
     background_tasks: BackgroundTasks,
+    begin_sharing: Callable[[], object],
 ) -> GroupCoordinator:
-    """Return the group coordinator; its log is not loaded yet."""
+    """Return the group coordinator; its log is not loaded yet. `begin_sharing` is called before
+    each new share group.
+    """
 
     def topic_id(name: str) -> bytes | None:
         topic = topics.get(name)
@@ -145,6 +190,10 @@ def make_groups(
         from kohort.broker.assembly.memberships import Memberships  # noqa: PLC0415
 
         return Memberships(config, environment, topics)
+
+    def share(group: Group) -> Membership:
+        begin_sharing()
+        return memberships().share(group)
 
     group_config = GroupConfig(
         min_session_timeout_ms=max(0, config.group_min_session_timeout_ms),
@@ -170,7 +219,7 @@ def make_groups(
         new_membership={
             GroupKind.CLASSIC: lambda group: memberships().classic(group),
             GroupKind.CONSUMER: lambda group: memberships().consumer(group),
-            GroupKind.SHARE: lambda group: memberships().share(group),
+            GroupKind.SHARE: share,
         },
         topic_id=topic_id,
         observers=observers,

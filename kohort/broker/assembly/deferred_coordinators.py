@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.dispatch.registry import registered
 from kohort.broker.handlers import SERVED
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE
+from kohort.broker.topics.names import (
+    CONSUMER_OFFSETS,
+    REBALANCE_HISTORY,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kohort.broker.topics.startup_progress import StartupProgress
 
 if TYPE_CHECKING:
@@ -29,7 +34,11 @@ _MEMBERSHIPS: Final = "kohort.broker.assembly.memberships"
 _JOINING: Final = frozenset({"classic_groups", "consumer_groups"})
 """Handlers of requests that may create a membership."""
 
-_STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE)
+_SHARE: Final = "kohort.broker.assembly.share"
+_SHARING: Final = frozenset({"share_groups", "share_fetch", "share_acknowledge"})
+"""Handlers of requests of share groups."""
+
+_STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, SHARE_GROUP_STATE)
 """The topics that store the state of the coordinators."""
 
 
@@ -103,7 +112,12 @@ class HandlerLoading:
 
     async def wait_loaded(self, key: int) -> None:
         loop = asyncio.get_running_loop()
-        modules = (MODULE, _MEMBERSHIPS) if SERVED[key].module in _JOINING else (MODULE,)
+        handler = SERVED[key].module
+        modules = [MODULE]
+        if handler in _JOINING or handler in _SHARING:
+            modules.append(_MEMBERSHIPS)
+        if handler in _SHARING:
+            modules.append(_SHARE)
         for module in modules:
             await loop.run_in_executor(self._executor, importlib.import_module, module)
         # Together, so that a member's first Heartbeat does not wait for an import.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas
     from kohort.broker.security.users import Users
+    from kohort.broker.share.delivery import ShareDelivery
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
 
@@ -97,6 +98,9 @@ class Coordinators(Protocol):
         """Transactional ids, and the partitions in their transactions."""
         ...
 
+    @property
+    def share(self) -> ShareDelivery: ...
+
 
 @dataclass(eq=False)
 class BrokerServices:
@@ -154,6 +158,11 @@ class BrokerServices:
     @cached_property
     def transactions(self) -> Transactions:
         return self.coordinators().transactions
+
+    @cached_property
+    def share_delivery(self) -> ShareDelivery:
+        """Share sessions and share-partitions."""
+        return self.coordinators().share
 
     @cached_property
     def classic_groups(self) -> ClassicRequests:

@@ -147,6 +147,8 @@ class Dispatcher:
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._broker.purgatory.cancel_owner(connection)
+        if connection.opened_share_session:
+            self._broker.share_delivery.connection_lost(connection)
 
     async def close(self) -> None:
         """Cancel the handlers that are still running and wait until they have ended."""

@@ -98,6 +98,8 @@ class ConnectionInfo:
     access rules."""
     sends_files: bool = False
     """Whether responses may contain file ranges."""
+    opened_share_session: bool = False
+    """Whether share sessions may have to end with the connection; set by ShareFetch."""
     is_open: bool = True
 
 

@@ -1,0 +1,282 @@
+"""ShareFetch (key 78): acknowledge records, and acquire others (KIP-932).
+
+v1-2. v2 adds acquire modes (KIP-1206) and renewed locks (KIP-1222). Acknowledgements are applied
+and durable before records are acquired, so that released records may be in the same answer. Only
+partitions with acquired records, acknowledgements or an error are answered, and those that this
+request has added to the session.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared import share
+from kohort.broker.runtime.deferred import Deferred
+from kohort.broker.share.acknowledge import Acknowledging
+from kohort.broker.share.fetch import DelayedRefusal, FetchedPartition, FetchTerms, ShareFetch
+from kohort.groups.share.sessions import SessionPartition, ShareSession
+from kohort.groups.share.window import AcknowledgementError, AcquireMode
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
+from kohort.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+_MODES: Final = frozenset(AcquireMode)
+
+
+@handles(
+    ShareFetchRequest,
+    versions="1-2",
+    throttled=lambda _: _answer(NO_ERROR, 0, []),
+)
+def share_fetch(
+    ctx: RequestContext, request: ShareFetchRequest
+) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
+    ctx.connection.active_as = ctx.header.client_id
+    error = share.request_error(ctx, request.group_id, request.member_id)
+    if not error and (
+        request.share_acquire_mode not in _MODES
+        or (
+            request.is_renew_ack
+            and (
+                request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
+            )
+        )
+    ):
+        error = ErrorCode.INVALID_REQUEST
+    if error:
+        return _answer(error, 0, [])
+    assert request.group_id is not None
+    assert request.member_id is not None
+    named = share.collected(request.topics)
+    try:
+        session = ctx.broker.share_delivery.accept_fetch(
+            request.group_id,
+            request.member_id,
+            request.share_session_epoch,
+            ctx.connection,
+            acknowledges=any(named.values()),
+        )
+    except KafkaError as refused:
+        return _refused(ctx, request, refused.code)
+    ctx.connection.opened_share_session = True
+    return _ShareFetchCall(ctx, request, session, named).begin()
+
+
+def _refused(
+    ctx: RequestContext, request: ShareFetchRequest, error: ErrorCode
+) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
+    response = _answer(error, 0, [])
+    if error is not ErrorCode.SHARE_SESSION_LIMIT_REACHED or request.max_wait_ms <= 0:
+        return response
+    # Later, because the client tries again at once.
+    operation = DelayedRefusal(response, owner=ctx.connection)
+    deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
+    ctx.broker.purgatory.try_complete_else_watch(operation, (), deadline_ms)
+    return operation.answer
+
+
+class _ShareFetchCall:
+    """One ShareFetch whose session has been accepted."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        named: share.Acknowledgements,
+    ) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._session = session
+        self._named = named
+        self._group_id = session.group_id
+        self._permissions_key = ctx.permissions_key
+        self._fetched: list[FetchedPartition] = []
+        self._answer: Deferred[ShareFetchResponse] = Deferred()
+
+    def begin(self) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
+        """Apply the acknowledgements, and acquire records when they are durable."""
+        session, named = self._session, self._named
+        delivery = self._ctx.broker.share_delivery
+        new: set[SessionPartition] = set()
+        if not session.is_closed:
+            new = session.update(
+                named,
+                [
+                    SessionPartition(topic.topic_id, partition)
+                    for topic in self._request.forgotten_topics_data
+                    for partition in topic.partitions
+                ],
+            )
+        acknowledging = Acknowledging(delivery.partitions, session.member_id)
+        by_key = self._locate(new)
+        for key, batches in named.items():
+            if batches:
+                self._acknowledge(acknowledging, key, by_key)
+        if session.is_closed:
+            acknowledging.release_all(self._group_id, session.partitions)
+        fetch = self._new_fetch()
+        acknowledging.store(lambda: self._on_stored(acknowledging, fetch))
+        return self._answer.result() if self._answer.is_done else self._answer
+
+    def _locate(self, new: set[SessionPartition]) -> dict[SessionPartition, FetchedPartition]:
+        """Find the partitions to be answered: those of the session, or only the acknowledged ones
+        if it is closed.
+        """
+        session, named = self._session, self._named
+        keys: Mapping[SessionPartition, object] | list[SessionPartition] = named
+        if not session.is_closed:
+            keys = session.rotated(self._request.share_session_epoch)
+        by_key = {}
+        for key in (*keys, *[key for key in named if named[key] and key not in session.partitions]):
+            if key in by_key:
+                continue
+            fetched = by_key[key] = FetchedPartition(
+                key.topic_id, key.partition, is_answered=key in new or bool(named.get(key))
+            )
+            located = share.locate(self._ctx, self._group_id, key, was_in_session=key not in new)
+            fetched.share, fetched.log = located.share, located.log
+            fetched.fail(located.error, located.message)
+        self._fetched = list(by_key.values())
+        return by_key
+
+    def _acknowledge(
+        self,
+        acknowledging: Acknowledging,
+        key: SessionPartition,
+        by_key: dict[SessionPartition, FetchedPartition],
+    ) -> None:
+        fetched = by_key[key]
+        if fetched.share is None:
+            fetched.acknowledgement = AcknowledgementError(fetched.error, fetched.message)
+        else:
+            fetched.acknowledgement = share.apply(
+                self._ctx,
+                acknowledging,
+                fetched.share,
+                self._named[key],
+                is_renew_ack=self._request.is_renew_ack,
+            )
+
+    def _new_fetch(self) -> ShareFetch | None:
+        """Return the fetch that follows the acknowledgements; None if nothing is fetched."""
+        ctx, request = self._ctx, self._request
+        if self._session.is_closed or request.is_renew_ack:
+            return None
+        in_session = self._session.partitions
+        terms = FetchTerms(
+            max_wait_ms=max(request.max_wait_ms, 0),
+            min_bytes=max(request.min_bytes, 0),
+            max_bytes=min(max(request.max_bytes, 0), ctx.broker.config.fetch_max_bytes),
+            max_records=max(request.max_records, 0),
+            batch_size=request.batch_size,
+            mode=AcquireMode(request.share_acquire_mode),
+        )
+        quotas = ctx.broker.quotas
+        if quotas is not None and quotas.is_limiting:
+            at_once_bytes = quotas.at_once(ctx.connection, ctx.header.client_id)
+            terms = terms._replace(
+                max_bytes=min(terms.max_bytes, at_once_bytes),
+                min_bytes=min(terms.min_bytes, at_once_bytes),
+            )
+        return ShareFetch(
+            ctx.broker.share_delivery.reader,
+            self._session,
+            terms,
+            [
+                fetched
+                for fetched in self._fetched
+                if SessionPartition(fetched.topic_id, fetched.number) in in_session
+            ],
+            owner=ctx.connection,
+            threads=ctx.broker.offloaded_reads,
+            run=lambda work, name: ctx.run(work, name=name),
+            check_again=self._check_again,
+        )
+
+    def _on_stored(self, acknowledging: Acknowledging, fetch: ShareFetch | None) -> None:
+        for fetched in self._fetched:
+            if fetched.share is not None and fetched.acknowledgement is None:
+                fetched.acknowledgement = acknowledging.errors.get(fetched.share)
+        if self._answer.is_done:
+            return
+        if fetch is None:
+            self._respond(NO_ERROR)
+            return
+        self._ctx.broker.share_delivery.begin_fetch(self._session, fetch)
+        fetch.answer.add_done_callback(self._on_fetched)
+        # A client that disconnects cancels the answer, and with it the fetch.
+        self._answer.add_done_callback(lambda _: fetch.answer.cancel())
+
+    def _on_fetched(self, answer: Deferred[ErrorCode]) -> None:
+        if self._answer.is_done:
+            return
+        if answer.error is not None:
+            self._answer.set_exception(answer.error)
+        else:
+            self._respond(answer.result())
+
+    def _check_again(self) -> None:
+        """Check the access rules again, because a request may have waited for long."""
+        if self._ctx.permissions_key == self._permissions_key:
+            return
+        for fetched in self._fetched:
+            if fetched.share is not None:
+                key = SessionPartition(fetched.topic_id, fetched.number)
+                located = share.locate(self._ctx, self._group_id, key, was_in_session=True)
+                fetched.share, fetched.log = located.share, located.log
+                fetched.fail(located.error, located.message)
+
+    def _respond(self, error: ErrorCode) -> None:
+        if error:
+            self._answer.set_result(_answer(error, 0, []))
+            return
+        topics: dict[bytes, list[PartitionData]] = {}
+        for fetched in self._fetched:
+            if fetched.is_answered or fetched.error or fetched.acquired:
+                topics.setdefault(fetched.topic_id, []).append(_partition(fetched))
+        self._answer.set_result(
+            _answer(
+                NO_ERROR,
+                share.lock_timeout_ms(self._ctx, self._group_id),
+                [
+                    ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in topics.items()
+                ],
+            )
+        )
+
+
+def _partition(fetched: FetchedPartition) -> PartitionData:
+    acknowledgement = fetched.acknowledgement
+    return PartitionData(
+        partition_index=fetched.number,
+        error_code=fetched.error,
+        error_message=fetched.message,
+        acknowledge_error_code=NO_ERROR if acknowledgement is None else acknowledgement.code,
+        acknowledge_error_message=None if acknowledgement is None else acknowledgement.message,
+        current_leader=share.NO_LEADER_CHANGE,
+        records=memoryview(fetched.data),
+        acquired_records=[
+            AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in fetched.acquired
+        ],
+    )
+
+
+def _answer(
+    error: ErrorCode, lock_timeout_ms: int, topics: list[ShareFetchableTopicResponse]
+) -> ShareFetchResponse:
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=error,
+        acquisition_lock_timeout_ms=lock_timeout_ms,
+        responses=topics,
+        node_endpoints=[],
+    )

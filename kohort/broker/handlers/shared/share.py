@@ -1,0 +1,111 @@
+"""Checks and answers that ShareFetch and ShareAcknowledge share."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.share.acknowledge import Acknowledging
+from kohort.broker.share.fetch import NOT_INITIALIZED
+from kohort.broker.share.partition import SharePartition
+from kohort.broker.topics.partition import Partition
+from kohort.groups.share.sessions import SessionPartition
+from kohort.groups.share.window import AcknowledgementError, are_valid
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
+from kohort.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgeTopic,
+    LeaderIdAndEpoch,
+)
+from kohort.protocol.messages.share_fetch import FetchTopic
+
+RENEWS_SINCE: Final = 2
+"""The first version of both APIs with acquire modes and the acknowledgement type renew."""
+
+_RENEW: Final = 4
+_MEMBER_ID_UNITS_MAX: Final = 36
+
+NO_LEADER_CHANGE: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
+
+Acknowledgements = dict[SessionPartition, list[AcknowledgementBatch]]
+
+
+def request_error(ctx: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
+    """Return the error of a request before its session is looked at, or NONE."""
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not ctx.may(Operation.READ, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id.encode("utf-16-le", "surrogatepass")) > 2 * (
+        _MEMBER_ID_UNITS_MAX
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return NO_ERROR
+
+
+def collected(topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]) -> Acknowledgements:
+    """Return the acknowledgements of each named partition, in the order of the request."""
+    named: Acknowledgements = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            key = SessionPartition(topic.topic_id, partition.partition_index)
+            named.setdefault(key, []).extend(partition.acknowledgement_batches)
+    return named
+
+
+class Located(NamedTuple):
+    """A partition that a request names, or the error for it."""
+
+    share: SharePartition | None
+    log: Partition | None
+    error: ErrorCode = NO_ERROR
+    message: str | None = None
+
+
+def locate(
+    ctx: RequestContext, group_id: str, key: SessionPartition, *, was_in_session: bool = False
+) -> Located:
+    """Return the share-partition and the log of a partition, or its error.
+
+    `was_in_session`: the partition was added to the session earlier, when its topic existed.
+    """
+    topic = ctx.broker.topics.get_by_id(key.topic_id)
+    if topic is None:
+        error = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_in_session else ErrorCode.UNKNOWN_TOPIC_ID
+        )
+        return Located(None, None, error)
+    if not ctx.may(Operation.READ, ResourceType.TOPIC, topic.name):
+        return Located(None, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not 0 <= key.partition < len(topic.partitions):
+        return Located(None, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        share = ctx.broker.share_delivery.partitions.get(group_id, *key)
+    except KafkaError as error:
+        return Located(None, None, error.code, error.message)
+    if share is None:
+        return Located(None, None, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_INITIALIZED)
+    return Located(share, topic.partitions[key.partition])
+
+
+def apply(
+    ctx: RequestContext,
+    acknowledging: Acknowledging,
+    share: SharePartition,
+    batches: Sequence[AcknowledgementBatch],
+    *,
+    is_renew_ack: bool,
+) -> AcknowledgementError | None:
+    """Apply the acknowledgements of a share-partition; return the error if they are not valid.
+
+    Other errors are in `acknowledging` afterwards.
+    """
+    highest_type = _RENEW if ctx.api_version >= RENEWS_SINCE else _RENEW - 1
+    if not are_valid(batches, may_renew=is_renew_ack, highest_type=highest_type):
+        return AcknowledgementError(ErrorCode.INVALID_REQUEST)
+    acknowledging.acknowledge(share, ctx.broker.clock.monotonic_ms(), batches)
+    return None
+
+
+def lock_timeout_ms(ctx: RequestContext, group_id: str) -> int:
+    return ctx.broker.share_delivery.partitions.settings(group_id).window.lock_duration_ms
