@@ -92,6 +92,10 @@ SERVED: Final = {
     69: Served("ConsumerGroupDescribe", "0-1", "consumer_groups", is_coordinated=True),
     74: Served("ListConfigResources", "0-1", "alter_configs"),
     75: Served("DescribeTopicPartitions", "0", "describe_topic_partitions"),
+    76: Served("ShareGroupHeartbeat", "1", "share_groups", is_coordinated=True),
+    77: Served("ShareGroupDescribe", "1", "share_groups", is_coordinated=True),
+    78: Served("ShareFetch", "1-2", "share_fetch", is_coordinated=True),
+    79: Served("ShareAcknowledge", "1-2", "share_acknowledge", is_coordinated=True),
 }
 """The APIs by key, in key order."""
 
