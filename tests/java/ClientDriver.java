@@ -22,6 +22,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class ClientDriver {
     private final Map<String, GroupMember> members = new HashMap<>();
     private final TransactionalProducers producers = new TransactionalProducers();
+    private final ShareMembers shareMembers = new ShareMembers();
 
     private ClientDriver() {}
 
@@ -40,6 +41,7 @@ final class ClientDriver {
             case "enforce_rebalance" -> enforceRebalance(command);
             case "leave" -> leave(command);
             case "read_to_end" -> readToEnd(command);
+            case "share" -> shareMembers.handle(command, config(command));
             case "transaction" -> producers.handle(command, config(command));
             default -> throw new IllegalArgumentException("no operation " + op);
         };

@@ -41,7 +41,12 @@ def _through_the_wire(message: M, message_class: type[M], version: int) -> M:
     return decoded
 
 
-async def answered(services: BrokerServices, request: Any, version: int | None = None) -> Any:  # noqa: ANN401
+async def answered(
+    services: BrokerServices,
+    request: Any,  # noqa: ANN401
+    version: int | None = None,
+    connection: ConnectionInfo | None = None,
+) -> Any:  # noqa: ANN401
     """What the handler of a request answers, as a client of that version reads it."""
     schema = schema_of(type(request))
     assert schema.key is not None
@@ -50,7 +55,7 @@ async def answered(services: BrokerServices, request: Any, version: int | None =
     assert version in api.versions
     request = _through_the_wire(request, type(request), version)
     header = RequestHeader(schema.key, version, correlation_id=7, client_id="c")
-    context = RequestContext(header, ConnectionInfo("/127.0.0.1"), services)
+    context = RequestContext(header, connection or ConnectionInfo("/127.0.0.1"), services)
     response: Any = api.handler(context, request)
     if inspect.isgenerator(response):
         response = at_once(cast("Any", response))

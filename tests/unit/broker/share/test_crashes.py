@@ -1,0 +1,184 @@
+"""What a member sees after the broker's process was killed at any moment."""
+
+import pytest
+
+from kohort.protocol.errors import ErrorCode
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.share.running_share import Acquired, running_share
+from tests.support.transactions.running_transactions import Disk
+from tests.support.virtual_time import virtual
+
+ACCEPT, RELEASE = 1, 2
+FLUSHED = "log.flush.interval.messages=1"
+
+
+@virtual
+async def test_a_group_that_begins_at_the_end_misses_nothing_before_its_first_fetch(
+    clock: VirtualClock,
+) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, policy="latest", stop_cleanly=False) as broker:
+        broker.produce(3)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 2, 1)]
+
+
+@pytest.mark.parametrize("policy", ["latest", "earliest", "by_duration:PT1H"])
+@pytest.mark.parametrize("settings", [(), (FLUSHED,)], ids=["unflushed", "flushed"])
+@virtual
+async def test_records_that_nobody_has_acknowledged_are_delivered_again(
+    clock: VirtualClock, policy: str, settings: tuple[str, ...]
+) -> None:
+    disk = Disk()
+    async with running_share(
+        clock, *settings, disk=disk, policy=policy, stop_cleanly=False
+    ) as broker:
+        broker.produce(3)
+        assert await broker.acquire() == [Acquired(0, 2, 1)]
+    async with running_share(clock, disk=disk) as broker:
+        # A delivery that was not recorded is not counted.
+        assert await broker.acquire() == [Acquired(0, 2, 1)]
+
+
+@virtual
+async def test_a_lock_that_ended_unrecorded_does_not_count(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.produce(1)
+        await broker.acquire()
+        clock.advance(30_000)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 0, 1)]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("settings", [(), (FLUSHED,)], ids=["unflushed", "flushed"])
+@virtual
+async def test_an_answered_acknowledgement_is_kept(
+    clock: VirtualClock, isolation: str, settings: tuple[str, ...]
+) -> None:
+    disk = Disk()
+    async with running_share(
+        clock, *settings, disk=disk, stop_cleanly=False, share_isolation_level=isolation
+    ) as broker:
+        broker.produce(4)
+        await broker.acquire()
+        assert await broker.accept(0, 1) is ErrorCode.NONE
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(2, 3, 1)]
+
+
+@virtual
+async def test_holes_in_the_acknowledged_come_first(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.produce(10)
+        broker.produce(2)
+        await broker.acquire(max_records=10)
+        await broker.acknowledge([(2, 3, ACCEPT), (6, 7, RELEASE)])
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [
+            Acquired(0, 1, 1),
+            Acquired(4, 5, 1),
+            Acquired(6, 7, 2),
+            Acquired(8, 11, 1),
+        ]
+
+
+@virtual
+async def test_the_last_delivery_is_repeated_if_its_end_was_not_recorded(
+    clock: VirtualClock,
+) -> None:
+    disk = Disk()
+    async with running_share(
+        clock, disk=disk, stop_cleanly=False, share_delivery_count_limit="2"
+    ) as broker:
+        broker.produce(1)
+        await broker.acquire()
+        await broker.acknowledge([(0, 0, RELEASE)])
+        assert await broker.acquire() == [Acquired(0, 0, 2)]
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 0, 2)]
+        await broker.acknowledge([(0, 0, RELEASE)])
+        assert await broker.acquire() == []
+
+
+@virtual
+async def test_aborted_records_are_found_again(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(
+        clock, disk=disk, stop_cleanly=False, share_isolation_level="read_committed"
+    ) as broker:
+        broker.produce(2)
+        broker.produce(2, producer_id=7, producer_epoch=0, is_transactional=True)
+        broker.abort(7)
+        broker.produce(1)
+        assert await broker.acquire() == [Acquired(0, 1, 1), Acquired(4, 5, 1)]
+        await broker.accept(0, 1)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(4, 5, 1)]
+
+
+@virtual
+async def test_a_partition_without_state_begins_by_the_reset_policy(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(
+        clock, disk=disk, policy="latest", stop_cleanly=False, initialized=[1]
+    ) as broker:
+        broker.produce(2)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == []
+        broker.produce(1)
+        assert await broker.acquire() == [Acquired(2, 2, 1)]
+
+
+@virtual
+async def test_state_that_no_group_has_is_deleted(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.produce(2)
+        await broker.acquire()
+        await broker.accept(0, 1)
+    async with running_share(clock, disk=disk, initialized=[1]) as broker:
+        response = await broker.fetch()
+        assert response.responses[0].partitions[0].error_code
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 1, 1)]
+
+
+@virtual
+async def test_forgotten_state_does_not_return(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk) as broker:
+        broker.produce(2)
+        await broker.acquire()
+        await broker.accept(0, 1)
+        broker.forget(0)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 1, 1)]
+
+
+@virtual
+async def test_a_pruned_log_has_the_whole_state(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(
+        clock,
+        "share.coordinator.snapshot.update.records.per.snapshot=3",
+        "share.coordinator.state.topic.segment.bytes=1048576",
+        disk=disk,
+        stop_cleanly=False,
+    ) as broker:
+        for number in range(10):
+            broker.produce(1)
+            await broker.acquire()
+            await broker.accept(number, number)
+        broker.produce(1)
+        await broker.acquire()
+        broker.delivery.maintenance.prune()
+        share = broker.delivery.partitions.find_loaded("g", broker.topic_id, 0)
+        assert share is not None
+        topic = broker.topics.get("__share_group_state")
+        assert topic is not None
+        assert topic.partitions[share.state_partition].log.log_start_offset > 0
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(10, 10, 1)]
