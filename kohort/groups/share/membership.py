@@ -128,13 +128,14 @@ class ShareMembership:
         *,
         begins: Group | None = None,
     ) -> None:
-        """Execute an AlterShareGroupOffsets: initialize the partitions that are not. No event
-        reports them. Answer: OffsetsResult.
+        """Execute an AlterShareGroupOffsets: initialize the partitions that are not. Answer:
+        OffsetsResult.
 
         Args:
             topics: partitions that exist, by topic id.
             alter: changes the state of the partitions, and gets its state epoch; called if the
-                group may be altered, before the group's record is appended.
+            group may be altered, before its record is appended and the event of the initialized
+            partitions.
             ticket: answered when the record is durable.
             now: the time of the step.
             begins: the group whose membership this becomes with the request.
@@ -148,7 +149,7 @@ class ShareMembership:
             draft.initialize(topic_id, topic)
         alter(state.epoch)
         answers = Answers(ticket, OffsetsResult(), OffsetsResult)
-        self._store(draft, answers, now, begins, notes_initialized=False)
+        self._store(draft, answers, now, begins)
 
     def delete_offsets(self, topic_ids: Sequence[bytes], ticket: Ticket, now: Now) -> None:
         """Execute a DeleteShareGroupOffsets: forget the state of these topics. Answer:
@@ -183,8 +184,6 @@ class ShareMembership:
         answers: Answers | None,
         now: Now,
         begins: Group | None = None,
-        *,
-        notes_initialized: bool = True,
     ) -> None:
         """Store the changes of a step, and answer when they are durable; at once if there are
         none.
@@ -193,7 +192,7 @@ class ShareMembership:
         records = draft.state.records_since(data.state, data.group_id)
         if records:
             began = None if begins is None else (begins, self)
-            data.outbox.stage(ShareWrite(draft, records, answers, began, notes_initialized))
+            data.outbox.stage(ShareWrite(draft, records, answers, began))
             return
         apply(draft, now)
         if answers is not None:

@@ -30,8 +30,6 @@ class ShareWrite:
     answers: Answers | None = None
     begins: "tuple[Group, ShareMembership] | None" = None
     """The group that this is the first write of, and its membership."""
-    notes_initialized: bool = True
-    """Whether to report partitions that the draft initializes."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records
@@ -40,7 +38,7 @@ class ShareWrite:
         if self.begins is not None:
             group, membership = self.begins
             group.membership = membership
-        apply(self.draft, now, notes_initialized=self.notes_initialized)
+        apply(self.draft, now)
         self.answer_early(NO_ERROR)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
@@ -56,7 +54,7 @@ class ShareWrite:
             answers.give(self.draft.data.outbox, error)
 
 
-def apply(draft: ShareDraft, now: Now, *, notes_initialized: bool = True) -> None:
+def apply(draft: ShareDraft, now: Now) -> None:
     """Apply the changes of a draft, report them, and set the resulting timers."""
     data, outbox = draft.data, draft.data.outbox
     old, new = data.state, draft.state
@@ -67,7 +65,7 @@ def apply(draft: ShareDraft, now: Now, *, notes_initialized: bool = True) -> Non
     data.known_topics = draft.known_topics
     if data.state_name != previous_name:
         data.since_ms = now.wall_ms
-    note_partitions(data, old, new, notes_initialized=notes_initialized)
+    _note_partitions(data, old, new)
     for ref, _ in draft.removed:
         data.sessions.pop(ref.member_id, None)
         outbox.emit(Cancel(TimerKey(SESSION, ref.member_id)))
@@ -86,9 +84,7 @@ def restart_session(data: ShareData, member_id: str, now_ms: int) -> None:
     extend(data.sessions, data.outbox, member_id, now_ms + data.settings.session_timeout_ms)
 
 
-def note_partitions(
-    data: ShareData, old: ShareState, new: ShareState, *, notes_initialized: bool = True
-) -> None:
+def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
     """Report the partitions that have state in only one of two states."""
     if old.initialized == new.initialized:
         return
@@ -99,7 +95,7 @@ def note_partitions(
         numbers = tuple([number for number in topic.partitions if number not in set(known)])
         if numbers:
             added[topic_id] = (topic.name, numbers)
-    if added and notes_initialized:
+    if added:
         grown = frozenset(added.keys() & old.initialized.keys())
         data.outbox.note(SharePartitionsInitialized(new.epoch, added, grown))
     gone = [

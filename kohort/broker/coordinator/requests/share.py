@@ -88,8 +88,8 @@ class ShareRequests:
     def alter_offsets(
         self, group_id: str, topics: Mapping[bytes, StoredTopic], alter: Callable[[int], None]
     ) -> Deferred[OffsetsResult]:
-        """Execute an AlterShareGroupOffsets, which creates the group if it does not exist; see
-        `ShareMembership.alter_offsets`.
+        """Execute an AlterShareGroupOffsets, which creates the group unless there is nothing to
+        alter; see `ShareMembership.alter_offsets`.
         """
         ticket: Deferred[OffsetsResult] = Deferred()
 
@@ -104,7 +104,13 @@ class ShareRequests:
                 message = not_found(group_id, group)
                 group.outbox.reply(ticket, OffsetsResult(NOT_FOUND, message))
 
-        command = Command(step, ticket, creates_group=True, is_exclusive=True)
+        command = Command(
+            step,
+            ticket,
+            answer_absent=OffsetsResult(),
+            creates_group=bool(topics),
+            is_exclusive=True,
+        )
         self._host.submit(group_id, command)
         return ticket
 
