@@ -131,11 +131,11 @@ class ClassicRequests:
             membership = group.membership = self._host.new_membership[GroupKind.CLASSIC](group)
         if isinstance(membership, ClassicMembership):
             membership.join(request, ticket, now)
+        elif isinstance(membership, ConsumerMembership):
+            # It has become a consumer group since the join was queued: the client joins again.
+            group.outbox.reply(ticket, JoinResult(_UPGRADED, request.member_id))
         else:
-            # If it has become a consumer group since the join was queued, the client joins again.
-            is_consumers = isinstance(membership, ConsumerMembership)
-            error = _UPGRADED if is_consumers else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            group.outbox.reply(ticket, JoinResult(error, request.member_id))
+            group.outbox.reply(ticket, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | Deferred[SyncResult]:
         """Execute a SyncGroup; a result that is available is returned itself."""
