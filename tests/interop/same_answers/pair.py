@@ -34,6 +34,16 @@ TWIN_SETTINGS: Final = {
     # A real Kafka takes a second for fifty partitions.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
+    # Share groups assign at once, are soon full, and may have short locks and sessions.
+    "group.share.assignment.interval.ms": "0",
+    "group.share.max.size": "4",
+    "group.share.max.share.sessions": "64",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.min.session.timeout.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "3",
+    # Snapshots are soon written.
+    "share.coordinator.snapshot.update.records.per.snapshot": "5",
     # What is overdue is soon ended.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Each broker checks retention at times of its own; many tests write old timestamps.
