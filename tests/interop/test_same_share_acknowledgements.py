@@ -8,7 +8,16 @@ import pytest
 from kohort.protocol.errors import ErrorCode
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair
-from tests.interop.same_answers.share import ACCEPT, GAP, REJECT, RELEASE, RENEW, Batch, errors
+from tests.interop.same_answers.share import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    SHORT_MS,
+    Batch,
+    errors,
+)
 from tests.interop.same_answers.share_scenes import Scene
 
 NONE: Final = ErrorCode.NONE
@@ -67,9 +76,9 @@ def test_malformed_batches(scene: Scene) -> None:
 def test_the_same_batches_within_a_fetch(scene: Scene) -> None:
     assert scene.fetch(scene.one) == [0, 9, 1]
     for batches in MALFORMED:
-        answers = scene.one.fetch(acks={scene.place: batches}, max_wait_ms=0)
+        answers = scene.one.fetch(acks={scene.place: batches}, max_wait_ms=SHORT_MS)
         assert errors(answers.kafka) == [NONE, INVALID_REQUEST], batches
-    answers = scene.one.fetch(acks={scene.place: [(0, 9, [ACCEPT])]}, max_wait_ms=0)
+    answers = scene.one.fetch(acks={scene.place: [(0, 9, [ACCEPT])]}, max_wait_ms=SHORT_MS)
     assert errors(answers.kafka) == [NONE, NONE]
 
 
@@ -94,7 +103,7 @@ def test_an_empty_window(scene: Scene) -> None:
 
 def test_records_of_another_member(scene: Scene) -> None:
     assert scene.fetch(scene.one) == [0, 9, 1]
-    scene.two.fetch([scene.place], max_wait_ms=0)
+    scene.two.fetch([scene.place], max_wait_ms=SHORT_MS)
     for type_ in (GAP, ACCEPT, RELEASE, REJECT):
         scene.check(scene.two, INVALID_STATE, (0, 9, [type_]))
     # Once the range is split the error is of an offset.
@@ -111,7 +120,7 @@ def test_each_type(scene: Scene, types: list[int]) -> None:
     assert scene.fetch(scene.one) == [0, 9, 1]
     scene.check(scene.one, NONE, (2, 4, types))
     expected = [2, 4, 2] if types == [RELEASE] else []
-    assert scene.fetch(scene.two, max_wait_ms=0) == expected
+    assert scene.fetch(scene.two, max_wait_ms=SHORT_MS) == expected
 
 
 def test_one_type_for_each_offset(scene: Scene) -> None:
@@ -132,7 +141,7 @@ def test_a_record_is_archived_at_the_limit(pair: Pair) -> None:
     scene.check(scene.one, NONE, (0, 3, [RELEASE]))
     assert scene.fetch(scene.one) == [0, 3, 2]
     scene.check(scene.one, NONE, (0, 1, [RELEASE]), (3, 3, [RELEASE]))
-    assert scene.fetch(scene.one, max_wait_ms=0) == []
+    assert scene.fetch(scene.one, max_wait_ms=SHORT_MS) == []
     scene.check(scene.one, NONE, (0, 2, [ACCEPT]))
     scene.check(scene.one, NONE, (3, 3, [ACCEPT]))
 
@@ -148,7 +157,7 @@ def test_a_limit_that_is_lowered(pair: Pair, start: int) -> None:
     scene.group.configure(share_delivery_count_limit="2")
     scene.acknowledge(scene.one, (0, 0, [RELEASE]))
     for _ in range(6):
-        found = scene.fetch(scene.one, max_wait_ms=0)
+        found = scene.fetch(scene.one, max_wait_ms=SHORT_MS)
         for first, last in zip(found[::3], found[1::3], strict=True):
             scene.acknowledge(scene.one, (first, last, [RELEASE]))
 

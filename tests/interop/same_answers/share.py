@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeAlias
 
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import Struct
 from kohort.protocol.messages import incremental_alter_configs as altering
 from kohort.protocol.messages import share_acknowledge as acknowledging
 from kohort.protocol.messages import share_fetch as fetching
@@ -26,6 +27,10 @@ WAIT_MS: Final = 20_000
 """Of a fetch that is to be answered as soon as there is a record."""
 GROUP_CONFIGS: Final = 32
 """Resource type."""
+SHORT_MS: Final = 100
+"""Of a fetch that may find nothing. One that does not wait at all may miss records in Kafka that
+are there.
+"""
 
 Place: TypeAlias = tuple[Topic, int]
 """A topic, and the number of a partition."""
@@ -134,8 +139,8 @@ class ShareGroup:
     def load(self, *topics: Topic) -> None:
         """Fetch nothing from all partitions."""
         with self.session("loader") as session:
-            places = [(topic, n) for topic in topics for n in range(self.count(topic))]
-            session.peek(places, max_wait_ms=100, max_records=-1)
+            places = [(topic, number) for topic in topics for number in range(self.count(topic))]
+            session.peek(places, max_wait_ms=SHORT_MS, max_records=-1)
 
     def count(self, topic: Topic) -> int:
         """The partitions that Kafka has."""
@@ -308,7 +313,7 @@ class Session:
 
     def _advance(self, epoch: int) -> Callable[[Answers], None]:
         def advance(answers: Answers) -> None:
-            if not answers.kafka.error_code:
+            if isinstance(answers.kafka, Struct) and not answers.kafka.error_code:
                 self.epoch = 0 if epoch == CLOSE else epoch % 0x7FFFFFFF + 1
 
         return advance
