@@ -47,7 +47,7 @@ def share_acknowledge(
             continue
         located = share.locate(ctx, group_id, key)
         if located.share is None:
-            errors[key] = AcknowledgementError(located.error, located.message)
+            errors[key] = share.acknowledgement_error(located.error, located.message)
             continue
         shares[key] = located.share
         invalid = share.apply(

@@ -6,7 +6,7 @@ partitions with acquired records, acknowledgements or an error are answered, and
 request has added to the session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
@@ -15,8 +15,8 @@ from kohort.broker.handlers.shared import share
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.fetch import DelayedRefusal, FetchedPartition, FetchTerms, ShareFetch
-from kohort.groups.share.sessions import SessionPartition, ShareSession
-from kohort.groups.share.window import AcknowledgementError, AcquireMode
+from kohort.groups.share.sessions import NEW_EPOCH, SessionPartition, ShareSession
+from kohort.groups.share.window import AcquireMode
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_fetch import (
     AcquiredRecords,
@@ -103,9 +103,10 @@ class _ShareFetchCall:
     def begin(self) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
         """Apply the acknowledgements, and acquire records when they are durable."""
         session, named = self._session, self._named
-        delivery = self._ctx.broker.share_delivery
-        new: set[SessionPartition] = set()
-        if not session.is_closed:
+        acknowledging = Acknowledging(self._ctx.broker.share_delivery.partitions, session.member_id)
+        if session.is_closed:
+            by_key = self._locate([key for key in named if named[key]], set())
+        else:
             new = session.update(
                 named,
                 [
@@ -114,33 +115,31 @@ class _ShareFetchCall:
                     for partition in topic.partitions
                 ],
             )
-        acknowledging = Acknowledging(delivery.partitions, session.member_id)
-        by_key = self._locate(new)
+            session.due |= new
+            forgotten = [key for key in named if named[key] and key not in session.partitions]
+            rotated = session.rotated(self._request.share_session_epoch)
+            by_key = self._locate([*rotated, *forgotten], new)
         for key, batches in named.items():
             if batches:
-                self._acknowledge(acknowledging, key, by_key)
+                self._acknowledge(acknowledging, key, by_key[key])
         if session.is_closed:
             acknowledging.release_all(self._group_id, session.partitions)
         fetch = self._new_fetch()
         acknowledging.store(lambda: self._on_stored(acknowledging, fetch))
         return self._answer.result() if self._answer.is_done else self._answer
 
-    def _locate(self, new: set[SessionPartition]) -> dict[SessionPartition, FetchedPartition]:
-        """Find the partitions to be answered: those of the session, or only the acknowledged ones
-        if it is closed.
-        """
-        session, named = self._session, self._named
-        keys: Mapping[SessionPartition, object] | list[SessionPartition] = named
-        if not session.is_closed:
-            keys = session.rotated(self._request.share_session_epoch)
+    def _locate(
+        self, keys: Iterable[SessionPartition], new: set[SessionPartition]
+    ) -> dict[SessionPartition, FetchedPartition]:
+        """Find the partitions that may be answered; `new` are those that the request has added."""
+        session = self._session
         by_key = {}
-        for key in (*keys, *[key for key in named if named[key] and key not in session.partitions]):
-            if key in by_key:
-                continue
-            fetched = by_key[key] = FetchedPartition(
-                key.topic_id, key.partition, is_answered=key in new or bool(named.get(key))
-            )
-            located = share.locate(self._ctx, self._group_id, key, was_in_session=key not in new)
+        for key in keys:
+            fetched = by_key[key] = FetchedPartition(key.topic_id, key.partition)
+            was_known = key not in new and key not in session.unknown
+            located = share.locate(self._ctx, self._group_id, key, was_in_session=was_known)
+            if located.error is ErrorCode.UNKNOWN_TOPIC_ID:
+                session.unknown.add(key)
             fetched.share, fetched.log = located.share, located.log
             fetched.fail(located.error, located.message)
         self._fetched = list(by_key.values())
@@ -150,11 +149,11 @@ class _ShareFetchCall:
         self,
         acknowledging: Acknowledging,
         key: SessionPartition,
-        by_key: dict[SessionPartition, FetchedPartition],
+        fetched: FetchedPartition,
     ) -> None:
-        fetched = by_key[key]
+        fetched.was_acknowledged = True
         if fetched.share is None:
-            fetched.acknowledgement = AcknowledgementError(fetched.error, fetched.message)
+            fetched.acknowledgement = share.acknowledgement_error(fetched.error, fetched.message)
         else:
             fetched.acknowledgement = share.apply(
                 self._ctx,
@@ -234,23 +233,35 @@ class _ShareFetchCall:
                 fetched.fail(located.error, located.message)
 
     def _respond(self, error: ErrorCode) -> None:
-        if error:
-            self._answer.set_result(_answer(error, 0, []))
-            return
+        lock_timeout_ms = share.lock_timeout_ms(self._ctx, self._group_id)
         topics: dict[bytes, list[PartitionData]] = {}
-        for fetched in self._fetched:
-            if fetched.is_answered or fetched.error or fetched.acquired:
-                topics.setdefault(fetched.topic_id, []).append(_partition(fetched))
+        if not error:
+            for fetched in self._fetched:
+                if self._is_answered(fetched):
+                    topics.setdefault(fetched.topic_id, []).append(_partition(fetched))
         self._answer.set_result(
             _answer(
-                NO_ERROR,
-                share.lock_timeout_ms(self._ctx, self._group_id),
+                error,
+                lock_timeout_ms,
                 [
                     ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
                     for topic_id, partitions in topics.items()
                 ],
             )
         )
+
+    def _is_answered(self, fetched: FetchedPartition) -> bool:
+        """Whether the response has a partition; updates which are due."""
+        session = self._session
+        key = SessionPartition(fetched.topic_id, fetched.number)
+        if fetched.error:
+            if key in session.partitions:
+                session.due.add(key)
+            return True
+        is_due = key in session.due and fetched.was_read
+        if is_due or self._request.share_session_epoch == NEW_EPOCH:
+            session.due.discard(key)
+        return bool(is_due or fetched.acquired or fetched.was_acknowledged)
 
 
 def _partition(fetched: FetchedPartition) -> PartitionData:

@@ -56,8 +56,9 @@ class FetchedPartition:
 
     topic_id: bytes
     number: int
-    is_answered: bool = False
-    """Whether the response has it even without records: it is new, or was acknowledged."""
+    was_read: bool = False
+    """Whether records of it could have been acquired."""
+    was_acknowledged: bool = False
     share: SharePartition | None = None
     log: Partition | None = None
     error: ErrorCode = ErrorCode.NONE
@@ -212,6 +213,7 @@ class ShareFetch:
             else:
                 window = partitions.window(share)
                 if window is not None and window.can_acquire:
+                    fetched.was_read = True
                     takers.append((fetched, 0))
                 continue
             fetched.share = fetched.log = None

@@ -24,7 +24,16 @@ class SessionPartition(NamedTuple):
 class ShareSession:
     """The session of a (group, member)."""
 
-    __slots__ = ("connection", "epoch", "group_id", "is_closed", "member_id", "partitions")
+    __slots__ = (
+        "connection",
+        "due",
+        "epoch",
+        "group_id",
+        "is_closed",
+        "member_id",
+        "partitions",
+        "unknown",
+    )
 
     def __init__(self, group_id: str, member_id: str, connection: Hashable) -> None:
         self.group_id = group_id
@@ -37,6 +46,10 @@ class ShareSession:
         """Whether it has ended, or was replaced by the member."""
         self.partitions: dict[SessionPartition, None] = {}
         """In the order in which they were added."""
+        self.due: set[SessionPartition] = set()
+        """Partitions that are answered with their next read even without records."""
+        self.unknown: set[SessionPartition] = set()
+        """Partitions whose topic did not exist when they were added."""
 
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()

@@ -22,6 +22,8 @@ from kohort.protocol.messages.share_fetch import FetchTopic
 RENEWS_SINCE: Final = 2
 """The first version of both APIs with acquire modes and the acknowledgement type renew."""
 
+NOT_HOSTED: Final = "This server does not host this topic-partition."
+
 _RENEW: Final = 4
 _MEMBER_ID_UNITS_MAX: Final = 36
 
@@ -86,6 +88,13 @@ def locate(
     if share is None:
         return Located(None, None, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_INITIALIZED)
     return Located(share, topic.partitions[key.partition])
+
+
+def acknowledgement_error(error: ErrorCode, message: str | None) -> AcknowledgementError:
+    """Return the error for the acknowledgements of a partition that was not located."""
+    if message == NOT_INITIALIZED:
+        return AcknowledgementError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
+    return AcknowledgementError(error, message)
 
 
 def apply(
