@@ -173,7 +173,10 @@ class Acquirer:
         wanted = min(last, first + most - 1)
         if wanted < last:
             index = bisect_right(self.log, wanted, key=_first_offset) - 1
-            last = max(wanted, min(last, self.log[index].last_offset))
+            if self.log[index].last_offset < first:  # The log has nothing up to `wanted`.
+                index += 1
+            last = min(last, self.log[index].last_offset)
+            wanted = min(wanted, last)
         segments: list[Segment] = []
         if self.record_limit:
             origin = Range(first, last, 1, is_split=wanted < last)

@@ -16,7 +16,7 @@ start moves only then: until then they are skipped by `acquire` and refused by `
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kohort.groups.share.acknowledgements import (
@@ -37,7 +37,7 @@ from kohort.groups.share.acquire import (
 )
 from kohort.groups.share.in_flight import ACQUIRED, AVAILABLE, SKIPPED, InFlight
 from kohort.groups.share.segments import Lock
-from kohort.groups.share.states import StateBatch, StateWrite, joined
+from kohort.groups.share.states import RecordState, StateBatch, StateWrite, joined
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Acquisition",
     "LogBatch",
     "PendingWrite",
+    "RangeInFlight",
     "Window",
     "WindowSettings",
     "are_valid",
@@ -73,6 +74,21 @@ class PendingWrite:
         """In order of occurrence."""
         self.change = StateWrite(-1, -1, ())
         """What is to be stored; set by `Window.take_write`."""
+
+
+class RangeInFlight(NamedTuple):
+    """Consecutive offsets of a window in the same state, for views."""
+
+    first_offset: int
+    last_offset: int
+    """Inclusive."""
+    state: RecordState
+    delivery_count: int
+    member_id: str | None
+    """The member that has acquired them."""
+    deadline_ms: int | None
+    """When its lock ends."""
+    is_being_written: bool
 
 
 class Window:
@@ -146,7 +162,8 @@ class Window:
         """Lock records for a member.
 
         `log` holds the headers of what was read at `position`, in offset order: the first batch
-        contains `position` or is the first one after it.
+        contains `position` or is the first one after it. If nothing is acquired although `position`
+        has changed, all of it was aborted or missing in the log, and the rest may be read at once.
         """
         if not log:
             return NOTHING
@@ -272,6 +289,20 @@ class Window:
             else:
                 self._in_flight.settle(first, last, write, (ACQUIRED, lock))
         self._in_flight.advance()
+
+    def ranges(self) -> Iterator[RangeInFlight]:
+        """Return the states of the window in offset order, finished ones included."""
+        for segment in self._in_flight.segments.items:
+            lock = segment.lock
+            yield RangeInFlight(
+                segment.first,
+                segment.last,
+                segment.state,
+                segment.count,
+                None if lock is None else lock.member_id,
+                None if lock is None else lock.deadline_ms,
+                segment.write is not None,
+            )
 
     def stored_batches(self) -> list[StateBatch]:
         """Return the whole state for a snapshot, with pending writes. Acquired records are in the
