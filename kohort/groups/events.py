@@ -63,6 +63,9 @@ class TriggerKind(Enum):
     """A classic member of a consumer group did not join again in time."""
     UPGRADED = "upgraded"
     DOWNGRADED = "downgraded"
+    # Share groups only.
+    INITIALIZED = "initialized"
+    """Partitions of subscribed topics were initialized."""
     # Never start a rebalance.
     INSTANCE_FENCED = "instance_fenced"
     """The process from which a member took over its instance id is alive."""
@@ -381,6 +384,34 @@ class GroupRemoved(NamedTuple):
     expired: bool
 
 
+class ShareEpochBumped(NamedTuple):
+    """The epoch of a share group has increased; a new assignment follows."""
+
+    trigger: Trigger
+
+
+class MemberAssigned(NamedTuple):
+    """How a new assignment changes the partitions of a member; topic names and numbers."""
+
+    member: MemberRef
+    kept_count: int
+    gained: tuple[tuple[str, int], ...]
+    given_up: tuple[tuple[str, int], ...]
+
+
+class SharePartitionsAssigned(NamedTuple):
+    """A new target assignment of a share group is durable. Each member gets its partitions with its
+    next heartbeat, and none stops.
+    """
+
+    epoch: int
+    member_count: int
+    partition_count: int
+    """Number of assigned partitions, each counted once if several members share it."""
+    changes: tuple[MemberAssigned, ...]
+    """The members whose partitions change, without those that are gone."""
+
+
 class SharePartitionsInitialized(NamedTuple):
     """Partitions were added to those that a share group has state of. Their state has to begin
     before the request that caused this is answered.
@@ -426,6 +457,8 @@ Event: TypeAlias = (
     | OffsetsRemoved
     | GroupRestored
     | GroupRemoved
+    | ShareEpochBumped
+    | SharePartitionsAssigned
     | SharePartitionsInitialized
     | SharePartitionsForgotten
 )

@@ -16,6 +16,8 @@ SCHEMA_VERSION: Final = 1
 
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
+ASSIGNED: Final = "assigned"
+"""An assignment of a share group, which no member stops for: it is in no table."""
 RUNNING: Final = "running"
 """The outcome of a rebalance reported before its end; its complete record follows."""
 
@@ -35,6 +37,11 @@ _COUNTED: Final = ("kept", "moved", "gained", "given_up")
 def is_running(event: Event) -> bool:
     """Whether the event reports a rebalance that had not ended."""
     return event.get("kind") == REBALANCE and event.get("outcome") == RUNNING
+
+
+def has_row(event: Event) -> bool:
+    """Whether the event is complete, and of a kind that the tables have."""
+    return event.get("kind") in {REBALANCE, AVOIDED} and not is_running(event)
 
 
 def begun_ms(event: Event) -> int | None:

@@ -5,7 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from kohort.insight.event_rows import AVOIDED, MOMENT_MAX_MS, REBALANCE, SCHEMA_VERSION, begun_ms
+from kohort.insight.event_rows import (
+    ASSIGNED,
+    AVOIDED,
+    MOMENT_MAX_MS,
+    REBALANCE,
+    SCHEMA_VERSION,
+    begun_ms,
+)
 from kohort.insight.tables.columns import FLAG, TEXT, WHOLE, ListOf, Struct, Type
 from kohort.insight.tables.event import EVENT
 
@@ -102,7 +109,7 @@ def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
     missing = _missing(event)
     if event["schema"] is None or kind is None:
         return "missing_field", missing or "schema or kind"
-    if kind not in {REBALANCE, AVOIDED}:
+    if kind not in {REBALANCE, AVOIDED, ASSIGNED}:
         return "unknown_kind", f"kind {kind}"
     if missing is not None:
         return "missing_field", missing

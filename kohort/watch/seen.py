@@ -15,7 +15,7 @@ from kohort.broker.history.rings import Rings
 from kohort.broker.history.store import StoredRecord, pack
 from kohort.groups.description import WaitingFor
 from kohort.groups.events import GroupRestored
-from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.names import AVOIDED
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode
@@ -51,7 +51,7 @@ class NewRecord(NamedTuple):
 
 
 def encoded(record: Json) -> NewRecord:
-    packed, is_rebalance = pack(text_of(record)), record["kind"] == REBALANCE
+    packed, is_rebalance = pack(text_of(record)), record["kind"] != AVOIDED
     return NewRecord(record["group"], record["sequence"], packed, is_rebalance=is_rebalance)
 
 

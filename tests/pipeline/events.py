@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.json_form import as_json
 from kohort.groups.history.model import (
+    AssignedRecord,
     AvoidedRecord,
     HistoryRecord,
+    MemberChange,
     MemberFate,
     MemberPartitions,
     MemberTimeline,
@@ -128,6 +130,20 @@ def avoided(sequence: int, at_s: float, kind: str = "leader_rejoined") -> Avoide
         generation=1,
         at_ms=at_ms,
         trigger=TriggerRecord(kind=TriggerKind(kind), at_ms=at_ms),
+    )
+
+
+def assigned(sequence: int, at_s: float) -> AssignedRecord:
+    """An assignment of a share group."""
+    at_ms = BEGIN_MS + int(at_s * 1000)
+    return AssignedRecord(
+        group="jobs",
+        sequence=sequence,
+        previous_generation=sequence,
+        generation=sequence + 1,
+        at_ms=at_ms,
+        trigger=TriggerRecord(kind=TriggerKind.MEMBER_ADDED, at_ms=at_ms, member_id="w-1"),
+        members=(MemberChange(member_id="w-1", fate=MemberFate.NEW),),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.delta.tables import DeltaChange
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
-from tests.pipeline.events import avoided, line, member, rebalance, records, take
+from tests.pipeline.events import assigned, avoided, line, member, rebalance, records, take
 from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
@@ -145,6 +145,22 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     assert Findings(quick, Thresholds()).renew() == 0
     acts = quick.read("acts").where("kind = 'scale_out'")
     assert sum(row["rebalance_count"] for row in acts.collect()) == 5
+
+
+def test_assignments_of_share_groups_are_counted_and_in_no_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
+    tally = take(lake, records([line(assigned(1, 0)), *VALUES, line(assigned(2, 5))]))
+    assert (tally.rebalances, tally.avoided, tally.quarantined, tally.assigned) == (2, 1, 1, 2)
+    assert tally.records == len(VALUES) + 2
+    assert "2 assignments of share groups left out" in tally.shown()
+    groups = {
+        row["group"]
+        for name in ("rebalances", "avoided", "members")
+        for row in lake.read(name).select("group").collect()
+    }
+    assert groups == {"billing"}
 
 
 def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
-from kohort.groups.history.model import AvoidedRecord, HistoryRecord
+from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.sentence import PROBLEMS
 from kohort.groups.history.text import parse_text
@@ -31,7 +31,7 @@ _HEAD_BYTES: Final = 2_048
 _LONG_HEAD_BYTES: Final = 64 * 1024
 """Enough bytes for everything before its members: at most a hundred causes."""
 
-_STARTED: Final = re.compile(rb'"started_at_ms":(\d+),"trigger":\{"kind":"(\w+)"')
+_STARTED: Final = re.compile(rb'"(?:started_)?at_ms":(\d+),"trigger":\{"kind":"(\w+)"')
 _PROBLEM: Final = re.compile(
     rb'"at_ms":(\d+),"trigger":\{"kind":"(%b)"'
     % b"|".join(kind.value.encode() for kind in PROBLEMS)
@@ -149,6 +149,8 @@ def _last_json(kept: StoredRecord, begun: Beginning) -> Json:
     data["certainty"] = record.trigger.certainty.value
     if isinstance(record, AvoidedRecord):
         data["text"] = cause_text(record.trigger)
+    elif isinstance(record, AssignedRecord):
+        data["text"] = causes_text(record.trigger, record.further_causes)
     else:
         data["text"] = causes_text(record.trigger, record.further_causes, record.protocol_type)
     return data

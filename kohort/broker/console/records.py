@@ -16,8 +16,8 @@ from kohort.broker.runtime.slices import Slice, run
 from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps
 from kohort.groups.history.evidence import record_evidence
-from kohort.groups.history.model import AvoidedRecord, HistoryRecord
-from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.history.json_form import kind_of
+from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
 from kohort.groups.history.sentence import record_sentence, sentence
 from kohort.groups.history.text import parse_text
 
@@ -156,20 +156,19 @@ def _deploy(deploy: Deploy) -> Json:
 def _summary(record: HistoryRecord) -> Json:
     trigger = record.trigger
     data: Json = {
+        "kind": kind_of(record),
         "sequence": record.sequence,
         "cause": trigger.kind.value,
         "certainty": trigger.certainty.value,
         "sentence": sentence(record),
     }
-    if isinstance(record, AvoidedRecord):
+    if isinstance(record, AvoidedRecord | AssignedRecord):
         return data | {
-            "kind": AVOIDED,
             "at_ms": record.at_ms,
             "generation": record.generation,
         }
     times = record.timeline
     return data | {
-        "kind": REBALANCE,
         "at_ms": record.started_at_ms,
         "generation": record.generation,
         "outcome": record.outcome.value,

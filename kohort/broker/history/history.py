@@ -373,9 +373,8 @@ class RebalanceHistory:
         return None
 
     def _keep(self, record: HistoryRecord, text: bytes, packed: bytes) -> None:
-        is_rebalance = self._making.is_rebalance(record)
-        self._rings.add(record.group, record.sequence, packed, is_rebalance=is_rebalance)
-        kind = REBALANCE if is_rebalance else AVOIDED
+        kind = self._making.kind_of(record)
+        self._rings.add(record.group, record.sequence, packed, is_rebalance=kind != AVOIDED)
         generation = self._making.generation_of(record)
         self._add_entry(record.group, kind, record.sequence, text, generation)
         self._making.lines.note(record)

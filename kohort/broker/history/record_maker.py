@@ -11,10 +11,13 @@ from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.history.build import build_avoided, build_steps, let_go
 from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
+from kohort.groups.history.json_form import kind_of
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.recovered import completed, recovered
 from kohort.groups.history.sentence import sentence
+from kohort.groups.history.share_facts import AssignedFacts
+from kohort.groups.history.share_record import build_assigned
 from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.records import Generation
 from kohort.groups.steps import Steps, at_once
@@ -74,6 +77,8 @@ class RecordMaker:
         assert closed is not None
         if isinstance(closed, AvoidedFacts):
             return build_avoided(group_id, closed)
+        if isinstance(closed, AssignedFacts):
+            return build_assigned(group_id, closed)
         taken = self._taken.get(group_id, NONE_TAKEN)
         record, taken_after = yield from build_steps(
             group_id, closed, until_ms=waiting.until_ms, taken=taken
@@ -119,9 +124,7 @@ class RecordMaker:
         """
         return record.generation if isinstance(record, RebalanceRecord) else None
 
-    @staticmethod
-    def is_rebalance(record: HistoryRecord) -> bool:
-        return isinstance(record, RebalanceRecord)
+    kind_of = staticmethod(kind_of)
 
 
 def recovered_text(stored: Generation, begun: StoredCause, sequence: int) -> bytes:

@@ -20,7 +20,7 @@ from kohort.broker.history.topic import RUNNING, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.stored_cause import StoredCause, decode_cause
 from kohort.groups.history.entry import Entry
-from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.history.names import ASSIGNED, AVOIDED, REBALANCE
 from kohort.groups.records import Generation
 from kohort.protocol.errors import KafkaError
 
@@ -104,8 +104,8 @@ async def restore(
 def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
     if entry.kind == RUNNING:
         running[entry.group_id] = entry
-    elif entry.kind in {REBALANCE, AVOIDED}:
-        is_rebalance = entry.kind == REBALANCE
+    elif entry.kind in {REBALANCE, AVOIDED, ASSIGNED}:
+        is_rebalance = entry.kind != AVOIDED
         rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=is_rebalance)
         begun = running.get(entry.group_id)
         if begun is not None and begun.sequence <= entry.sequence:

@@ -90,9 +90,9 @@ class RebalanceMetrics:
 
     def on_record(self, record: HistoryRecord) -> None:
         """Count the values that only complete records have; a listener of the history."""
-        from kohort.groups.history.model import AvoidedRecord  # noqa: PLC0415 - not for a start.
+        from kohort.groups.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
 
-        if isinstance(record, AvoidedRecord):
+        if not isinstance(record, RebalanceRecord):
             return
         counts = self.by_group.of_past(record.group)
         self.stopped_ms += record.stopped.total_ms

@@ -42,7 +42,11 @@ def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:
     `records_from_files`.
     """
     records = records_from_files(options, options.group)
-    wanted = [record for record in records if kind is None or record.get("kind") == kind]
+    wanted = [
+        record
+        for record in records
+        if kind is None or (record.get("kind") == AVOIDED) == (kind == AVOIDED)
+    ]
     try:
         shown = [
             _completed(record, as_json(from_json(record))) for record in wanted[-options.last :]

@@ -38,7 +38,7 @@ from kohort.cli.options import (
 from kohort.cli.output import wrapped
 from kohort.formats.text import counted, shown
 from kohort.groups.history.evidence import record_evidence
-from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.history.names import ASSIGNED, AVOIDED, REBALANCE
 from kohort.groups.history.sentence import PROBLEMS, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
 from kohort.groups.history.wording import ClockText
@@ -345,6 +345,10 @@ def _timeline_lines(answer: Json, *, width: int, members: int, symbols: Symbols)
         sentence = f"{name} {record_sentence(continued(record, answer), clock_text)}."
         lines += [Line.of(text, "bold") for text in wrapped([sentence], width)]
         lines += [Line.of(text) for text in _as_of_lines(record, answer, clock_text)]
+        if record.get("kind") == ASSIGNED:
+            # Nobody waits or stops, so that there is nothing to draw.
+            lines += [Line.of(f"  {line}") for line in record_evidence(record, clock_text)]
+            continue
         lines += draw(record, now_ms=answer["at_ms"], width=width, members=members, symbols=symbols)
     if answer["waiting"] is not None:
         waiting = wrapped(waiting_lines(answer, clock_text), width)

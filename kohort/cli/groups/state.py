@@ -20,7 +20,7 @@ from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, 
 from kohort.cli.output import table
 from kohort.cli.partitions import PARTITIONS, split_partitions
 from kohort.formats.text import counted, shown
-from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.sentence import record_cause
 from kohort.groups.history.wording import short_id
 from kohort.protocol.errors import DecodeError, ErrorCode
@@ -107,11 +107,12 @@ def _list_files(options: argparse.Namespace) -> None:
     data: list[dict[str, Any]] = []
     rows: list[tuple[Any, ...]] = []
     for group, records in sorted(groups_in_files(options).items()):
-        rebalances = [record for record in records if record.get("kind") == REBALANCE]
+        rebalances = [record for record in records if record.get("kind") != AVOIDED]
+        times = [record.get("started_at_ms") or record["at_ms"] for record in rebalances]
         since_ms = now_ms - RECENT_S * 1000
-        recent = sum(record["started_at_ms"] >= since_ms for record in rebalances)
+        recent = sum(at_ms >= since_ms for at_ms in times)
         last = rebalances[-1] if rebalances else {}
-        at_ms, members = last.get("started_at_ms"), last.get("members_after")
+        at_ms, members = times[-1] if times else None, last.get("members_after")
         data.append(
             {
                 "group": group,

@@ -62,14 +62,15 @@ def partitions(member: Progress | None) -> MemberPartitions:
     return MemberPartitions(
         known=True,
         kept=_kept_count(member),
-        given_up=_listed(member.taken),
+        given_up=listed_partitions(member.taken),
         given_up_count=len(member.taken),
-        gained=_listed(member.gained),
+        gained=listed_partitions(member.gained),
         gained_count=len(member.gained),
     )
 
 
-def _listed(names: Iterable[Partition]) -> tuple[str, ...]:
+def listed_partitions(names: Iterable[Partition]) -> tuple[str, ...]:
+    """Return the first partitions, each as "topic-partition"."""
     listed = [f"{topic}-{partition}" for topic, partition in sorted(names)]
     return cut_ids(listed, PARTITIONS_LISTED)
 

@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kohort.groups.events import TriggerKind
-from kohort.groups.history.model import AvoidedRecord, HistoryRecord, TriggerRecord
+from kohort.groups.history.model import (
+    AvoidedRecord,
+    HistoryRecord,
+    RebalanceRecord,
+    TriggerRecord,
+)
 from kohort.groups.steps import Steps
 
 QUIET_MS: Final = 90_000
@@ -110,7 +115,7 @@ class _Run:
 
 
 def _times(record: HistoryRecord) -> tuple[int, int]:
-    if isinstance(record, AvoidedRecord):
+    if not isinstance(record, RebalanceRecord):
         return record.at_ms, record.at_ms
     return record.started_at_ms, record.started_at_ms + (record.timeline.finished_ms or 0)
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from kohort.formats.text import counted, duration, utc_time
+from kohort.formats.text import counted, duration, listed, utc_time
 from kohort.groups.events import Certainty
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
+    AssignedRecord,
     AvoidedRecord,
     HistoryRecord,
     LeaderChange,
+    MemberChange,
     MemberFate,
     MemberTimeline,
     RebalanceOutcome,
@@ -22,6 +24,7 @@ from kohort.groups.reasons import is_first_join
 
 _CAUSES_SHOWN: Final = 10
 _MEMBERS_SHOWN: Final = 5
+_CHANGES_SHOWN: Final = 20
 
 
 def evidence(
@@ -34,6 +37,8 @@ def evidence(
     """
     if isinstance(record, AvoidedRecord):
         return [*_trigger_lines(record, is_watched=is_watched)]
+    if isinstance(record, AssignedRecord):
+        return [*_assigned_lines(record, is_watched=is_watched)]
     lines = [
         *_trigger_lines(record, is_watched=is_watched),
         *_cause_lines(record, is_watched=is_watched),
@@ -63,12 +68,43 @@ def _trigger_lines(record: HistoryRecord, *, is_watched: bool) -> Iterator[str]:
         yield "it led the group"
 
 
+def _assigned_lines(record: AssignedRecord, *, is_watched: bool) -> Iterator[str]:
+    yield from _trigger_lines(record, is_watched=is_watched)
+    yield from _further_lines(record, is_timed=True)
+    yield f"{counted(record.members_before, 'member')} before, {record.members_after} after"
+    for member in record.members[:_CHANGES_SHOWN]:
+        yield _change_line(member)
+    left = len(record.members) - _CHANGES_SHOWN + record.members_dropped
+    if left > 0:
+        yield f"and {counted(left, 'further member')}"
+    partitions = counted(record.partition_count, "partition")
+    yield f"assignment {record.sequence} of the group, of {partitions}"
+
+
+def _change_line(member: MemberChange) -> str:
+    who = member_text(member.member_id, None, member.host, member.client_id)
+    partitions = member.partitions
+    is_here = member.fate in {MemberFate.KEPT, MemberFate.NEW}
+    lists = (
+        ("got", partitions.gained, partitions.gained_count),
+        ("gave up" if is_here else "had", partitions.given_up, partitions.given_up_count),
+    )
+    did = [f"{verb} {listed([*names], count)}" for verb, names, count in lists if count]
+    fate = _fate_text(member.fate, member.certainty)
+    return f"{fate}: {who}{', which ' if did else ''}{' and '.join(did)}"
+
+
 def _cause_lines(record: RebalanceRecord, *, is_watched: bool) -> Iterator[str]:
     # A watcher may not know when the rebalance began.
     is_timed = record.timeline.finished_ms is not None or not is_watched
+    return _further_lines(record, is_timed=is_timed)
+
+
+def _further_lines(record: RebalanceRecord | AssignedRecord, *, is_timed: bool) -> Iterator[str]:
+    protocol_type = record.protocol_type if isinstance(record, RebalanceRecord) else None
     for cause in record.further_causes[:_CAUSES_SHOWN]:
         after = f", after {duration(cause.after_ms or 0)}" if is_timed else ""
-        yield f"also{after}: {cause_text(cause, record.protocol_type)}"
+        yield f"also{after}: {cause_text(cause, protocol_type)}"
     left = len(record.further_causes) - _CAUSES_SHOWN + record.further_causes_dropped
     if left > 0:
         yield f"and {counted(left, 'further cause')}"
@@ -121,8 +157,12 @@ def _member_lines(record: RebalanceRecord) -> Iterator[str]:
         by_fate.setdefault((member.fate, member.certainty), []).append(member.member_id)
     for (fate, certainty), ids in by_fate.items():
         if fate is not MemberFate.KEPT:
-            mark = "" if certainty is Certainty.CERTAIN else f" ({certainty.value})"
-            yield f"{fate.value.replace('_', ' ')}{mark}: {listed_members(record, ids)}"
+            yield f"{_fate_text(fate, certainty)}: {listed_members(record, ids)}"
+
+
+def _fate_text(fate: MemberFate, certainty: Certainty) -> str:
+    mark = "" if certainty is Certainty.CERTAIN else f" ({certainty.value})"
+    return f"{fate.value.replace('_', ' ')}{mark}"
 
 
 def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:

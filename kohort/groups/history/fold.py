@@ -31,6 +31,8 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
     RemovalReason,
+    ShareEpochBumped,
+    SharePartitionsAssigned,
     SyncReceived,
     TargetAssigned,
     Trigger,
@@ -41,6 +43,7 @@ from kohort.groups.history.consumers import ConsumerFacts
 from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
 from kohort.groups.history.limits import AVOIDED_HELD
 from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.history.share_facts import AssignedFacts, Bumps
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER, Now
 from kohort.protocol.errors import ErrorCode
@@ -81,7 +84,7 @@ class AvoidedFacts(NamedTuple):
     cause: Cause
 
 
-Closed: TypeAlias = RebalanceFacts | AvoidedFacts
+Closed: TypeAlias = RebalanceFacts | AvoidedFacts | AssignedFacts
 
 _FATES: Final = {
     RemovalReason.LEFT: MemberFate.LEFT,
@@ -106,6 +109,7 @@ class GroupFold:
     __slots__ = (
         "_assignments",
         "_avoided",
+        "_bumps",
         "_departed",
         "_fenced_commits",
         "_fenced_until",
@@ -155,6 +159,7 @@ class GroupFold:
         self._avoided: list[AvoidedFacts] = []
         """Avoided rebalances after the open one."""
         self._last_rebalance: int | None = None
+        self._bumps = Bumps()
         self._fenced_commits = 0
         """Commits fenced since the last rebalance, for the record of the next one."""
 
@@ -277,6 +282,7 @@ class GroupFold:
         self._assignments = dict(event.assignments)
         self._renamed = {}
         self._is_known = True
+        self._bumps = Bumps()
 
     def _on_removed_group(self, event: GroupRemoved, now: Now) -> None:
         del event, now
@@ -373,6 +379,22 @@ class GroupFold:
         if facts is not None and facts.consumers is not None:
             facts.consumers.move(event, now.ms)
 
+    # Share groups.
+
+    def _on_share_bumped(self, event: ShareEpochBumped, now: Now) -> None:
+        self._bumps.add(event.trigger, now)
+
+    def _on_share_assigned(self, event: SharePartitionsAssigned, now: Now) -> None:
+        self.sequence += 1
+        self.closed.append(
+            self._bumps.facts(
+                event, now, self._departed, sequence=self.sequence, generation=self.generation
+            )
+        )
+        self.generation = event.epoch
+        self._bumps = Bumps()
+        self._departed = []
+
     # Departures.
 
     def _on_removed(self, event: MemberRemoved, now: Now) -> None:
@@ -463,10 +485,14 @@ class GroupFold:
         MemberRefused: _on_refused,
         TargetAssigned: _on_target,
         MemberReconciled: _on_reconciled,
+        ShareEpochBumped: _on_share_bumped,
+        SharePartitionsAssigned: _on_share_assigned,
     }
     """The handler of each class of event: a chain of comparisons would cost more than the work
     itself."""
 
 
-BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})
+BEGINNINGS: Final = frozenset(
+    {RebalanceStarted, RebalanceAvoided, ShareEpochBumped, SharePartitionsAssigned, GroupRestored}
+)
 """Events with which a group's history can begin."""

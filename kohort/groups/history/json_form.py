@@ -13,9 +13,11 @@ from typing import Any, Final, TypeAlias
 from kohort.groups.events import Certainty, Evidence, TriggerKind
 from kohort.groups.history.model import (
     SCHEMA,
+    AssignedRecord,
     AvoidedRecord,
     HistoryRecord,
     LeaderChange,
+    MemberChange,
     MemberFate,
     MemberPartitions,
     MemberTimeline,
@@ -28,7 +30,7 @@ from kohort.groups.history.model import (
     Unread,
     WaitedFor,
 )
-from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.history.names import ASSIGNED, AVOIDED, REBALANCE
 
 Json: TypeAlias = dict[str, Any]
 
@@ -38,9 +40,12 @@ _CERTAINTY: Final = "certainty"
 """Optional in members, of which there are many."""
 
 
+def kind_of(record: HistoryRecord) -> str:
+    return _KINDS[record.__class__]
+
+
 def as_json(record: HistoryRecord) -> Json:
-    kind = REBALANCE if isinstance(record, RebalanceRecord) else AVOIDED
-    return {"schema": SCHEMA, "kind": kind, **fields_of(record)}
+    return {"schema": SCHEMA, "kind": kind_of(record), **fields_of(record)}
 
 
 def member_as_json(member: MemberTimeline) -> Json:
@@ -53,7 +58,8 @@ def fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
     fields = {name: _plain(getattr(value, name)) for name in value.__slots__}
     if fields.get(_BLANK_AFTER, 0) is None:
         del fields[_BLANK_AFTER]
-    if isinstance(value, MemberTimeline) and value.certainty is Certainty.CERTAIN:
+    is_member = isinstance(value, MemberTimeline | MemberChange)
+    if is_member and value.certainty is Certainty.CERTAIN:
         del fields[_CERTAINTY]
     return fields
 
@@ -79,7 +85,7 @@ def from_json(data: Mapping[str, Any]) -> HistoryRecord:
     """
     if data.get("schema") != SCHEMA:
         raise ValueError(f"schema {data.get('schema')!r} is not {SCHEMA}")
-    cls = {REBALANCE: RebalanceRecord, AVOIDED: AvoidedRecord}.get(str(data.get("kind")))
+    cls = _CLASSES.get(str(data.get("kind")))
     if cls is None:
         raise ValueError(f"unknown kind {data.get('kind')!r}")
     try:
@@ -89,9 +95,18 @@ def from_json(data: Mapping[str, Any]) -> HistoryRecord:
     return record
 
 
+_CLASSES: Final[dict[str, Callable[..., HistoryRecord]]] = {
+    REBALANCE: RebalanceRecord,
+    AVOIDED: AvoidedRecord,
+    ASSIGNED: AssignedRecord,
+}
+_KINDS: Final[dict[object, str]] = {cls: kind for kind, cls in _CLASSES.items()}
+
+
 def _made(cls: Callable[..., Any], data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above.
+    readers = _READERS_OF_SHARES if cls is AssignedRecord else _READERS
     values = {
-        name: _READERS.get(name, _as_it_is)(data[name])
+        name: readers.get(name, _as_it_is)(data[name])
         for name in _names(cls)
         if data.get(name) is not None
     }
@@ -146,3 +161,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
 }
 """Readers by the name of the field; numbers, texts and lists of texts need no conversion."""
+
+_READERS_OF_SHARES: Final = _READERS | {
+    "members": lambda items: tuple(_made(MemberChange, data) for data in items)
+}

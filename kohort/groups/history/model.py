@@ -1,4 +1,5 @@
-"""Records of the history: one for each rebalance, and one for each that was avoided.
+"""Records of the history: one for each rebalance, one for each that was avoided, and one for each
+assignment of a share group.
 
 Records are immutable values, compared by their fields. Names are those of the JSON form
 (`json_form`), which is the public schema, documented in docs/rebalance-history.md. Times that end
@@ -18,9 +19,11 @@ from kohort.groups.kinds import GroupKind
 
 __all__ = [
     "SCHEMA",
+    "AssignedRecord",
     "AvoidedRecord",
     "HistoryRecord",
     "LeaderChange",
+    "MemberChange",
     "MemberFate",
     "MemberPartitions",
     "MemberTimeline",
@@ -332,4 +335,42 @@ class AvoidedRecord:
     trigger: TriggerRecord
 
 
-HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChange:
+    """A member of a share group whose partitions have changed, or that is gone."""
+
+    member_id: str
+    client_id: str = ""
+    host: str = ""
+    fate: MemberFate = MemberFate.KEPT
+    certainty: Certainty = Certainty.CERTAIN
+    """How well its fate is known. Left out of the JSON if certain."""
+    partitions: MemberPartitions = field(default=MemberPartitions())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedRecord:
+    """A new assignment of a share group, which no member stops for."""
+
+    group: str
+    sequence: int
+    previous_generation: int
+    generation: int
+    group_type: str = GroupKind.SHARE.value
+    at_ms: int
+    trigger: TriggerRecord
+    """The first change since the previous assignment."""
+    further_causes: tuple[TriggerRecord, ...] = ()
+    further_causes_dropped: int = 0
+    members_before: int = 0
+    members_after: int = 0
+    partition_count: int = 0
+    """Number of assigned partitions, each counted once if several members share it."""
+    changed_count: int = 0
+    """Number of members whose partitions have changed, without those that are gone."""
+    members: tuple[MemberChange, ...] = ()
+    """Members whose partitions have changed, and those that are gone; truncated."""
+    members_dropped: int = 0
+
+
+HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord | AssignedRecord

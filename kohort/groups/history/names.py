@@ -8,6 +8,7 @@ SCHEMA: Final = 1
 
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
+ASSIGNED: Final = "assigned"
 """Kinds of records."""
 
 

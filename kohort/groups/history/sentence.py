@@ -14,6 +14,7 @@ from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import Certainty, JoinPhaseEnd, TriggerKind
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
+    AssignedRecord,
     AvoidedRecord,
     HistoryRecord,
     RebalanceOutcome,
@@ -21,6 +22,7 @@ from kohort.groups.history.model import (
     TriggerRecord,
 )
 from kohort.groups.history.names import UNKNOWN_GENERATION
+from kohort.groups.history.share_record import assigned_sentence
 from kohort.groups.history.waiting_text import LONG_WAIT_MS
 from kohort.groups.history.wording import (
     ClockText,
@@ -39,6 +41,8 @@ PROBLEMS: Final = frozenset({TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_R
 
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
     """Return one line, without a full stop and without the group's name."""
+    if isinstance(record, AssignedRecord):
+        return assigned_sentence(record, clock_text)
     if isinstance(record, AvoidedRecord) and record.trigger.kind in PROBLEMS:
         return f"had a problem at {clock_text(record.at_ms)}: {cause_text(record.trigger)}"
     if isinstance(record, AvoidedRecord):

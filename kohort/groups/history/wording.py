@@ -171,6 +171,7 @@ _HAPPENED: Final = {
         "{who} did not give up partitions within its rebalance timeout{rebalance}"
     ),
     TriggerKind.JOIN_EXPIRED: ("{who} did not join again within its rebalance timeout{rebalance}"),
+    TriggerKind.INITIALIZED: "partitions of its topics were initialized",
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, is gone, which made it a classic group",
     TriggerKind.INSTANCE_FENCED: (

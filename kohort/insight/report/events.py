@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kohort.insight.analysis.rows import GroupHistory, read_histories
-from kohort.insight.event_rows import AVOIDED, REBALANCE, SCHEMA_VERSION, begun_ms, is_running
+from kohort.insight.event_rows import REBALANCE, SCHEMA_VERSION, begun_ms, has_row
 from kohort.insight.report.contents import Row
 
 
@@ -50,7 +50,7 @@ def is_event(record: object) -> bool:
     """Whether a record is a complete event of this schema version."""
     if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
         return False
-    if record.get("kind") not in {REBALANCE, AVOIDED} or is_running(record):
+    if not has_row(record):
         return False
     trigger = record.get("trigger")
     return (

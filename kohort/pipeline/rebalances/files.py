@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from kohort.insight.event_rows import is_running
+from kohort.insight.event_rows import has_row
 from kohort.insight.history_files import STDIN, check, histories
 from kohort.insight.parsing import Read, Record
 from kohort.insight.parsing import read as read_record
@@ -87,7 +87,7 @@ def _events(cluster_id: str, batches: Batches) -> Batches:
         ):
             parsed = read_record(Record(cluster_id, "", 0, offset, None, None, value))
             # An event reported before its end is reported again at its end.
-            if isinstance(parsed, Read) and not is_running(parsed.event):
+            if isinstance(parsed, Read) and has_row(parsed.event):
                 rows.append((file, offset, *parsed.key[:2], str(parsed.key[2]), parsed.text))
             elif not isinstance(parsed, Read):
                 rows.append((file, offset, None, None, f"{file}/{offset}", None))

@@ -7,7 +7,7 @@ may number the same rebalance differently: of their records the first one counts
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -68,11 +68,14 @@ class Tally:
     """Counts of quarantined records by reason."""
     groups: set[Group] = field(default_factory=set)
     """The groups of complete events."""
+    assigned: int = 0
+    """Assignments of share groups, which have no table."""
 
     def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
         self.avoided += other.avoided
         self.running += other.running
+        self.assigned += other.assigned
         self.groups |= other.groups
         self.reasons += other.reasons
 
@@ -82,12 +85,15 @@ class Tally:
 
     @property
     def records(self) -> int:
-        return self.rebalances + self.avoided + self.running + self.quarantined
+        read = self.rebalances + self.avoided + self.running + self.assigned
+        return read + self.quarantined
 
     def shown(self) -> str:
         text = f"{counted(self.rebalances, 'rebalance')}, {self.avoided:,} avoided"
         if self.running:
             text += f", {self.running:,} of them reported while ongoing"
+        if self.assigned:
+            text += f"; {counted(self.assigned, 'assignment')} of share groups left out"
         if self.quarantined:
             reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(self.reasons.items()))
             text += f"; {self.quarantined:,} in quarantine ({reasons})"
@@ -157,7 +163,7 @@ class Writer:
         # If several events have the same number, the first one counts.
         events = [one for one in parsed if isinstance(one, Read)]
         running = [one for one in events if event_rows.is_running(one.event)]
-        complete = [one for one in events if not event_rows.is_running(one.event)]
+        complete = [one for one in events if event_rows.has_row(one.event)]
         batch = _Batch(self._tables, complete)
         refused = [one for one in parsed if isinstance(one, Refused)] + batch.refused
         self._add_missing(QUARANTINE, list(map(_quarantined, refused)))
@@ -165,7 +171,8 @@ class Writer:
             RUNNING, [_sourced(event_rows.running(one.event), one) for one in running]
         )
         batch.write()
-        return _tally(complete, running, refused)
+        assigned = len(events) - len(running) - len(complete)
+        return replace(_tally(complete, running, refused), assigned=assigned)
 
     def _add_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:

@@ -6,6 +6,8 @@ from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import TakenPartitions
+from kohort.groups.history.share_facts import AssignedFacts
+from kohort.groups.history.share_record import build_assigned
 from kohort.groups.steps import at_once
 from kohort.watch.core.fate import Fate
 
@@ -23,6 +25,8 @@ def closed_records(
     for facts in closed:
         if isinstance(facts, AvoidedFacts):
             records.append(as_json(build_avoided(group_id, facts)))
+        elif isinstance(facts, AssignedFacts):
+            records.append(as_json(build_assigned(group_id, facts)))
         else:
             steps = build_steps(group_id, facts, until_ms=until_ms, taken=taken)
             record, taken = at_once(steps)

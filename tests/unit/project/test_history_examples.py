@@ -27,6 +27,8 @@ def test_other_words_for_a_record_are_replaced() -> None:
     [
         model.RebalanceRecord,
         model.AvoidedRecord,
+        model.AssignedRecord,
+        model.MemberChange,
         model.TriggerRecord,
         model.Timeline,
         model.WaitedFor,

@@ -291,6 +291,12 @@ def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
     assert read_trace("g", []) is None
 
 
+def test_assignments_of_a_share_group_are_no_rebalances() -> None:
+    assigned: Json = {"schema": 1, "kind": "assigned", "group": "g", "at_ms": 0, "members": []}
+    trigger = {"kind": "member_added", "at_ms": 0, "member_id": "a-1", "client_id": "a"}
+    assert read_trace("g", numbered([assigned | {"trigger": trigger}])) is None
+
+
 def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> None:
     by_group: dict[str, list[Json]] = {}
     with gzip.open(WEEK, "rt", encoding="utf-8") as lines:
