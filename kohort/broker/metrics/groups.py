@@ -167,6 +167,10 @@ class GroupCollector:
             for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD)
         }
         yield counted(rebalance_catalogue.CONSUMER_GROUP_COUNT, by_state)
+        by_state = {
+            state.lower(): seen.states[GroupKind.SHARE, state] for state in (EMPTY, STABLE, DEAD)
+        }
+        yield counted(rebalance_catalogue.SHARE_GROUP_COUNT, by_state)
         yield single(rebalance_catalogue.PARKED_JOINS, seen.gauges[PARKED_JOINS])
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
         yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])

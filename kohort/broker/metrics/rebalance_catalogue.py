@@ -36,6 +36,16 @@ CONSUMER_GROUP_REBALANCES = _GROUPS.unknown(
 CONSUMER_GROUP_REBALANCE_RATE = _GROUPS.gauge(
     f"{_COORDINATOR}_consumer_group_rebalance_rate", f"Epoch bumps of consumer groups {_RECENTLY}"
 )
+SHARE_GROUP_COUNT = _GROUPS.gauge(
+    f"{_COORDINATOR}_share_group_count", "Share groups (KIP-932), by state.", "state"
+)
+SHARE_GROUP_REBALANCES = _GROUPS.unknown(
+    f"{_COORDINATOR}_share_group_rebalance_count",
+    "Bumps of the epochs of share groups, which Kafka calls rebalances, since the start.",
+)
+SHARE_GROUP_REBALANCE_RATE = _GROUPS.gauge(
+    f"{_COORDINATOR}_share_group_rebalance_rate", f"Epoch bumps of share groups {_RECENTLY}"
+)
 PARTITION_LOAD_MAX = _GROUPS.gauge(
     f"{_COORDINATOR}_partition_load_time_max",
     "Longest time to load one partition of __consumer_offsets at the start, in milliseconds.",
@@ -169,7 +179,7 @@ GROUP_POLL_TIMEOUTS = _BY_GROUP.counter(
 )
 GROUP_EPOCH_BUMPS = _BY_GROUP.counter(
     "kohort_consumergroup_epoch_bumps_total",
-    "Bumps of the epoch of a consumer group, by cause.",
+    "Bumps of the epoch of a consumer group or a share group, by cause.",
     "consumergroup",
     "cause",
 )

@@ -24,6 +24,7 @@ RATE_PERIOD_S = 30.0
 _RATES: Final = {
     "completed_count": (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
     "bump_count": (catalogue.CONSUMER_GROUP_REBALANCES, catalogue.CONSUMER_GROUP_REBALANCE_RATE),
+    "share_bump_count": (catalogue.SHARE_GROUP_REBALANCES, catalogue.SHARE_GROUP_REBALANCE_RATE),
     "offsets_stored": (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
     "offsets_expired": (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
     "offsets_deleted": (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),

@@ -171,16 +171,17 @@ async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -
     assert found["kohort_group_parked_syncs"] == {(): 2}
     assert found["kohort_group_pending_ids"] == {(): 1}
     meters = "kafka_server_group_coordinator_metrics"
-    assert found[f"{meters}_group_count"] == {("classic",): 3, ("consumer",): 0}
+    assert found[f"{meters}_group_count"] == {("classic",): 3, ("consumer",): 0, ("share",): 0}
 
 
 async def test_groups_are_counted_by_kind_and_a_kind_without_groups_too() -> None:
     name = "kafka_server_group_coordinator_metrics_group_count"
     groups = [Group("one"), Group("two", kind=OtherKind.OTHER), Group("three")]
     _, found = await collected(groups, groups_max=1)
-    assert found[name] == {("classic",): 2, ("consumer",): 0, ("other",): 1}
+    expected = {("classic",): 2, ("consumer",): 0, ("share",): 0, ("other",): 1}
+    assert found[name] == expected
     _, found = await collected([])
-    assert found[name] == {("classic",): 0, ("consumer",): 0}
+    assert found[name] == {("classic",): 0, ("consumer",): 0, ("share",): 0}
 
 
 async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> None:
