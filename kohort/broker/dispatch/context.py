@@ -187,7 +187,7 @@ class BrokerServices:
         """Requests that only share groups execute; imported with the first."""
         from kohort.broker.coordinator.requests.share import ShareRequests  # noqa: PLC0415
 
-        return ShareRequests(self.groups.host)
+        return ShareRequests(self.groups.host, self.share_delivery.prepare)
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 share-partitions.
 """
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.fetch import ShareFetch, ShareReader
@@ -72,6 +72,12 @@ class ShareDelivery:
             fetch.supersede()
 
     # Start and stop.
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Create the topic of the state if it does not exist; None if it exists. Raises
+        KafkaError.
+        """
+        return self._topic.prepare()
 
     async def close(self) -> None:
         """Store what has changed, and stop."""

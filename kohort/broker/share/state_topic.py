@@ -73,11 +73,6 @@ class StateTopic:
         """Yield all durable records, in order. Raises KafkaError if the rest cannot be read."""
         return self._log.read(partition)
 
-    def end_offset(self, partition: int) -> int:
-        """Return the offset of the next record; 0 if the partition has no directory yet."""
-        opened = self._log.on_disk(partition)
-        return 0 if opened is None else opened.log.log_end_offset
-
     def prune(self, partition: int, offset: int) -> None:
         """Delete all records below an offset. Raises KafkaError."""
         self._log.delete_before(partition, offset)
@@ -118,7 +113,6 @@ class StateTopic:
 
     def _append(self, partition: int, staged: Sequence[_Staged]) -> None:
         wall_ms = self._clock.wall_ms()
-        offset = self.end_offset(partition)
         try:
             batch = make_batch(
                 [Record(record.value, record.key, timestamp=wall_ms) for record in staged]
@@ -129,6 +123,7 @@ class StateTopic:
         except KafkaError as error:
             _report(staged, error, -1)
         else:
+            offset = self._log.end_offset(partition) - len(staged)
             if waiting is None:
                 _report(staged, None, offset)
             else:

@@ -135,6 +135,12 @@ class InternalLog:
             return None
         return opened.wait_committed(appended.next_offset)
 
+    def end_offset(self, partition: int) -> int:
+        """Return the offset of the next record; to be called after an append."""
+        topic = self._found or self._find()
+        assert topic is not None, "nothing was appended"
+        return topic.partitions[partition].log.log_end_offset
+
     def read(self, partition: int) -> Iterator[Record]:
         """Yield all durable records, in order. Raises KafkaError if the rest cannot be read."""
         opened = self.on_disk(partition)

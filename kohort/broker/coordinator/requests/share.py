@@ -1,6 +1,7 @@
 """The requests that only share groups execute (KIP-932): the heartbeat, and changes of offsets."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from kohort.broker.coordinator.command import Command
@@ -19,6 +20,8 @@ from kohort.groups.share.requests import (
 )
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -48,8 +51,12 @@ def is_unused(group: Group) -> bool:
 class ShareRequests:
     """Executes the requests; a returned ticket is answered later."""
 
-    def __init__(self, host: GroupHost) -> None:
+    def __init__(
+        self, host: GroupHost, prepare_state: Callable[[], Awaitable[None] | None]
+    ) -> None:
+        """`prepare_state` creates the topic of share-partitions' state; None if it exists."""
         self._host = host
+        self._prepare_state = prepare_state
 
     def heartbeat(
         self, group_id: str, request: ShareHeartbeatRequest
@@ -82,7 +89,7 @@ class ShareRequests:
             creates_group=request.epoch == 0,
             is_exclusive=True,
         )
-        host.submit(group_id, command)
+        self._submit(group_id, command)
         return ticket
 
     def alter_offsets(
@@ -111,7 +118,7 @@ class ShareRequests:
             creates_group=bool(topics),
             is_exclusive=True,
         )
-        self._host.submit(group_id, command)
+        self._submit(group_id, command)
         return ticket
 
     def delete_offsets(self, group_id: str, topic_ids: Sequence[bytes]) -> Deferred[OffsetsResult]:
@@ -130,6 +137,29 @@ class ShareRequests:
         command = Command(step, ticket, answer_absent=absent, is_exclusive=True)
         self._host.submit(group_id, command)
         return ticket
+
+    def _submit(self, group_id: str, command: Command) -> None:
+        """Submit a command that may initialize share-partitions. Their state begins in the same
+        step, so the topic for it has to exist before.
+        """
+        preparing = self._prepare_state() if command.creates_group else None
+        if preparing is None:
+            self._host.submit(group_id, command)
+        else:
+            work = self._submit_when(preparing, group_id, command)
+            self._host.start_task(work, f"share group {group_id}")
+
+    async def _submit_when(
+        self, prepared: Awaitable[None], group_id: str, command: Command
+    ) -> None:
+        try:
+            await prepared
+        except KafkaError as error:
+            logger.warning("The share groups' log cannot be created: %s", error)
+            assert command.ticket is not None
+            command.ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self._host.submit(group_id, command)
 
 
 def _heartbeat(
