@@ -108,10 +108,12 @@ class Model:
         return next(available, self.end + 1)
 
     def stored(self) -> Stored:
-        """Return what the state topic has to restore; acquired records as they were before."""
+        """Return what the state topic has to restore; records are there as they were before what
+        is not written.
+        """
         result: Stored = {}
         for offset, entry in self.entries.items():
-            if entry.state is ACQUIRED:
+            if entry.state in {ACQUIRED, SKIPPED}:
                 if entry.count > 1:
                     result[offset] = (AVAILABLE, entry.count - 1)
             elif entry.state is not AVAILABLE or entry.count:
@@ -261,18 +263,24 @@ class World:
             assert not taken
             return
         room = self.follow_read(read)
+        skipped = self.aborted_in(read)
+        if record_limit:
+            self.know_rest(sorted({*taken, *skipped}), read)
+        for offset in skipped:
+            entry = model.entries[offset]
+            entry.state = SKIPPED
+            entry.count += 1
+            entry.is_known = True
+        self.lost |= skipped
         for offset, count in taken.items():
             entry = model.entries[offset]
-            if record_limit and not entry.is_known:
-                self.know_rest(offset, read)
             assert entry.can_be_acquired
             assert count == entry.count + 1
             assert count <= self.settings.delivery_count_limit or self.limit_was_lowered
             model.entries[offset] = Entry(
                 ACQUIRED, count, True, member, self.now_ms + self.settings.lock_duration_ms
             )
-        skipped = self.skip_aborted(read, record_limit=record_limit)
-        assert len(taken) + skipped == acquisition.record_count
+        assert len(taken) + len(skipped) == acquisition.record_count
         if record_limit:
             assert acquisition.record_count <= max_records
         limit = self.settings.delivery_count_limit
@@ -296,6 +304,7 @@ class World:
             if offset < first and entry.can_be_acquired:
                 assert offset in self.compacted or offset < self.log_start
                 entry.state = SKIPPED
+                entry.count += 1
         model.advance()
         room = self.settings.max_record_locks - (model.end - model.start + 1)
         end = self.window.end_offset
@@ -311,40 +320,44 @@ class World:
             model.start = next(iter(model.entries))
         return room
 
-    def know_rest(self, offset: int, read: Sequence[LogBatch]) -> None:
-        """The rest of a producer batch is of the same range, as far as a hole goes."""
-        (end,) = [batch.last_offset for batch in read if batch.first_offset <= offset][-1:]
-        for following in range(offset + 1, end + 1):
-            entry = self.model.entries.get(following)
-            if entry is None or entry.is_known:
-                break
-            entry.is_known = True
+    def know_rest(self, acquired: Sequence[int], read: Sequence[LogBatch]) -> None:
+        """A range goes to the end of a producer batch, even if only some of it is acquired; in a
+        hole, at most to its end.
+        """
+        entries = self.model.entries
+        for first in acquired:
+            if not entries[first].is_known:
+                wanted = first
+                while wanted + 1 in acquired and not entries[wanted + 1].is_known:
+                    wanted += 1
+                ends = [batch.last_offset for batch in read if batch.first_offset <= wanted]
+                if ends[-1] < first:
+                    ends = [batch.last_offset for batch in read[: len(ends) + 1]]
+                for offset in range(first, ends[-1] + 1):
+                    if offset not in entries or entries[offset].is_known:
+                        break
+                    entries[offset].is_known = True
 
-    def skip_aborted(self, read: Sequence[LogBatch], *, record_limit: bool) -> int:
-        """Follow the window in what it has archived as aborted; return the number of offsets."""
+    def aborted_in(self, read: Sequence[LogBatch]) -> set[int]:
+        """Return the offsets that the window has just archived, which have to be aborted."""
         aborted = {
             offset
             for batch in read
             if batch.is_aborted
             for offset in range(batch.first_offset, batch.last_offset + 1)
         }
-        skipped = 0
         present = {
             offset
             for item in self.window.ranges()
             for offset in range(item.first_offset, item.last_offset + 1)
             if item.state is not SKIPPED
         }
-        for offset, entry in self.model.entries.items():
-            if entry.can_be_acquired and offset not in present:
-                assert offset in aborted
-                entry.state = SKIPPED
-                entry.count += 1
-                if record_limit and not entry.is_known:
-                    self.know_rest(offset, read)
-                entry.is_known = True
-                self.lost.add(offset)
-                skipped += 1
+        skipped = {
+            offset
+            for offset, entry in self.model.entries.items()
+            if entry.can_be_acquired and offset not in present
+        }
+        assert skipped <= aborted
         return skipped
 
     def acknowledge(self, member: str) -> None:
@@ -491,14 +504,8 @@ class World:
 
     def check_restored(self, state: StoredState, index: int) -> None:
         start, stored = self.expected[index]
-        restored = expanded(state.batches)
-        for offset, (expected, _) in stored.items():
-            if expected is SKIPPED:
-                restored.pop(offset, None)
         assert state.start_offset == start
-        assert restored == {
-            offset: value for offset, value in stored.items() if value[0] is not SKIPPED
-        }
+        assert expanded(state.batches) == stored
 
     def roll_back(self, number: int) -> None:
         for entry in self.model.entries.values():

@@ -16,7 +16,7 @@ class RecordState(IntEnum):
     ARCHIVED = 4
     SKIPPED = 5
     """Archived because of the log: aborted, or missing in it. Never written, since the log shows it
-    again after a restart."""
+    again after a restart. Counts as delivered once more than what is stored."""
 
 
 class StateBatch(NamedTuple):

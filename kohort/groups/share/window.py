@@ -192,7 +192,7 @@ class Window:
         while index < len(items) and (segment := items[index]).first < first_offset:
             if segment.state is AVAILABLE and segment.write is None:
                 last = min(segment.last, first_offset - 1)
-                index = in_flight.change(index, segment.first, last, SKIPPED, segment.count)
+                index = in_flight.change(index, segment.first, last, SKIPPED, segment.count + 1)
             index += 1
         in_flight.advance()
 
