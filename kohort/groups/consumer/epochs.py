@@ -10,7 +10,7 @@ from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
 from kohort.groups.events import UNDER_OLD_ID, Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
-from kohort.groups.topics import metadata_hash, topics_changed
+from kohort.groups.topics import metadata_hash, subscription_changes, topics_changed
 
 KNOWN_TOPICS_MAX: Final = 1_000
 """Maximum number of topics that a group remembers; with more, its history does not name the changed
@@ -115,12 +115,7 @@ def returned(old: Member | None, new: Member, how: str = "") -> str:
 
 def _subscription_changes(old: Member, new: Member) -> Iterator[str]:
     """Yield what a member has added to its subscription and removed from it."""
-    added = sorted(set(new.topic_names).difference(old.topic_names))
-    removed = sorted(set(old.topic_names).difference(new.topic_names))
-    if added:
-        yield f"added {listed(added)}"
-    if removed:
-        yield f"removed {listed(removed)}"
+    yield from subscription_changes(old.topic_names, new.topic_names)
     if new.topic_regex != old.topic_regex:
         if old.topic_regex:
             yield f"removed the regular expression {old.topic_regex}"

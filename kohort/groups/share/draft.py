@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kohort.groups.events import MemberRef, RemovalReason, Trigger, TriggerKind
+from kohort.groups.events import RemovalReason, Trigger, TriggerKind
 from kohort.groups.requests import Now
 from kohort.groups.share.assignor import assign
 from kohort.groups.share.data import NO_PARTITIONS, ShareData, ShareMember, ShareState
@@ -28,7 +28,7 @@ class ShareDraft:
     state: ShareState = field(init=False)
     causes: list[Trigger] = field(default_factory=list)
     """The causes of the epoch bumps, one for each."""
-    removed: list[tuple[MemberRef, RemovalReason]] = field(default_factory=list)
+    removed: list[tuple[ShareMember, RemovalReason]] = field(default_factory=list)
     heartbeat_of: str | None = None
     """The member whose session the command restarts."""
     checked_version: int = field(init=False)
@@ -74,7 +74,7 @@ class ShareDraft:
         for name, topic in existing.items():
             self.initialize(topic.topic_id, StoredTopic(name, tuple(range(topic.partition_count))))
         if cause is None and state.epoch == state.target_epoch and self._lacks_members(existing):
-            cause = Trigger(TriggerKind.TOPICS_CHANGED, detail="initialized partitions")
+            cause = Trigger(TriggerKind.INITIALIZED)
         if cause is not None:
             self.bump(cause)
 
@@ -111,7 +111,7 @@ class ShareDraft:
         """Remove a member, and bump the epoch."""
         state = self.state
         state.remove(member.member_id)
-        self.removed.append((member.ref, reason))
+        self.removed.append((member, reason))
         self.bump(cause)
         # Partitions of topics that have changed are initialized by the next heartbeat.
         state.metadata_hash = metadata_hash(self.existing())

@@ -8,6 +8,7 @@ from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
 from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
 from kohort.groups.steps import Steps
+from kohort.groups.topics import subscription_changes
 from kohort.protocol.errors import ErrorCode
 
 LEAVING: int = -1
@@ -78,6 +79,7 @@ def heartbeat_steps(
             member.ref,
             old_protocols=old.topic_names,
             new_protocols=member.topic_names,
+            detail=", ".join(subscription_changes(old.topic_names, member.topic_names)),
         )
     if cause is not None or draft.data.topics.version != draft.checked_version:
         draft.note_topics(cause)

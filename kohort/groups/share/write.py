@@ -4,11 +4,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kohort.groups.effects import Cancel, Schedule, TimerKey
-from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
+from kohort.groups.events import (
+    MemberRemoved,
+    ShareEpochBumped,
+    SharePartitionsForgotten,
+    SharePartitionsInitialized,
+)
 from kohort.groups.member_sessions import SESSION, extend
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
+from kohort.groups.share.assigned import partitions_assigned
 from kohort.groups.share.data import ShareData, ShareState
 from kohort.groups.share.draft import ShareDraft
 from kohort.protocol.errors import NO_ERROR, ErrorCode
@@ -65,10 +71,15 @@ def apply(draft: ShareDraft, now: Now) -> None:
     data.known_topics = draft.known_topics
     if data.state_name != previous_name:
         data.since_ms = now.wall_ms
+    for member, reason in draft.removed:
+        outbox.note(MemberRemoved(member.ref, reason, held=data.named(sorted(member.assigned))))
+        data.sessions.pop(member.member_id, None)
+        outbox.emit(Cancel(TimerKey(SESSION, member.member_id)))
+    for cause in draft.causes:
+        outbox.note(ShareEpochBumped(cause))
+    if new.target_epoch != old.target_epoch:
+        outbox.note(partitions_assigned(old, new, data.named))
     _note_partitions(data, old, new)
-    for ref, _ in draft.removed:
-        data.sessions.pop(ref.member_id, None)
-        outbox.emit(Cancel(TimerKey(SESSION, ref.member_id)))
     if draft.heartbeat_of is not None:
         restart_session(data, draft.heartbeat_of, now.ms)
     if new.epoch > new.target_epoch:
