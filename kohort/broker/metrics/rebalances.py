@@ -22,6 +22,7 @@ from kohort.groups.events import (
     RebalanceEnded,
     RebalanceStarted,
     RemovalReason,
+    ShareEpochBumped,
     Trigger,
 )
 from kohort.groups.kinds import GroupKind
@@ -156,6 +157,10 @@ class RebalanceMetrics:
         self.share_bump_count += kind is GroupKind.SHARE
         self.by_group.of(group_id).count("bumps", cause)
 
+    def _on_share_bumped(self, group_id: str, event: ShareEpochBumped, _now: Now) -> None:
+        self.share_bump_count += 1
+        self.by_group.of(group_id).count("bumps", event.trigger.kind.value)
+
     def _on_join_phase_ended(self, group_id: str, _event: JoinPhaseEnded, now: Now) -> None:
         running = self.running.get(group_id)
         if running is not None:
@@ -213,6 +218,7 @@ class RebalanceMetrics:
         OffsetsRemoved: _on_offsets_removed,
         RebalanceStarted: _on_started,
         CauseAdded: _on_cause,
+        ShareEpochBumped: _on_share_bumped,
         JoinPhaseEnded: _on_join_phase_ended,
         RebalanceEnded: _on_ended,
         RebalanceAvoided: _on_avoided,
