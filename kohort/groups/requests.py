@@ -24,6 +24,15 @@ Ticket: TypeAlias = object
 one Reply, and never looks inside."""
 
 
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What Java trims."""
+
+
+def is_blank(text: str | None) -> bool:
+    """Whether a field of a heartbeat counts as empty; null does not."""
+    return text is not None and not text.strip(_BLANKS)
+
+
 class Connection(Protocol):
     """A client's connection, as the shell knows it."""
 

@@ -26,9 +26,13 @@ JOIN: Final[dict[str, Value]] = {
 }
 FAULTS: Final[tuple[dict[str, Value], ...]] = (
     {"member_id": ""},
+    {"member_id": " "},
     {"group_id": ""},
+    {"group_id": " "},
     {"instance_id": ""},
+    {"instance_id": " "},
     {"rack_id": ""},
+    {"rack_id": " \t"},
     {"rebalance_timeout_ms": -1},
     {"topic_partitions": None},
     {"topic_partitions": [TopicPartitions(topic_id=b"\7" * 16, partitions=[0])]},

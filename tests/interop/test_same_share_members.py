@@ -16,13 +16,17 @@ from tests.interop.same_answers.offsets import commit_topic
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Answers, Pair
 from tests.interop.same_answers.scenes import NOWHERE
 from tests.interop.same_answers.share import ShareGroup, create_topic
+from tests.interop.same_answers.share_differences import CHOSEN_PARTITIONS, INITIALIZED_AT_ONCE
 from tests.support import messages as m
 
 FAULTS: Final[tuple[dict[str, Value], ...]] = (
     {"member_id": ""},
     {"member_id": "m" * 37},
+    {"member_id": " "},
     {"group_id": ""},
+    {"group_id": " "},
     {"rack_id": ""},
+    {"rack_id": "\t"},
     {"subscribed_topic_names": None},
     {"subscribed_topic_names": []},
 )
@@ -91,7 +95,7 @@ def test_groups_of_other_types(pair: Pair) -> None:
         subscribed_topic_names=["x"],
         topic_partitions=[],
     )
-    pair.ask(beat, 1)
+    pair.peek(beat, 1)
     commit = m.OffsetCommitRequest(
         group_id=offsets.id,
         generation_id_or_member_epoch=-1,
@@ -122,7 +126,7 @@ def test_a_full_group(group: ShareGroup) -> None:
 
 def test_when_an_answer_has_the_assignment(pair: Pair) -> None:
     """Epochs count from an initialized group."""
-    topic, other = create_topic(pair, partitions=3), create_topic(pair)
+    topic, other = create_topic(pair), create_topic(pair, partitions=3)
     group = ShareGroup(pair)
     group.initialize(topic, other)
     answers = group.beat("one", 0, topic)
@@ -143,7 +147,34 @@ def test_when_an_answer_has_the_assignment(pair: Pair) -> None:
     describe(group)
 
 
-def test_members_share_partitions(pair: Pair) -> None:
+def test_the_first_heartbeat_of_a_group(pair: Pair) -> None:
+    topic, group = create_topic(pair), ShareGroup(pair)
+    answers = group.beat("one", 0, topic, differs=INITIALIZED_AT_ONCE)
+    assert answers.kafka.member_epoch == 2
+
+
+def test_members_divide_partitions(pair: Pair) -> None:
+    """Into parts of the same sizes."""
+    topic = create_topic(pair, partitions=5)
+    group = ShareGroup(pair)
+    group.initialize(topic)
+    for count in range(1, 5):
+        for number in range(count, 0, -1):
+            pair.peek(group.heartbeat(f"m{number}", 0, topic), 1)
+        request = describing.ShareGroupDescribeRequest(group_ids=[group.id])
+        kafka, kohort = (
+            sorted(
+                len(assigned.partitions)
+                for member in answer.groups[0].members
+                for assigned in member.assignment.topic_partitions
+            )
+            for answer in pair.ask(request, 1, differs=CHOSEN_PARTITIONS)
+        )
+        assert kafka == kohort
+        assert sum(kafka) == 5
+
+
+def test_members_share_a_partition(pair: Pair) -> None:
     topic = create_topic(pair, partitions=1)
     group = ShareGroup(pair)
     group.initialize(topic)
@@ -151,6 +182,9 @@ def test_members_share_partitions(pair: Pair) -> None:
         group.beat(f"m{number}", 0, topic)
     describe(group)
     group.beat("m1", LEFT)
+    # In Kafka the next heartbeat computes the target, here a timer does.
+    for number in (0, 2):
+        group.beat(f"m{number}", 0, topic)
     describe(group)
 
 

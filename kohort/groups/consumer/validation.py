@@ -9,7 +9,7 @@ from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.requests import CommitRequest
+from kohort.groups.requests import CommitRequest, is_blank
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
@@ -45,7 +45,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
         ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
     ):
-        if value == "":
+        if is_blank(value):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     problem = _epoch_problem(request)
     if problem is not None:

@@ -3,7 +3,7 @@ epoch and cause the computation of a target, and gives its member that target at
 """
 
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
-from kohort.groups.requests import Now
+from kohort.groups.requests import Now, is_blank
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
 from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
@@ -25,9 +25,11 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
 def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
     """Check the fields of a request, without the group. Raises Rejected: INVALID_REQUEST."""
     problem = None
-    if not group_id:
+    if is_blank(request.member_id):
+        problem = "MemberId can't be empty."
+    elif is_blank(group_id):
         problem = "GroupId can't be empty."
-    elif request.rack_id == "":
+    elif is_blank(request.rack_id):
         problem = "RackId can't be empty."
     elif request.epoch == 0 and not request.topic_names:
         problem = "SubscribedTopicNames must be set in first request."

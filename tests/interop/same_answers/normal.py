@@ -40,7 +40,9 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "DescribeGroupsResponse": frozenset({"groups", "members"}),
     "ConsumerGroupDescribeResponse": frozenset({"groups", "members"}),
     "ShareGroupHeartbeatResponse": frozenset({"topic_partitions"}),
-    "ShareGroupDescribeResponse": frozenset({"members", "topic_partitions"}),
+    "ShareGroupDescribeResponse": frozenset(
+        {"groups", "members", "topic_partitions", "subscribed_topic_names"}
+    ),
     "ShareFetchResponse": frozenset({"responses", "partitions"}),
     "ShareAcknowledgeResponse": frozenset({"responses", "partitions"}),
     "DescribeShareGroupOffsetsResponse": frozenset({"topics", "partitions"}),

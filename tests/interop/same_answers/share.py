@@ -131,9 +131,21 @@ class ShareGroup:
     def initialize(self, *topics: Topic, member_id: str = "founder") -> None:
         """Have a member until the partitions are initialized. Kafka loads them when they are
         first fetched, and leaves them out until then.
+
+        Afterwards both groups have the same epoch: a Kafka has assigned the partitions in an epoch
+        of its own.
         """
-        self.join(member_id, *topics)
-        self.pair.peek(self.heartbeat(member_id, -1), 1)
+        epochs = self.join(member_id, *topics)
+        by_side = {side.name: for_broker(epochs, side.name) for side in self.pair.sides}
+        for side in self.pair.sides:
+            names = [topic.name for topic in topics]
+            while by_side[side.name] < max(by_side.values()):
+                names.append(f"{names[0]}-{len(names)}")
+                bump = self.heartbeat(
+                    member_id, by_side[side.name], subscribed_topic_names=list(names)
+                )
+                by_side[side.name] = self.pair.line.ask_alone(side, bump, 1).member_epoch
+        self.pair.peek(self.heartbeat(member_id, CLOSE), 1)
         self.load(*topics)
 
     def load(self, *topics: Topic) -> None:

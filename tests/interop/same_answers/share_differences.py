@@ -1,0 +1,56 @@
+"""Where share groups of this broker behave otherwise than Kafka's on purpose, each with its reason.
+
+See `differences.py`, which has those of other requests.
+"""
+
+from typing import Final
+
+from kohort.protocol.errors import ErrorCode
+from tests.interop.same_answers.deliberate import ANY, TEXT, Difference
+
+NONE: Final = int(ErrorCode.NONE)
+INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
+INVALID_RECORD_STATE: Final = int(ErrorCode.INVALID_RECORD_STATE)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+# Share groups.
+INITIALIZED_AT_ONCE: Final = Difference(
+    "a member of a share group gets its partitions when it joins; Kafka initializes them "
+    "afterwards, and assigns them in another epoch, with a later heartbeat",
+    [("assignment.topic_partitions", [], ANY)],
+)
+CHOSEN_PARTITIONS: Final = Difference(
+    "members of share groups are assigned partitions in the order of their ids; in Kafka, the "
+    "order of a hash table decides which partitions a member gets",
+    [("assignment.topic_partitions.partitions", ANY, ANY)],
+    by_chance=True,
+)
+LOADED_BY_ACKNOWLEDGEMENT: Final = Difference(
+    "an acknowledgement loads its share-partition; Kafka refuses it until the partition is fetched",
+    [
+        ("error_code", UNKNOWN_TOPIC_OR_PARTITION, INVALID_RECORD_STATE),
+        ("error_code", UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_SERVER_ERROR),
+    ],
+)
+BEYOND_AN_EMPTY_WINDOW: Final = Difference(
+    "an acknowledgement that reaches beyond an empty window is INVALID_RECORD_STATE; in Kafka, "
+    "the whole request is UNKNOWN_SERVER_ERROR",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, NONE),
+        ("acquisition_lock_timeout_ms", 0, ANY),
+        ("responses", [], ANY),
+    ],
+)
+ACKNOWLEDGED_TWICE: Final = Difference(
+    "acknowledgements of a partition that a request names twice are all applied; Kafka applies "
+    "the last ones only",
+    [
+        ("error_code", INVALID_RECORD_STATE, NONE),
+        ("error_message", TEXT, None),
+    ],
+)
+UNKNOWN_ACQUIRE_MODE: Final = Difference(
+    "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
+    [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
+)
