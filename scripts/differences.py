@@ -12,14 +12,18 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "differences.md"
-SOURCE: Final = ROOT / "tests" / "interop" / "same_answers" / "differences.py"
+SOURCES: Final = tuple(
+    ROOT / "tests" / "interop" / "same_answers" / name
+    for name in ("differences.py", "share_differences.py")
+)
 KINDS: Final = frozenset({"Difference", "Later"})
 
+_NAMES: Final = " and ".join(f"`{source.relative_to(ROOT)}`" for source in SOURCES)
 _HEAD: Final = f"""# Differences from Apache Kafka
 
 Tests send the same requests to this broker and to an Apache Kafka 4.4.0 and compare the responses
 field by field. These are all differences that they allow, derived by `make docs` from
-`{SOURCE.relative_to(ROOT)}`; [apis.md](apis.md) has the others.
+{_NAMES}; [apis.md](apis.md) has the others.
 """
 _FIRST: Final = "Everywhere"
 _HEADING: Final = re.compile(r"# ([A-Z][^#]*)\.")
@@ -27,16 +31,17 @@ _HEADING: Final = re.compile(r"# ([A-Z][^#]*)\.")
 
 def document() -> str:
     """The document as it has to be."""
-    source = SOURCE.read_text(encoding="utf-8")
-    headings = {
-        number: found[1]
-        for number, line in enumerate(source.splitlines(), 1)
-        if (found := _HEADING.fullmatch(line))
-    }
     parts: dict[str, list[str]] = {}
-    for line, reason in _reasons(ast.parse(source)):
-        before = [number for number in headings if number < line]
-        parts.setdefault(headings[max(before)] if before else _FIRST, []).append(reason)
+    for path in SOURCES:
+        source = path.read_text(encoding="utf-8")
+        headings = {
+            number: found[1]
+            for number, line in enumerate(source.splitlines(), 1)
+            if (found := _HEADING.fullmatch(line))
+        }
+        for line, reason in _reasons(ast.parse(source)):
+            before = [number for number in headings if number < line]
+            parts.setdefault(headings[max(before)] if before else _FIRST, []).append(reason)
     listed = [
         f"\n## {part}\n\n" + "".join(f"- {reason}\n" for reason in reasons)
         for part, reasons in parts.items()

@@ -16,7 +16,13 @@ from tests.interop.same_answers.share import (
     RENEW,
     SHORT_MS,
     Batch,
+    ShareGroup,
+    create_topic,
     errors,
+)
+from tests.interop.same_answers.share_differences import (
+    BEYOND_AN_EMPTY_WINDOW,
+    LOADED_BY_ACKNOWLEDGEMENT,
 )
 from tests.interop.same_answers.share_scenes import Scene
 
@@ -92,13 +98,25 @@ def test_offsets_that_are_not_acquired(scene: Scene) -> None:
 
 
 def test_an_empty_window(scene: Scene) -> None:
-    scene.one.fetch([scene.place], max_records=0)
-    for batches in ([(0, 0, [ACCEPT])], [(0, 9, [ACCEPT])], [(20, 20, [ACCEPT])]):
-        scene.acknowledge(scene.one, *batches)
-    assert scene.fetch(scene.one) == [0, 9, 1]
-    scene.check(scene.one, NONE, (0, 9, [ACCEPT]))
-    for batches in ([(0, 9, [ACCEPT])], [(9, 10, [ACCEPT])], [(10, 10, [ACCEPT])]):
-        scene.acknowledge(scene.one, *batches)
+    assert scene.fetch(scene.two) == [0, 9, 1]
+    scene.check(scene.two, NONE, (0, 9, [ACCEPT]))
+    for batch, error in (
+        ((0, 9, [ACCEPT]), NONE),
+        ((10, 10, [ACCEPT]), INVALID_STATE),
+        ((20, 29, [ACCEPT]), INVALID_STATE),
+    ):
+        scene.check(scene.two, error, batch)
+    scene.acknowledge(scene.two, (9, 10, [ACCEPT]), differs=BEYOND_AN_EMPTY_WINDOW)
+
+
+def test_an_acknowledgement_without_a_fetch(pair: Pair) -> None:
+    topic = create_topic(pair)
+    group = ShareGroup(pair)
+    group.join("one", topic)
+    with group.session() as session:
+        session.fetch(max_wait_ms=0)
+        ack = {(topic, 0): [(0, 0, [ACCEPT])]}
+        session.acknowledge(ack, differs=LOADED_BY_ACKNOWLEDGEMENT)
 
 
 def test_records_of_another_member(scene: Scene) -> None:

@@ -21,11 +21,16 @@ from tests.interop.same_answers.share import (
     errors,
     produce,
 )
+from tests.interop.same_answers.share_differences import (
+    ACKNOWLEDGED_TWICE,
+    LOADED_BY_ACKNOWLEDGEMENT,
+)
 from tests.interop.same_answers.share_scenes import Scene
 
 NONE: Final = ErrorCode.NONE
 INVALID_REQUEST: Final = ErrorCode.INVALID_REQUEST
 INVALID_EPOCH: Final = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
 NOT_FOUND: Final = ErrorCode.SHARE_SESSION_NOT_FOUND
 LIMIT_REACHED: Final = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 LAST_EPOCH: Final = 2**31 - 1
@@ -42,10 +47,11 @@ def scene(pair: Pair) -> Scene:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    "member_id", [None, "", "m" * 36, "m" * 37, "\u0436" * 36, "\U0001f600" * 19]
+    "member_id", [None, "", " ", "m" * 36, "m" * 37, "\u0436" * 36, "\U0001f600" * 19]
 )
 def test_ids_of_members(scene: Scene, member_id: str | None, version: int) -> None:
-    for group_id in (None, "", scene.group.id):
+    is_accepted = member_id is not None and 0 < len(member_id.encode("utf-16-le")) // 2 <= 36
+    for group_id in (None, scene.group.id) if is_accepted else (None, "", scene.group.id):
         fields = {"group_id": group_id, "member_id": member_id}
         for epoch in (0, 1, CLOSE):
             request = scene.one.fetch_request([scene.place], epoch=epoch, max_wait_ms=SHORT_MS)
@@ -108,10 +114,12 @@ def test_what_may_be_left_out(scene: Scene) -> None:
 
 
 def test_an_acknowledgement_adds_its_partition(scene: Scene) -> None:
+    assert scene.fetch(scene.two, max_records=3, share_acquire_mode=1) == [0, 2, 1]
     scene.one.fetch(max_records=0)
-    accept = {scene.place: [(0, 0, [ACCEPT])]}
-    scene.one.fetch(acks=accept, max_wait_ms=SHORT_MS, max_records=0)
-    assert acquired(scene.one.fetch().kafka) == [(0, 0, 9, 1)]
+    accept = {scene.place: [(3, 3, [ACCEPT])]}
+    answers = scene.one.fetch(acks=accept, max_wait_ms=SHORT_MS, max_records=0)
+    assert errors(answers.kafka) == [NONE, INVALID_STATE]
+    assert acquired(scene.one.fetch().kafka) == [(0, 3, 9, 1)]
 
 
 def test_a_session_that_is_replaced_keeps_its_locks(scene: Scene) -> None:
@@ -216,7 +224,8 @@ def test_groups_without_the_partition(scene: Scene, group_id: str) -> None:
             # Kafka knows it when it has looked for the state.
             answers = session.fetch([scene.place], max_wait_ms=500)
             assert errors(answers.kafka) == [ErrorCode.UNKNOWN_SERVER_ERROR, NONE]
-        session.acknowledge({scene.place: [(0, 0, [ACCEPT])]})
+        ack = {scene.place: [(0, 0, [ACCEPT])]}
+        session.acknowledge(ack, differs=LOADED_BY_ACKNOWLEDGEMENT)
 
 
 def test_the_number_of_sessions_is_limited(pair: Pair) -> None:
@@ -259,6 +268,5 @@ def test_of_two_lists_of_acknowledgements(scene: Scene) -> None:
     request.topics[0].partitions += more.topics[0].partitions
     scene.pair.ask(request, 2)
     scene.one.epoch += 1
-    # Kafka has applied the second only.
-    scene.acknowledge(scene.one, (0, 4, [RENEW]), is_renew_ack=True)
-    scene.acknowledge(scene.one, (5, 9, [RENEW]), is_renew_ack=True)
+    scene.acknowledge(scene.one, (5, 9, [RENEW]), is_renew_ack=True, differs=ACKNOWLEDGED_TWICE)
+    scene.check(scene.one, NONE, (0, 4, [ACCEPT]))
