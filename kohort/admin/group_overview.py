@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
@@ -11,13 +12,16 @@ from kohort.admin.groups import (
     CONSUMER,
     GROUPS_SINCE,
     OFFSET_FETCH_MAX,
+    SHARE,
     committed_offsets,
     groups_of,
     offsets_in,
+    start_offsets,
 )
 from kohort.admin.history import rebalances_since
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kohort.protocol.messages.groups import DescribeGroupsRequest, ListedGroup
 from kohort.protocol.messages.offset_fetch import (
@@ -25,6 +29,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from kohort.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 
 T = TypeVar("T")
 
@@ -39,9 +44,8 @@ class GroupRow:
 
     listed: ListedGroup
     members: int | None
-    """Number of members of a classic or a consumer group."""
     lag: int | None
-    """Unread records, if it has committed offsets."""
+    """Unread records, if it has offsets."""
     rebalances: int | None
     """Rebalances within `RECENT_S`, if the broker stores a history."""
 
@@ -51,6 +55,7 @@ def overview(cluster: Cluster) -> list[GroupRow]:
     listed: dict[str, ListedGroup] = {}
     members: dict[str, int] = {}
     offsets: dict[str, dict[TopicPartition, int]] = {}
+    lags: dict[str, int | None] = {}
     for broker in cluster.brokers():
         groups = groups_of(cluster, broker)
         listed |= {group.group_id: group for group in groups}
@@ -60,15 +65,23 @@ def overview(cluster: Cluster) -> list[GroupRow]:
         consumers = [group.group_id for group in groups if group.group_type.lower() == CONSUMER]
         for batch in _batches(consumers):
             members |= _members(cluster, broker, ConsumerGroupDescribeRequest(group_ids=batch))
+        shares = [group.group_id for group in groups if group.group_type.lower() == SHARE]
+        # Kafka 4.0 has an unstable version of these requests.
+        with suppress(UnsupportedVersionError):
+            for batch in _batches(shares):
+                members |= _members(cluster, broker, ShareGroupDescribeRequest(group_ids=batch))
+                lags |= _share_lags(cluster, broker, batch)
     ends = _ends(cluster, {partition for committed in offsets.values() for partition in committed})
     starts = _starts(cluster, offsets.values(), ends)
+    for name, committed in offsets.items():
+        lags.setdefault(name, _lag(committed, starts, ends))
     since_ms = int(time.time() * 1000) - RECENT_S * 1000
     rebalances = rebalances_since(cluster, since_ms)
     return [
         GroupRow(
             listed=listed[name],
             members=members.get(name),
-            lag=_lag(offsets.get(name, {}), starts, ends),
+            lag=lags.get(name),
             rebalances=None if rebalances is None else rebalances.get(name, 0),
         )
         for name in sorted(listed)
@@ -78,7 +91,7 @@ def overview(cluster: Cluster) -> list[GroupRow]:
 def _members(
     cluster: Cluster,
     broker: BlockingConnection,
-    request: DescribeGroupsRequest | ConsumerGroupDescribeRequest,
+    request: DescribeGroupsRequest | ConsumerGroupDescribeRequest | ShareGroupDescribeRequest,
 ) -> dict[str, int]:
     groups = cluster.ask(broker, request).groups
     return {group.group_id: len(group.members) for group in groups if not group.error_code}
@@ -97,6 +110,17 @@ def _offsets(
     return {
         group.group_id: offsets_in(group.topics) for group in answer.groups if not group.error_code
     }
+
+
+def _share_lags(
+    cluster: Cluster, broker: BlockingConnection, names: list[str]
+) -> dict[str, int | None]:
+    """The lags of share groups, None if the lag of no partition is known."""
+    lags: dict[str, int | None] = {}
+    for name, positions in start_offsets(cluster, broker, names).items():
+        known = [position.lag for position in positions if position.lag is not None]
+        lags[name] = sum(known) if known else None
+    return lags
 
 
 def _ends(cluster: Cluster, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kohort.admin.cluster import Cluster, check
 from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
@@ -11,6 +11,7 @@ from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages import consumer_group_describe as new_groups
+from kohort.protocol.messages import share_group_describe as share_groups
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kohort.protocol.messages.groups import (
     DescribedGroup,
@@ -26,9 +27,15 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from kohort.protocol.messages.share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 
 CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
+SHARE: Final = "share"
 
 OFFSET_FETCH_MAX: Final = 9
 """Last version with topic names; later ones have topic ids."""
@@ -48,7 +55,8 @@ class Member:
     epoch: int | None = None
     """None for a member of a classic group."""
     target: list[TopicPartition] | None = None
-    """Its target assignment; None in a classic group."""
+    """Its target assignment, which a member of a share group takes at once; None in a classic
+    group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +66,17 @@ class Position:
     topic: str
     partition: int
     committed: int | None
+    """Of a share group its start offset: the first record whose delivery is not complete."""
     end: int | None
     start: int | None = None
+    known_lag: int | None = None
+    """The lag that the broker reports of a share group."""
 
     @property
     def lag(self) -> int | None:
         """The number of unread records; deleted ones, below `start`, do not count."""
+        if self.known_lag is not None:
+            return self.known_lag
         if self.committed is None or self.end is None:
             return None
         return max(self.end - max(self.committed, self.start or 0), 0)
@@ -79,11 +92,13 @@ class Group:
     members: list[Member]
     positions: list[Position]
     epoch: int | None = None
-    """Group epoch of the consumer protocol (KIP-848); None for a classic group."""
+    """Group epoch; None for a classic group."""
 
     @property
     def kind(self) -> str:
-        return CLASSIC if self.epoch is None else CONSUMER
+        if self.epoch is None:
+            return CLASSIC
+        return SHARE if self.protocol_type == SHARE else CONSUMER
 
 
 def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
@@ -98,7 +113,7 @@ def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     coordinator, described = _describe(cluster, group_id)
     if described is None:
-        return _describe_new(cluster, group_id)
+        return _describe_new(cluster, group_id) or _describe_share(cluster, group_id)
     members = [
         _member(member, is_consumer=described.protocol_type == CONSUMER)
         for member in described.members
@@ -107,26 +122,38 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     return _group(cluster, coordinator, described, kind, protocol, members)
 
 
-def _ask_new(
-    cluster: Cluster, group_id: str
-) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
-    """A consumer group's coordinator and description; None if the group does not exist there."""
+def _ask_kind(
+    cluster: Cluster,
+    group_id: str,
+    request: new_groups.ConsumerGroupDescribeRequest | share_groups.ShareGroupDescribeRequest,
+) -> tuple[BlockingConnection, Any]:
+    """A group's coordinator, and its description; None if no group of this kind exists there."""
 
-    def ask(
-        coordinator: BlockingConnection,
-    ) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
-        request = new_groups.ConsumerGroupDescribeRequest(group_ids=[group_id])
+    def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, Any]:
         try:
-            answer: new_groups.ConsumerGroupDescribeResponse = cluster.ask(coordinator, request)
+            described = cluster.ask(coordinator, request).groups[0]
         except UnsupportedVersionError:
             return coordinator, None
-        described = answer.groups[0]
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return coordinator, None
         check(described.error_code, "the group cannot be described", described.error_message)
         return coordinator, described
 
     return cluster.at_coordinator(group_id, ask)
+
+
+def _ask_new(
+    cluster: Cluster, group_id: str
+) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
+    request = new_groups.ConsumerGroupDescribeRequest(group_ids=[group_id])
+    return _ask_kind(cluster, group_id, request)
+
+
+def _ask_share(
+    cluster: Cluster, group_id: str
+) -> tuple[BlockingConnection, share_groups.DescribedGroup | None]:
+    request = share_groups.ShareGroupDescribeRequest(group_ids=[group_id])
+    return _ask_kind(cluster, group_id, request)
 
 
 def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
@@ -149,6 +176,67 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
     return _group(cluster, coordinator, described, CONSUMER, protocol, members, epoch)
 
 
+def _describe_share(cluster: Cluster, group_id: str) -> Group | None:
+    coordinator, described = _ask_share(cluster, group_id)
+    if described is None:
+        return None
+    members = [
+        Member(
+            member_id=member.member_id,
+            instance_id=None,
+            client_id=member.client_id,
+            host=member.client_host.removeprefix("/"),
+            partitions=_partitions(member.assignment),
+            epoch=member.member_epoch,
+            target=_partitions(member.assignment),
+        )
+        for member in described.members
+    ]
+    positions = start_offsets(cluster, coordinator, [group_id]).get(group_id, [])
+    return Group(
+        group_id,
+        described.group_state,
+        SHARE,
+        described.assignor_name,
+        str(coordinator.address),
+        members,
+        positions,
+        described.group_epoch,
+    )
+
+
+def start_offsets(
+    cluster: Cluster, coordinator: BlockingConnection, group_ids: Iterable[str]
+) -> dict[str, list[Position]]:
+    """The positions of share groups, without those that cannot be described."""
+    asked = [
+        DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+        for group_id in group_ids
+    ]
+    answer: DescribeShareGroupOffsetsResponse = cluster.ask(
+        coordinator, DescribeShareGroupOffsetsRequest(groups=asked)
+    )
+    return {
+        group.group_id: sorted(
+            (
+                Position(
+                    topic.topic_name,
+                    partition.partition_index,
+                    None if partition.start_offset < 0 else partition.start_offset,
+                    None,
+                    known_lag=None if partition.lag < 0 else partition.lag,
+                )
+                for topic in group.topics
+                for partition in topic.partitions
+                if not partition.error_code
+            ),
+            key=lambda position: (position.topic, position.partition),
+        )
+        for group in answer.groups
+        if not group.error_code
+    }
+
+
 def _group(
     cluster: Cluster,
     coordinator: BlockingConnection,
@@ -164,7 +252,9 @@ def _group(
     return Group(group_id, state, protocol_type, protocol, address, members, positions, epoch)
 
 
-def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
+def _partitions(
+    assignment: new_groups.Assignment | share_groups.Assignment,
+) -> list[TopicPartition]:
     return sorted(
         (topic.topic_name, index)
         for topic in assignment.topic_partitions
@@ -177,7 +267,10 @@ def describe_state(cluster: Cluster, group_id: str) -> str | None:
     if described is not None:
         return described.group_state
     _, consumers = _ask_new(cluster, group_id)
-    return None if consumers is None else consumers.group_state
+    if consumers is not None:
+        return consumers.group_state
+    _, sharing = _ask_share(cluster, group_id)
+    return None if sharing is None else sharing.group_state
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:

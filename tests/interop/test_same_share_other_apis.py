@@ -1,10 +1,16 @@
-"""What the APIs of other kinds of groups answer about a share group, with members and without."""
+"""What the APIs of other kinds of groups answer about a share group, with members and without; and
+what the command line shows of it.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
+from kohort.admin.cluster import Cluster
+from kohort.admin.group_overview import overview
+from kohort.admin.groups import Member, describe_group
+from kohort.client.net.address import Address
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -148,3 +154,24 @@ def test_other_apis_on_a_share_group(pair: Pair, is_empty: bool) -> None:
     producer.end()
     pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
     listings(group)
+
+
+def test_the_admin_client_describes_share_groups(pair: Pair) -> None:
+    topic = create_topic(pair)
+    group = share_group(pair, topic)
+    joined = group.wait_until(
+        beat(group, 0, topic.name), 1, lambda answer: answer.assignment.topic_partitions
+    )
+    for side, answer in zip(pair.sides, joined, strict=True):
+        partitions = [(topic.name, 0)]
+        member = Member(
+            MEMBER, None, "test", "127.0.0.1", partitions, answer.member_epoch, partitions
+        )
+        with Cluster([Address("127.0.0.1", side.port)], 20) as cluster:
+            described = describe_group(cluster, group.id)
+            assert described is not None
+            assert (described.kind, described.state) == ("share", "Stable")
+            assert described.members == [member]
+            assert [(one.topic, one.partition) for one in described.positions] == partitions
+            (row,) = (row for row in overview(cluster) if row.listed.group_id == group.id)
+            assert (row.listed.group_type, row.members) == ("share", 1)

@@ -9,7 +9,14 @@ from typing import Any, Final
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.group_changes import delete_group, delete_offsets
 from kohort.admin.group_overview import RECENT_S, overview
-from kohort.admin.groups import Group, Position, committed_offsets, describe_group, groups_of
+from kohort.admin.groups import (
+    SHARE,
+    Group,
+    Position,
+    committed_offsets,
+    describe_group,
+    groups_of,
+)
 from kohort.admin.offsets import TopicPartition
 from kohort.cli import patterns
 from kohort.cli.commands import Commands
@@ -35,8 +42,8 @@ _TITLES: Final = {
     "protocol_type": "PROTOCOL TYPE",
 }
 
-_UNDESCRIBED: Final = frozenset({"share", "streams"})
-"""Types of groups that `describe_group` does not know."""
+_UNDESCRIBED: Final = "streams"
+"""The type of groups that `describe_group` does not know."""
 
 _HEAD_OF_HISTORY: Final = ("GROUP", "TYPE", "MEMBERS", "REBALANCES", "IN 1 H", "LAST", "BECAUSE")
 
@@ -151,7 +158,7 @@ def _group_ids(cluster: Cluster) -> list[str]:
         group.group_id
         for broker in cluster.brokers()
         for group in groups_of(cluster, broker)
-        if group.group_type not in _UNDESCRIBED
+        if group.group_type != _UNDESCRIBED
     ]
 
 
@@ -167,7 +174,11 @@ def group_lines(group: Group) -> Iterator[str]:
     if group.members:
         yield ""
         yield from _member_lines(group)
-    if group.positions:
+    if group.positions and group.kind == SHARE:
+        yield ""
+        offsets = [list(position.values()) for position in _start_offsets(group)]
+        yield from table(("TOPIC", "PARTITION", "START", "LAG"), offsets)
+    elif group.positions:
         yield ""
         rows = [
             [*list(position.values())[:-1], _short_owner(position["member_id"])]
@@ -181,7 +192,7 @@ def _short_owner(member_id: str | None) -> str | None:
 
 
 def _member_lines(group: Group) -> Iterator[str]:
-    """Members; in a consumer group with their epochs and target assignments."""
+    """Members; in consumer and share groups with their epochs and target assignments."""
     head: tuple[str, ...] = ("MEMBER", "STATIC ID", "HOST", "PARTITIONS")
     if group.epoch is not None:
         head += ("EPOCH", "TARGET", "CLIENT ID")
@@ -203,7 +214,8 @@ def _summary(group: Group) -> str:
     if group.protocol:
         parts.append(f"assignor {shown(group.protocol)}")
     if group.epoch is not None:
-        parts.append(f"new protocol, epoch {group.epoch}")
+        protocol = "share group" if group.kind == SHARE else "new protocol"
+        parts.append(f"{protocol}, epoch {group.epoch}")
     parts.append(counted(len(group.members), "member"))
     if group.positions:
         lag, unknown = _total_lag(group.positions)
@@ -271,7 +283,7 @@ def _group_json(group: Group) -> dict[str, Any]:
             }
             for member in group.members
         ],
-        "partitions": _positions(group),
+        "partitions": _start_offsets(group) if group.kind == SHARE else _positions(group),
     }
 
 
@@ -289,6 +301,18 @@ def _positions(group: Group) -> list[dict[str, Any]]:
             "end": position.end,
             "lag": position.lag,
             "member_id": owners.get((position.topic, position.partition)),
+        }
+        for position in group.positions
+    ]
+
+
+def _start_offsets(group: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": position.topic,
+            "partition": position.partition,
+            "start": position.committed,
+            "lag": position.lag,
         }
         for position in group.positions
     ]
