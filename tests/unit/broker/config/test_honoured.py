@@ -72,7 +72,6 @@ def test_a_topic_config_is_honoured_exactly_if_it_is_read() -> None:
 
 
 def test_a_broker_setting_is_honoured_exactly_if_it_is_read() -> None:
-    unused = {*FALLBACKS, *(one for one in BROKER_SETTINGS if "share." in one)}
-    settings = [one for one in BROKER_SETTINGS.values() if one.name not in unused]
+    settings = [one for one in BROKER_SETTINGS.values() if one.name not in FALLBACKS]
     read = {one.name for one in settings if one.attribute in read_attributes()}
     assert {one.name for one in settings if one.declared.honoured} == read
