@@ -23,6 +23,11 @@ from kohort.protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)
 
+UNLOADED_AFTER_MS: Final = 600_000
+"""Windows without locks are freed when they have not been used for this long."""
+
+UNLOAD_CHECK_MS: Final = 60_000
+
 _SNAPSHOT_KEY: Final = b"\0\0"
 """The first bytes of the keys of snapshots."""
 
@@ -95,6 +100,7 @@ class Maintenance:
         self._tasks = [
             start("snapshots of share-partitions", self._snapshot_for_ever),
             start("pruning of share-partitions", self._prune_for_ever),
+            start("unloading of share-partitions", self._unload_for_ever),
         ]
 
     async def close(self) -> None:
@@ -153,6 +159,19 @@ class Maintenance:
         time_slice = Slice(self._clock)
         for share in list(self._partitions):
             self._partitions.write_cold_snapshot(share, interval_ms)
+            await time_slice.pause()
+
+    async def _unload_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(UNLOAD_CHECK_MS / 1_000)
+            await self.unload()
+
+    async def unload(self) -> None:
+        """Free the windows that nobody has used for a while."""
+        time_slice = Slice(self._clock)
+        for share in list(self._partitions):
+            if self._clock.monotonic_ms() - share.used_ms >= UNLOADED_AFTER_MS:
+                share.unload()
             await time_slice.pause()
 
     async def _prune_for_ever(self) -> None:

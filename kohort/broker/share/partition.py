@@ -79,6 +79,13 @@ class SharePartition:
             window.settings = settings.window
         return window
 
+    def unload(self) -> None:
+        """Keep only the stored state of an idle window."""
+        window = self._window
+        if window is not None and window.is_idle and self.writer.is_complete:
+            self.state = self.writer.stored(window)
+            self._window = self._writer = None
+
     def begin(self, state: StoredState) -> None:
         """Set the first state."""
         self.state, self.state_epoch = state, state.state_epoch

@@ -111,6 +111,7 @@ class SharePartitions:
         log no longer holds; None if its start offset is not determined yet.
         """
         settings = self.settings(share.key.group_id)
+        share.used_ms = self._clock.monotonic_ms()
         if share.reset_policy is not None and share.reset_policy != settings.reset_policy:
             self._begin(share, settings.reset_policy, share.state_epoch)
         log = self.find(share.key.topic_id, share.key.partition)

@@ -204,6 +204,25 @@ class StateWriter:
         )
         return StateRecord(self._update_key, encode_versioned(value, _VALUE_VERSION), False)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log has all changes: `stored` may replace the window."""
+        return not self._needs_snapshot
+
+    def stored(self, window: Window) -> StoredState:
+        """Return the state in the log, to continue from with another writer and window."""
+        return StoredState(
+            snapshot_epoch=self._snapshot_epoch,
+            state_epoch=self._state_epoch,
+            leader_epoch=_LEADER_EPOCH,
+            start_offset=window.start_offset,
+            delivery_complete_count=window.delivery_complete_count,
+            create_ms=self._create_ms,
+            write_ms=self._last_write_ms,
+            batches=window.stored_batches(),
+            update_count=self._updates,
+        )
+
     def failed(self) -> None:
         """A record could not be appended: the next one is a snapshot."""
         self._needs_snapshot = True

@@ -2,9 +2,10 @@
 
 import pytest
 
+from kohort.broker.share.maintenance import UNLOADED_AFTER_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.share.running_share import Acquired, running_share
+from tests.support.share.running_share import Acquired, RunningShare, running_share
 from tests.support.transactions.running_transactions import Disk
 from tests.support.virtual_time import virtual
 
@@ -182,3 +183,29 @@ async def test_a_pruned_log_has_the_whole_state(clock: VirtualClock) -> None:
         assert topic.partitions[share.state_partition].log.log_start_offset > 0
     async with running_share(clock, disk=disk) as broker:
         assert await broker.acquire() == [Acquired(10, 10, 1)]
+
+
+def is_loaded(broker: RunningShare) -> bool:
+    share = broker.delivery.partitions.find_loaded("g", broker.topic_id, 0)
+    assert share is not None
+    return share.window is not None
+
+
+@virtual
+async def test_an_unloaded_window_continues(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk) as broker:
+        broker.produce(10)
+        await broker.acquire()
+        await broker.acknowledge([(0, 1, ACCEPT), (4, 9, RELEASE)])
+        clock.advance(UNLOADED_AFTER_MS)
+        await broker.delivery.maintenance.unload()
+        assert is_loaded(broker)  # Records are acquired.
+        await broker.acknowledge([(2, 3, RELEASE)])
+        clock.advance(UNLOADED_AFTER_MS)
+        await broker.delivery.maintenance.unload()
+        assert not is_loaded(broker)
+        assert await broker.acquire() == [Acquired(2, 9, 2)]
+        await broker.accept(2, 3)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(4, 9, 2)]
