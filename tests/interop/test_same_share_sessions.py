@@ -224,8 +224,7 @@ def test_groups_without_the_partition(scene: Scene, group_id: str) -> None:
             # Kafka knows it when it has looked for the state.
             answers = session.fetch([scene.place], max_wait_ms=500)
             assert errors(answers.kafka) == [ErrorCode.UNKNOWN_SERVER_ERROR, NONE]
-        ack = {scene.place: [(0, 0, [ACCEPT])]}
-        session.acknowledge(ack, differs=LOADED_BY_ACKNOWLEDGEMENT)
+        session.acknowledge({scene.place: [(0, 0, [ACCEPT])]})
 
 
 def test_the_number_of_sessions_is_limited(pair: Pair) -> None:

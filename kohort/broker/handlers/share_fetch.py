@@ -29,11 +29,7 @@ from kohort.protocol.messages.share_fetch import (
 _MODES: Final = frozenset(AcquireMode)
 
 
-@handles(
-    ShareFetchRequest,
-    versions="1-2",
-    throttled=lambda _: _answer(NO_ERROR, 0, []),
-)
+@handles(ShareFetchRequest, versions="1-2")
 def share_fetch(
     ctx: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse | Deferred[ShareFetchResponse]:

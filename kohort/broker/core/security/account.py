@@ -70,6 +70,7 @@ class Rate:
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
+SHARE_FETCH_KEY: Final = 78
 
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 
@@ -203,6 +204,9 @@ class Accounts:
             if throttle_ms:
                 # The data is not sent, and not charged.
                 self.consumer.charge(-byte_count, now_ms)
+        elif api_key == SHARE_FETCH_KEY and self.consumer is not None and response is not None:
+            # The data is sent: its records have been acquired for this response.
+            throttle_ms = max(throttle_ms, self.consumer.charge(sum(map(len, response)), now_ms))
         return throttle_ms
 
 
