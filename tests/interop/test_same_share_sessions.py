@@ -23,7 +23,6 @@ from tests.interop.same_answers.share import (
 )
 from tests.interop.same_answers.share_differences import (
     ACKNOWLEDGED_TWICE,
-    LOADED_BY_ACKNOWLEDGEMENT,
 )
 from tests.interop.same_answers.share_scenes import Scene
 
