@@ -8,7 +8,7 @@ STEPS_PER_LIFE = 250
 
 
 def test_a_share_partition_does_what_its_model_does(long_form: bool) -> None:
-    steps = 1_000_000 if long_form else 10_000
+    steps = 1_000_000 if long_form else 8_000
     seeds = Random(20 if not long_form else None)
     for _ in range(steps // STEPS_PER_LIFE):
         seed = seeds.getrandbits(32)

@@ -176,7 +176,8 @@ class Acknowledger:
         for run in runs:
             error = self._apply_run(run)
             if error is not None:
-                undo(self.in_flight, self.changes, self.write)
+                for first, last, _, _, lock, _ in self.changes:
+                    self.in_flight.undo(first, last, self.write, ACQUIRED, lock)
                 self.changes.clear()
                 self._renewed.clear()
                 return error
@@ -292,12 +293,6 @@ def state_after(kind: int, count: int, limit: int) -> RecordState:
     if kind == AcknowledgeType.RELEASE and count < limit:
         return AVAILABLE
     return RecordState.ARCHIVED
-
-
-def undo(in_flight: InFlight, changes: Sequence[Change], write: object) -> None:
-    """Acquire again what was changed under a write."""
-    for change in changes:
-        in_flight.settle(change.first_offset, change.last_offset, write, (ACQUIRED, change.lock))
 
 
 def _splits(origin: Range, first: int, last: int, borders: Sequence[int] | None) -> bool:

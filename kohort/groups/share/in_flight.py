@@ -65,7 +65,8 @@ class InFlight:
         """Add segments before the one with an index."""
         self.segments.insert(index, segments)
         for segment in segments:
-            self._count(segment, segment.last - segment.first + 1)
+            size = segment.last - segment.first + 1
+            self._count(segment.state, segment.lock, segment.write, segment.first, size)
 
     def shrink_hole(self, index: int, first: int) -> None:
         """Cut the beginning of a hole, up to an offset that may be the one after its end."""
@@ -91,19 +92,30 @@ class InFlight:
         size = last - first + 1
         self._discount(segment, size)
         index = self.segments.change(index, first, last, state, count, lock, write)
-        self._count(self.segments.items[index], size, first)
+        self._count(state, lock, write, first, size)
         return index
 
-    def settle(
-        self,
-        first: int,
-        last: int,
-        write: object,
-        outcome: tuple[RecordState, Lock | None] | None = None,
-    ) -> None:
-        """End a write of offsets: they keep their state, or get the state and lock of `outcome`.
+    def written(self, first: int, last: int, write: object) -> None:
+        """End a write that changed offsets between two: their states are durable."""
+        segments = self.segments
+        low = max(0, segments.index(first))
+        high = low
+        for segment in segments.items[low:]:
+            if segment.first > last:
+                break
+            high += 1
+            if segment.write is write:
+                segment.write = None
+                if segment.state is AVAILABLE:
+                    self.available += segment.last - segment.first + 1
+                    self._available_from = min(self._available_from, segment.first)
+        segments.join(max(0, low - 1), min(high + 1, len(segments.items)))
 
-        The log start may have moved over them in the meantime.
+    def undo(
+        self, first: int, last: int, write: object, state: RecordState, lock: Lock | None
+    ) -> None:
+        """Give offsets that a write has changed another state. The log start may have passed them
+        in the meantime.
         """
         segments = self.segments
         index = max(0, segments.index(first))
@@ -111,7 +123,6 @@ class InFlight:
             low = max(first, segment.first)
             high = min(last, segment.last)
             if segment.write is write and low <= high:
-                state, lock = outcome or (segment.state, None)
                 index = self.change(index, low, high, state, segment.count, lock)
             index += 1
 
@@ -129,11 +140,11 @@ class InFlight:
         elif segment.write is None:
             self.available -= size
 
-    def _count(self, segment: Segment, size: int, first: int | None = None) -> None:
-        """Add offsets of a segment to the numbers."""
-        state = segment.state
+    def _count(
+        self, state: RecordState, lock: Lock | None, write: object, first: int, size: int
+    ) -> None:
+        """Add offsets from one on to the numbers."""
         if state is ACQUIRED:
-            lock = segment.lock
             assert lock is not None
             if not lock.held:
                 if not self.locks or lock.deadline_ms < self._earliest_ms:
@@ -142,11 +153,9 @@ class InFlight:
             lock.held += size
         elif state is not AVAILABLE:
             self.complete += size
-        elif segment.write is None:
+        elif write is None:
             self.available += size
-            self._available_from = min(
-                self._available_from, segment.first if first is None else first
-            )
+            self._available_from = min(self._available_from, first)
 
     @property
     def size(self) -> int:

@@ -103,24 +103,7 @@ class Segments:
         items = self.items
         segment = items[index]
         origin = segment.origin
-        if first == segment.first:
-            if index:
-                left = items[index - 1]
-                if (
-                    left.origin is origin
-                    and left.state is state
-                    and left.count == count
-                    and left.lock is lock
-                    and left.write is write
-                    and left.last == first - 1
-                ):
-                    left.last = last
-                    if last != segment.last:
-                        self.raise_first(index, last + 1)
-                        return index - 1
-                    self.remove(index, index + 1)
-                    return self._joined_with_next(index - 1)
-        else:
+        if first != segment.first:
             head = Segment(
                 segment.first,
                 first - 1,
@@ -130,11 +113,29 @@ class Segments:
                 segment.lock,
                 segment.write,
             )
-            self.insert(index, [head])
+            items.insert(index, head)
+            self.firsts.insert(index, segment.first)
             index += 1
             self.raise_first(index, first)
+        elif index:
+            left = items[index - 1]
+            if (
+                left.state is state
+                and left.write is write
+                and left.lock is lock
+                and left.count == count
+                and left.origin is origin
+                and left.last == first - 1
+            ):
+                left.last = last
+                if last != segment.last:
+                    self.raise_first(index, last + 1)
+                    return index - 1
+                del items[index], self.firsts[index]
+                return self._joined_with_next(index - 1)
         if last != segment.last:
-            self.insert(index, [Segment(first, last, origin, state, count, lock, write)])
+            items.insert(index, Segment(first, last, origin, state, count, lock, write))
+            self.firsts.insert(index, first)
             self.raise_first(index + 1, last + 1)
             return index
         segment.state = state
@@ -148,14 +149,30 @@ class Segments:
         if index + 1 < len(self.items):
             segment = self.items[index]
             right = self.items[index + 1]
-            if (
-                right.origin is segment.origin
-                and right.state is segment.state
-                and right.count == segment.count
-                and right.lock is segment.lock
-                and right.write is segment.write
-                and right.first == segment.last + 1
-            ):
+            if right.state is segment.state and _are_equal(segment, right):
                 segment.last = right.last
-                self.remove(index + 1, index + 2)
+                del self.items[index + 1], self.firsts[index + 1]
         return index
+
+    def join(self, low: int, high: int) -> None:
+        """Join equal neighbours among some segments."""
+        kept: list[Segment] = []
+        for segment in self.items[low:high]:
+            if kept and kept[-1].state is segment.state and _are_equal(kept[-1], segment):
+                kept[-1].last = segment.last
+            else:
+                kept.append(segment)
+        if len(kept) != high - low:
+            self.items[low:high] = kept
+            self.firsts[low:high] = [segment.first for segment in kept]
+
+
+def _are_equal(left: Segment, right: Segment) -> bool:
+    """Check whether neighbours in the same state may be one."""
+    return (
+        left.write is right.write
+        and left.lock is right.lock
+        and left.count == right.count
+        and left.origin is right.origin
+        and left.last + 1 == right.first
+    )

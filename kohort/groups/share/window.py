@@ -269,9 +269,7 @@ class Window:
     def written(self, write: PendingWrite) -> None:
         """The write is durable: its offsets may be acquired again, and the start may move."""
         self._writes.remove(write)
-        for batch in write.change.batches:
-            self._in_flight.settle(batch.first_offset, batch.last_offset, write)
-        self._in_flight.advance()
+        self._end_write(write)
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
         """The write has failed: acknowledged records are Acquired again, or released if their lock
@@ -282,12 +280,17 @@ class Window:
         limit = self.settings.delivery_count_limit
         for first, last, _, count, lock, stands in write.parts:
             if stands:
-                self._in_flight.settle(first, last, write)
-            elif lock.has_ended or lock.deadline_ms <= now_ms:
+                continue
+            if lock.has_ended or lock.deadline_ms <= now_ms:
                 released = state_after(AcknowledgeType.RELEASE, count, limit)
-                self._in_flight.settle(first, last, write, (released, None))
+                self._in_flight.undo(first, last, write, released, None)
             else:
-                self._in_flight.settle(first, last, write, (ACQUIRED, lock))
+                self._in_flight.undo(first, last, write, ACQUIRED, lock)
+        self._end_write(write)
+
+    def _end_write(self, write: PendingWrite) -> None:
+        batches = write.change.batches
+        self._in_flight.written(batches[0].first_offset, batches[-1].last_offset, write)
         self._in_flight.advance()
 
     def ranges(self) -> Iterator[RangeInFlight]:
