@@ -184,19 +184,27 @@ class Acknowledger:
         return None
 
     def _apply_run(self, run: _Run) -> AcknowledgementError | None:
-        first, last, types, borders = run
-        start = self.in_flight.start
-        if last < start:
+        first, last, types, _ = run
+        in_flight = self.in_flight
+        if last < in_flight.start:
             return None
+        if len(types) == 1:
+            index = in_flight.segments.index(last)
+            segment = in_flight.segments.items[index] if index >= 0 else None
+            if segment is not None and segment.first <= first and last <= segment.last:
+                # Nearly always: all of it is in one state.
+                origin = segment.origin
+                if origin is not None:
+                    return self._apply_part(index, first, last, types[0], run)
         error = self._missing(first, last)
         if error is not None:
             return error
+        offset = max(first, in_flight.start)
         if len(types) == 1:
-            return self._apply_type(max(first, start), last, types[0], borders)
-        offset = max(first, start)
+            return self._apply_type(offset, last, types[0], run)
         for kind, group in groupby(types[offset - first :]):
             size = sum(1 for _ in group)
-            error = self._apply_type(offset, offset + size - 1, kind, None)
+            error = self._apply_type(offset, offset + size - 1, kind, run)
             if error is not None:
                 return error
             offset += size
@@ -226,37 +234,51 @@ class Acknowledger:
         return None
 
     def _apply_type(
-        self, first: int, last: int, kind: int, borders: Sequence[int] | None
+        self, first: int, last: int, kind: int, run: _Run
     ) -> AcknowledgementError | None:
-        """Apply one type to offsets; `borders` is None if every offset has a type of its own."""
-        in_flight = self.in_flight
-        items = in_flight.segments.items
-        index = max(0, in_flight.segments.index(first))
+        """Apply one type to the offsets of a run from `first` to `last`."""
+        segments = self.in_flight.segments
+        items = segments.items
         offset = first
-        while offset <= last and index < len(items) and (segment := items[index]).first <= last:
-            if segment.last < offset:
+        while offset <= last:
+            index = segments.index(offset)
+            if index < 0 or items[index].last < offset:
                 index += 1
-                continue
-            origin = segment.origin
-            if borders and (origin is None or segment.first > offset):
+            if index == len(items) or (segment := items[index]).first > last:
+                break
+            if run.borders and (segment.origin is None or segment.first > offset):
                 return _NOT_FOUND
             low = max(offset, segment.first)
             high = min(last, segment.last)
             offset = high + 1
-            if origin is None:
-                continue
+            if segment.origin is not None:
+                error = self._apply_part(index, low, high, kind, run)
+                if error is not None:
+                    return error
+        return None
+
+    def _apply_part(
+        self, index: int, low: int, high: int, kind: int, run: _Run
+    ) -> AcknowledgementError | None:
+        """Apply a type to offsets of one segment."""
+        segment = self.in_flight.segments.items[index]
+        origin = segment.origin
+        lock = segment.lock
+        assert origin is not None
+        if lock is None or lock.member_id != self.member_id or kind == AcknowledgeType.RENEW:
             error = self._refused(segment, origin, kind)
             if error is not None:
                 return error
-            if not origin.is_split:
-                origin.is_split = _splits(origin, first, last, borders)
-            if kind == AcknowledgeType.RENEW:
-                self._renewed.append((low, high))
-                continue
-            state = state_after(kind, segment.count, self.limit)
-            assert segment.lock is not None
-            self.changes.append(Change(low, high, state, segment.count, segment.lock, stands=False))
-            index = in_flight.change(index, low, high, state, segment.count, None, self.write)
+        if not origin.is_split:
+            origin.is_split = _splits(origin, run)
+        if kind == AcknowledgeType.RENEW:
+            self._renewed.append((low, high))
+            return None
+        count = segment.count
+        assert lock is not None
+        state = state_after(kind, count, self.limit)
+        self.changes.append(Change(low, high, state, count, lock, False))
+        self.in_flight.change(index, low, high, state, count, None, self.write)
         return None
 
     def _refused(self, segment: Segment, origin: Range, kind: int) -> AcknowledgementError | None:
@@ -295,9 +317,9 @@ def state_after(kind: int, count: int, limit: int) -> RecordState:
     return RecordState.ARCHIVED
 
 
-def _splits(origin: Range, first: int, last: int, borders: Sequence[int] | None) -> bool:
+def _splits(origin: Range, run: _Run) -> bool:
     """Check whether a range is acknowledged in parts."""
-    if borders is None or first > origin.first or last < origin.last:
+    if len(run.types) > 1 or run.first_offset > origin.first or run.last_offset < origin.last:
         return True
-    index = bisect_right(borders, origin.first)
-    return index < len(borders) and borders[index] <= origin.last
+    index = bisect_right(run.borders, origin.first)
+    return index < len(run.borders) and run.borders[index] <= origin.last

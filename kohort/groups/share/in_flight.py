@@ -39,21 +39,24 @@ class InFlight:
         """No offset below can be acquired."""
         self._earliest_ms = 0
         """No lock ends earlier."""
-        for batch in batches:
-            self._restore(batch)
+        restored = self._restored(batches)
+        if restored:
+            self.append(restored)
         self.advance()
 
-    def _restore(self, batch: StateBatch) -> None:
-        first = max(batch.first_offset, self.start)
-        last = batch.last_offset
-        if last < first:
-            return
+    def _restored(self, batches: Iterable[StateBatch]) -> list[Segment]:
         restored: list[Segment] = []
-        if first > self.end + 1:
-            restored.append(Segment(self.end + 1, first - 1, None, AVAILABLE, 0))
-        origin = Range(first, last, batch.delivery_count, is_split=False)
-        restored.append(Segment(first, last, origin, batch.state, batch.delivery_count))
-        self.append(restored)
+        next_offset = self.start
+        for batch_first, last, state, count in batches:
+            first = max(batch_first, next_offset)
+            if last < first:
+                continue
+            if first > next_offset:
+                restored.append(Segment(next_offset, first - 1, None, AVAILABLE, 0))
+            origin = Range(first, last, count, is_split=False)
+            restored.append(Segment(first, last, origin, state, count))
+            next_offset = last + 1
+        return restored
 
     def append(self, segments: list[Segment]) -> None:
         """Add segments after the end."""
@@ -94,6 +97,15 @@ class InFlight:
         index = self.segments.change(index, first, last, state, count, lock, write)
         self._count(state, lock, write, first, size)
         return index
+
+    def change_whole(self, segment: Segment, state: RecordState, write: object) -> None:
+        """End the lock of a segment without joining it with its neighbours."""
+        size = segment.last - segment.first + 1
+        self._discount(segment, size)
+        segment.state = state
+        segment.lock = None
+        segment.write = write
+        self._count(state, None, write, segment.first, size)
 
     def written(self, first: int, last: int, write: object) -> None:
         """End a write that changed offsets between two: their states are durable."""

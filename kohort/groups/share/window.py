@@ -234,20 +234,19 @@ class Window:
 
     def _release(self, ends: Callable[[Lock], bool]) -> None:
         """Release what is Acquired by certain locks."""
-        in_flight = self._in_flight
-        items = in_flight.segments.items
+        segments = self._in_flight.segments
         limit = self.settings.delivery_count_limit
         write = self._open
-        index = 0
-        while index < len(items):
-            segment = items[index]
-            lock = segment.lock
-            if lock is not None and ends(lock):
-                first, last, count = segment.first, segment.last, segment.count
-                state = state_after(AcknowledgeType.RELEASE, count, limit)
-                write.parts.append(Change(first, last, state, count, lock, stands=True))
-                index = in_flight.change(index, first, last, state, count, None, write)
-            index += 1
+        held = [
+            segment for segment in segments.items if segment.lock is not None and ends(segment.lock)
+        ]
+        for segment in held:
+            first, last, count, lock = segment.first, segment.last, segment.count, segment.lock
+            assert lock is not None
+            state = state_after(AcknowledgeType.RELEASE, count, limit)
+            write.parts.append(Change(first, last, state, count, lock, stands=True))
+            self._in_flight.change_whole(segment, state, write)
+        segments.join(0, len(segments.items))
 
     def log_start_moved(self, log_start_offset: int) -> None:
         """Forget what the log no longer holds. To be called before the log is read."""
