@@ -35,7 +35,9 @@ _JOINING: Final = frozenset({"classic_groups", "consumer_groups"})
 """Handlers of requests that may create a membership."""
 
 _SHARE: Final = "kohort.broker.assembly.share"
-_SHARING: Final = frozenset({"share_groups", "share_fetch", "share_acknowledge"})
+_SHARING: Final = frozenset(
+    {"share_groups", "share_fetch", "share_acknowledge", "share_group_offsets"}
+)
 """Handlers of requests of share groups."""
 
 _STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, SHARE_GROUP_STATE)

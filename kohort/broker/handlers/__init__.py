@@ -96,6 +96,9 @@ SERVED: Final = {
     77: Served("ShareGroupDescribe", "1", "share_groups", is_coordinated=True),
     78: Served("ShareFetch", "1-2", "share_fetch", is_coordinated=True),
     79: Served("ShareAcknowledge", "1-2", "share_acknowledge", is_coordinated=True),
+    90: Served("DescribeShareGroupOffsets", "0-1", "share_group_offsets", is_coordinated=True),
+    91: Served("AlterShareGroupOffsets", "0", "share_group_offsets", is_coordinated=True),
+    92: Served("DeleteShareGroupOffsets", "0", "share_group_offsets", is_coordinated=True),
 }
 """The APIs by key, in key order."""
 
