@@ -16,13 +16,13 @@ from tests.interop.same_answers.share import (
     ShareGroup,
     acquired,
     create_topic,
+    delete_records,
     errors,
     produce,
 )
 from tests.interop.same_answers.share_differences import UNKNOWN_ACQUIRE_MODE
 from tests.interop.same_answers.share_scenes import Scene
 from tests.interop.same_answers.transactions import producer
-from tests.support import messages as m
 
 NONE: Final = ErrorCode.NONE
 
@@ -228,18 +228,12 @@ def test_an_acknowledgement_waits_with_its_fetch(scene: Scene) -> None:
 # Gaps.
 
 
-def delete_records(scene: Scene, offset: int) -> None:
-    place = m.DeleteRecordsPartition(partition_index=0, offset=offset)
-    listed = m.DeleteRecordsTopic(name=scene.topic.name, partitions=[place])
-    scene.pair.ask(m.DeleteRecordsRequest(topics=[listed], timeout_ms=30_000), 2)
-
-
 def test_deleted_records(pair: Pair) -> None:
     """Those that are acquired stay with their owner."""
     scene = Scene(pair, 5, 5, 5)
     assert scene.fetch(scene.one, max_records=5) == [0, 4, 1]
     scene.check(scene.one, NONE, (0, 1, [RELEASE]))
-    delete_records(scene, 7)
+    delete_records(pair, scene.topic, 7)
     # The fetch that notices it is empty in Kafka.
     scene.two.peek([scene.place], max_wait_ms=SHORT_MS)
     scene.check(scene.one, NONE, (2, 3, [ACCEPT]))

@@ -55,6 +55,12 @@ def produce(pair: Pair, topic: Topic, *sizes: int, partition: int = 0) -> None:
         scenes.produce(pair, topic, scenes.batch(*[b"value"] * size), partition=partition)
 
 
+def delete_records(pair: Pair, topic: Topic, before: int, partition: int = 0) -> None:
+    place = m.DeleteRecordsPartition(partition_index=partition, offset=before)
+    listed = m.DeleteRecordsTopic(name=topic.name, partitions=[place])
+    pair.ask(m.DeleteRecordsRequest(topics=[listed], timeout_ms=30_000), 2)
+
+
 def alter_group_configs(pair: Pair, group_id: str, configs: Mapping[str, str | None]) -> None:
     resource = altering.AlterConfigsResource(
         resource_type=GROUP_CONFIGS,
