@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import NewTopic
 
 from accelerated.codecs.generator import hot_pairs
@@ -16,7 +17,8 @@ from kohort.protocol.message import schema_of
 from tests.interop.conftest import BuildClient
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.confluent_client import admin_client, create_topics
+from tests.support.clients.confluent_client import QUIET, admin_client, create_topics
+from tests.support.clients.java_share import JavaShareConsumer
 from tests.support.clients.java_transactions import JavaTransactions
 from tests.support.clients.kohort_client import KohortMember
 from tests.support.clients.model import ANY_SEAT, Member, Record
@@ -112,5 +114,30 @@ def test_what_a_transaction_sends_is_read_by_what_is_compiled(
     producer.commit()
     producer.close()
     sent = {("EndTxn", 5), ("FindCoordinator", 6), ("Produce", 13), ("TxnOffsetCommit", 6)}
+    assert broker.served_since(before) >= sent
+    broker.check_codecs()
+
+
+def test_what_share_consumers_send_is_read_by_what_is_compiled(
+    broker: Broker, build_client: BuildClient, java_clients: JavaProcess
+) -> None:
+    create_topics(admin_client(broker.bootstrap), NewTopic("shared", 1, 1))
+    producer = build_client("confluent", broker.bootstrap)
+    before = broker.served()
+    java = JavaShareConsumer(java_clients, broker.bootstrap, "java-share", "shared")
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": "librdkafka-share", **QUIET}
+    with ShareConsumer(config) as confluent:
+        confluent.subscribe(["shared"])
+
+        def are_delivered() -> bool:
+            producer.produce("shared", [Record(b"value")])
+            polled = (java.poll(500), confluent.poll(0.5))
+            java.commit()
+            confluent.commit_sync(10.0)
+            return all(polled)
+
+        wait_until(are_delivered, "records of both")
+        java.close()
+    sent = {(api, version) for api in ("ShareFetch", "ShareAcknowledge") for version in (1, 2)}
     assert broker.served_since(before) >= sent
     broker.check_codecs()
