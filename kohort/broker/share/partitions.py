@@ -298,6 +298,8 @@ class SharePartitions:
         def on_found(offset: int) -> None:
             if not share.is_gone and share.reset_policy == policy:
                 self._restart(share, offset, state_epoch, on_stored or _ignore)
+            elif on_stored is not None:
+                on_stored(None)  # Altered again, or deleted, meanwhile.
 
         if log is None:
             on_found(0)
