@@ -176,7 +176,6 @@ EMPTY_NAME: Final = Difference(
 # ApiVersions.
 NOT_SERVED: Final = {
     "state of share groups between brokers": {*range(83, 88)},
-    "offsets of share groups": {90, 91, 92},
     "streams groups": {88, 89, 93},
     "clusters of more than one node": {64, 80, 81, 94},
 }
