@@ -179,7 +179,6 @@ class Acknowledger:
                 for first, last, _, _, lock, _ in self.changes:
                     self.in_flight.undo(first, last, self.write, ACQUIRED, lock)
                 self.changes.clear()
-                self._renewed.clear()
                 return error
         return None
 
@@ -303,7 +302,7 @@ class Acknowledger:
                 low = max(first, segment.first)
                 high = min(last, segment.last)
                 # The same request may have finished an offset after renewing it.
-                if segment.lock is not None and segment.lock is not lock and low <= high:
+                if segment.lock is not None and low <= high:
                     index = self.in_flight.change(index, low, high, ACQUIRED, segment.count, lock)
                 index += 1
 

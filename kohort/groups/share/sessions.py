@@ -136,7 +136,7 @@ class ShareSessions:
 
     def connection_closed(self, connection: Hashable) -> list[ShareSession]:
         """End the sessions that a connection has opened; the caller releases their locks."""
-        sessions = list(self._of_connections.get(connection, ()))
+        sessions = list(self._of_connections.pop(connection, ()))
         for session in sessions:
             self._close(session)
         return sessions
@@ -144,10 +144,7 @@ class ShareSessions:
     def _close(self, session: ShareSession) -> None:
         session.is_closed = True
         del self._sessions[session.group_id, session.member_id]
-        opened = self._of_connections[session.connection]
-        del opened[session]
-        if not opened:
-            del self._of_connections[session.connection]
+        self._of_connections.get(session.connection, {}).pop(session, None)
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -16,7 +16,7 @@ start moves only then: until then they are skipped by `acquire` and refused by `
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kohort.groups.share.acknowledgements import (
@@ -220,27 +220,26 @@ class Window:
             for part in write.parts:
                 if part.lock.member_id == member_id:
                     part.lock.has_ended = True
-        if any(lock.member_id == member_id for lock in self._in_flight.locks):
-            self._release(lambda lock: lock.member_id == member_id)
+        self._release({lock for lock in self._in_flight.locks if lock.member_id == member_id})
 
     def on_deadline(self, now_ms: int) -> int:
         """Release the records whose lock has ended; return their number."""
-        locks = self._in_flight.locks
-        due = sum(lock.held for lock in locks if lock.deadline_ms <= now_ms)
-        if due:
-            self._release(lambda lock: lock.deadline_ms <= now_ms)
+        due = {lock for lock in self._in_flight.locks if lock.deadline_ms <= now_ms}
+        count = sum(lock.held for lock in due)
+        self._release(due)
         self._in_flight.recompute_deadline()
-        return due
+        return count
 
-    def _release(self, ends: Callable[[Lock], bool]) -> None:
+    def _release(self, locks: set[Lock]) -> None:
         """Release what is Acquired by certain locks."""
+        if not locks:
+            return
         segments = self._in_flight.segments
         limit = self.settings.delivery_count_limit
         write = self._open
-        held = [
-            segment for segment in segments.items if segment.lock is not None and ends(segment.lock)
-        ]
-        for segment in held:
+        for segment in segments.items:
+            if segment.lock not in locks:
+                continue
             first, last, count, lock = segment.first, segment.last, segment.count, segment.lock
             assert lock is not None
             state = state_after(AcknowledgeType.RELEASE, count, limit)

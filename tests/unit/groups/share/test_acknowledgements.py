@@ -137,6 +137,17 @@ def test_single_batches_beyond_the_window_fail_by_themselves() -> None:
     assert window.take_write() is None
 
 
+def test_a_gap_of_the_log_is_passed_over_but_not_acknowledged_by_itself() -> None:
+    window = window_of(2)
+    acquire(window, log(2, first=5))
+    singles = [batch(offset, offset, ACCEPT) for offset in range(7)]
+    error = window.acknowledge("a", 0, singles)
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert acknowledge(window, batch(0, 6, ACCEPT)) is None
+    assert window.start_offset == 7
+
+
 @pytest.mark.parametrize("start", [0, 7])
 def test_nothing_is_found_in_an_empty_window(start: int) -> None:
     window = Window(WindowSettings(), start)

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from kohort.groups.share.state_log import (
     initialized,
     tombstone,
 )
-from kohort.groups.share.states import RecordState, StateBatch
+from kohort.groups.share.states import RecordState, StateBatch, joined, overlay
 from kohort.groups.share.window import Window, WindowSettings
 from kohort.protocol.errors import DecodeError
 from tests.unit.groups.share.windows import (
@@ -110,13 +111,13 @@ def test_every_501st_write_is_a_snapshot_as_in_kafka() -> None:
     window = Window(WindowSettings(), 0)
     acquire(window, log(600), max_records=600)
     records: list[StateRecord] = []
-    for offset in range(1, 502):
+    for offset in range(1, 504):
         window.acknowledge("a", 0, [batch(offset, offset, ACCEPT)])
         records.append(write_next(window, writer, replay.states[key].write_ms))
     assert (records[0].key, records[0].value) == update
     assert (records[499].key, records[499].value) == last_update
     assert (records[500].key, records[500].value) == snapshot
-    assert [record.is_snapshot for record in records] == [False] * 500 + [True]
+    assert [record.is_snapshot for record in records] == [False] * 500 + [True, False, False]
 
 
 def test_a_replay_restores_what_kafka_wrote() -> None:
@@ -126,6 +127,31 @@ def test_a_replay_restores_what_kafka_wrote() -> None:
     (state,) = replay.states.values()
     assert (state.start_offset, state.delivery_complete_count, state.update_count) == (1, 3, 2)
     assert state.batches == [(1, 1, 0, 1), (2, 3, 4, 1), (4, 4, 2, 1), (5, 9, 0, 1)]
+
+
+def test_an_overlay_is_what_it_is_offset_by_offset() -> None:
+    """The higher count wins, then the higher state."""
+    random = Random(5)
+    states = (RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+    for _ in range(300):
+        batches: list[StateBatch] = []
+        expected: dict[int, tuple[int, RecordState]] = {}
+        start = 0
+        for _ in range(random.randint(1, 8)):
+            first = random.randint(0, 20)
+            last = first + random.choice([0, 2, 9])
+            value = random.randint(1, 3), random.choice(states)
+            start += random.choice([0, 0, 3])
+            overlay(batches, [StateBatch(first, last, value[1], value[0])], start)
+            for offset in range(first, last + 1):
+                expected[offset] = max(expected.get(offset, value), value)
+        restored = {
+            offset: (count, state)
+            for first, last, state, count in batches
+            for offset in range(first, last + 1)
+        }
+        assert restored == {offset: expected[offset] for offset in expected if offset >= start}
+        assert batches == joined(sorted(batches))
 
 
 def test_the_hash_of_a_key_is_of_its_name() -> None:
