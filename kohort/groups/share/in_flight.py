@@ -110,18 +110,17 @@ class InFlight:
     def written(self, first: int, last: int, write: object) -> None:
         """End a write that changed offsets between two: their states are durable."""
         segments = self.segments
+        items = segments.items
         low = max(0, segments.index(first))
         high = low
-        for segment in segments.items[low:]:
-            if segment.first > last:
-                break
+        while high < len(items) and (segment := items[high]).first <= last:
             high += 1
             if segment.write is write:
                 segment.write = None
                 if segment.state is AVAILABLE:
                     self.available += segment.last - segment.first + 1
                     self._available_from = min(self._available_from, segment.first)
-        segments.join(max(0, low - 1), min(high + 1, len(segments.items)))
+        segments.join(max(0, low - 1), min(high + 1, len(items)))
 
     def undo(
         self, first: int, last: int, write: object, state: RecordState, lock: Lock | None
