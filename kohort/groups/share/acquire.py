@@ -120,13 +120,13 @@ class Acquirer:
         """Take Available offsets of a range; return the index of the next range's first segment,
         and whether the range is throttled, so that nothing may follow.
         """
-        most = quota - self.taken if self.record_limit else origin.last - origin.first + 1
-        throttling = self._throttling_count(index, origin)
-        if throttling is not None:
-            if self.taken:
-                return index, True
-            size = origin.last - origin.first + 1
-            most = min(most, records_to_take(size, throttling, self.limit))
+        is_throttled = self._is_throttled(index, origin, last)
+        if is_throttled and self.taken:
+            return index, True
+        range_size = origin.last - origin.first + 1
+        most = quota - self.taken if self.record_limit else range_size
+        threshold = throttle_threshold(self.limit)
+        is_limited = False
         items = self.in_flight.segments.items
         before = self.taken
         result: list[AcquiredRange] = []
@@ -134,6 +134,12 @@ class Acquirer:
             if segment.state is AVAILABLE and segment.write is None and segment.first <= last:
                 first = segment.first
                 count = segment.count
+                if count >= threshold and not is_limited:
+                    is_limited = True
+                    # As in Kafka, without effect if more are taken already.
+                    left = records_to_take(range_size, count, self.limit) - self.taken + before
+                    if left > 0:
+                        most = min(most, left)
                 size = min(segment.last - first + 1, most, last - first + 1)
                 is_last = is_last_delivery(count, self.limit)
                 if is_last:
@@ -152,21 +158,21 @@ class Acquirer:
                     break
             index += 1
         self.ranges += result
-        return index, throttling is not None
+        return index, is_throttled
 
-    def _throttling_count(self, index: int, origin: Range) -> int | None:
-        """Return the count of the first Available offset that throttles its range, None if none
-        does.
-        """
+    def _is_throttled(self, index: int, origin: Range, last: int) -> bool:
+        """Whether an Available offset up to `last` throttles its range."""
         threshold = throttle_threshold(self.limit)
         if origin.highest_count < threshold:
-            return None
+            return False
         items = self.in_flight.segments.items
         while index < len(items) and (segment := items[index]).origin is origin:
+            if segment.first > last:
+                break
             if segment.count >= threshold and segment.state is AVAILABLE and segment.write is None:
-                return segment.count
+                return True
             index += 1
-        return None
+        return False
 
     def _new(self, first: int, last: int, most: int) -> list[Segment]:
         """Return segments for offsets that were never acquired: whole producer batches."""

@@ -12,7 +12,8 @@ def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
     """Return the most records that are acquired from a throttled range.
 
     `range_size` is the size when it was first acquired, `delivery_count` that of the first
-    Available record at or above the threshold.
+    Available record at or above the threshold. Records before that one count, too, but are taken
+    in any case.
     """
     return max(1, range_size >> (delivery_count - throttle_threshold(limit) + 1))
 
