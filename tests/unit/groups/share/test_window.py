@@ -1,5 +1,7 @@
 """What a window acquires, and what ends without the member."""
 
+import pytest
+
 from kohort.groups.share.window import LogBatch, Window, WindowSettings
 from tests.unit.groups.share.windows import (
     ACCEPT,
@@ -131,14 +133,30 @@ def test_a_released_record_that_becomes_throttled_is_delivered_alone_in_its_part
     window = Window(WindowSettings(delivery_count_limit=3), 0)
     batches = log(2, 2, 2)
     acquire(window, batches, batch_size=1)
-    for _ in range(1):
-        acknowledge(window, batch(2, 3, RELEASE))
-        acquire(window, batches)
+    acknowledge(window, batch(2, 3, RELEASE))
+    acquire(window, batches)
     acknowledge(window, batch(0, 5, RELEASE))
     assert acquire(window, batches) == [(0, 1, 2)]
     assert acquire(window, batches) == [(2, 2, 3)]
     assert acquire(window, batches) == [(3, 3, 3)]
     assert acquire(window, batches) == [(4, 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("fresh", "expected"),
+    [(3, [(0, 2, 2), (3, 4, 4)]), (5, [(0, 4, 2), (5, 9, 4)])],
+)
+def test_a_throttled_range_is_limited_from_its_first_throttled_offset_on(
+    fresh: int, expected: list[tuple[int, int, int]]
+) -> None:
+    """A limit that the fresh offsets before it have reached already has no effect."""
+    window = Window(WindowSettings(), 0)
+    acquire(window, log(10))
+    for _ in range(2):
+        acknowledge(window, batch(fresh, 9, RELEASE))
+        acquire(window, log(10))
+    acknowledge(window, batch(0, 9, RELEASE))
+    assert acquire(window, log(10)) == expected
 
 
 def test_a_lowered_limit_allows_one_more_delivery() -> None:
