@@ -56,6 +56,15 @@ def test_the_record_limit_is_exact_and_leaves_the_rest_of_the_batch() -> None:
     assert acquire(window, log(10), max_records=4) == [(8, 9, 1)]
 
 
+def test_the_rest_of_a_huge_batch_is_not_enumerated() -> None:
+    window = Window(WindowSettings(), 0)
+    huge = [LogBatch(0, 2**40)]
+    assert acquire(window, huge, max_records=2, record_limit=True) == [(0, 1, 1)]
+    acknowledge(window, batch(0, 0, RELEASE), batch(1, 1, ACCEPT))
+    assert acquire(window, huge, max_records=3, record_limit=True) == [(0, 0, 2), (2, 3, 1)]
+    assert len(list(window.ranges())) == 4
+
+
 def test_ranges_are_not_joined_but_offsets_of_one_are() -> None:
     window = Window(WindowSettings(), 0)
     acquire(window, log(2, 2), batch_size=1)
