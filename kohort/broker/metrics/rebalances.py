@@ -135,7 +135,8 @@ class RebalanceMetrics:
         counts = self.by_group.of(group_id)
         counts.count("rebalances", (cause, event.kind.value))
         counts.poll_timeouts += _has_not_fetched(event.trigger)
-        self._count_bump(group_id, event.kind, cause)
+        if event.kind is GroupKind.CONSUMER:
+            self._count_bump(group_id, cause)
         running = self.running.get(group_id)
         if running is None:
             self.running[group_id] = Running(now, event.kind)
@@ -147,14 +148,11 @@ class RebalanceMetrics:
     def _on_cause(self, group_id: str, event: CauseAdded, _now: Now) -> None:
         self.by_group.of(group_id).poll_timeouts += _has_not_fetched(event.trigger)
         running = self.running.get(group_id)
-        if running is not None:
-            self._count_bump(group_id, running.kind, event.trigger.kind.value)
+        if running is not None and running.kind is GroupKind.CONSUMER:
+            self._count_bump(group_id, event.trigger.kind.value)
 
-    def _count_bump(self, group_id: str, kind: GroupKind, cause: str) -> None:
-        if kind is GroupKind.CLASSIC:
-            return
-        self.bump_count += kind is GroupKind.CONSUMER
-        self.share_bump_count += kind is GroupKind.SHARE
+    def _count_bump(self, group_id: str, cause: str) -> None:
+        self.bump_count += 1
         self.by_group.of(group_id).count("bumps", cause)
 
     def _on_share_bumped(self, group_id: str, event: ShareEpochBumped, _now: Now) -> None:
@@ -170,7 +168,7 @@ class RebalanceMetrics:
 
     def _on_ended(self, group_id: str, event: RebalanceEnded, now: Now) -> None:
         running = self.running.get(group_id)
-        is_classic = running is None or running.kind is GroupKind.CLASSIC
+        is_classic = running is None or running.kind is not GroupKind.CONSUMER
         self.completed_count += is_classic and event.outcome is RebalanceEnd.STABLE
         if running is None:
             return
@@ -200,7 +198,7 @@ class RebalanceMetrics:
         running = self.running.get(group_id)
         is_awaited = (
             running is not None
-            and running.kind is GroupKind.CLASSIC
+            and running.kind is not GroupKind.CONSUMER
             and not running.is_syncing
             and now.ms - running.phase_began_ms >= UNFETCHED_LEAST_MS
         )
