@@ -62,7 +62,12 @@ class World(ShareGroup):
         elif chance < 0.84:
             self.change_topic(self.chance.choice(NAMES), self.chance.choice([0, 1, 2, 3]))
         elif chance < 0.9:
+            if self.chance.random() < 0.2:
+                # The broker ends before the groups forget the topic.
+                self.topics.change(self.chance.choice(NAMES), 0)
             self.restart()
+            self.group.forget_lost_topics(self.now)
+            self.run()
         else:
             self.pass_time(self.chance.choice([10, 500, INTERVAL_MS, 30_000, SESSION_MS]))
         self.check()
