@@ -116,7 +116,7 @@ class Pending:
         self.request = request
         self.version = version
         self.then: Callable[[Answers], None] | None = None
-        """Told of the answers once they have been compared."""
+        """Told of the answers, once they have been compared if they are."""
 
     def answers(
         self,
@@ -136,7 +136,10 @@ class Pending:
 
     def uncompared(self) -> Answers:
         """Wait for both answers, whatever they say."""
-        return self.line.receive(self.request, self.version)
+        answers = self.line.receive(self.request, self.version)
+        if self.then is not None:
+            self.then(answers)
+        return answers
 
     def unanswered(self) -> None:
         """Nothing comes, as a producer wants it with acks=0."""

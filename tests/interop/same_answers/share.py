@@ -262,11 +262,7 @@ class Session:
 
     def peek(self, add: Sequence[Place] = (), **fields: Value) -> Answers:
         """Fetch without comparing."""
-        pending = self.send(add, **fields)
-        answers = pending.uncompared()
-        assert pending.then is not None
-        pending.then(answers)
-        return answers
+        return self.send(add, **fields).uncompared()
 
     def fetch_request(
         self,
@@ -306,10 +302,17 @@ class Session:
         differs: Difference | None = None,
         **fields: Value,
     ) -> Answers:
+        pending = self.send_acknowledge(acks, epoch=epoch, version=version, **fields)
+        return pending.answers(differs=differs)
+
+    def send_acknowledge(
+        self, acks: Acks, *, epoch: int | None = None, version: int | None = None, **fields: Value
+    ) -> Pending:
+        """Send it without waiting."""
         request = self.acknowledge_request(acks, epoch=epoch, **fields)
-        answers = self.line.ask(request, version or self.version, differs=differs)
-        self._advance(request.share_session_epoch)(answers)
-        return answers
+        pending = self.line.send(request, version or self.version)
+        pending.then = self._advance(request.share_session_epoch)
+        return pending
 
     def acknowledge_request(
         self, acks: Acks, *, epoch: int | None = None, **fields: Value
