@@ -20,7 +20,10 @@ from tests.interop.same_answers.share import (
     errors,
     produce,
 )
-from tests.interop.same_answers.share_differences import UNKNOWN_ACQUIRE_MODE
+from tests.interop.same_answers.share_differences import (
+    DELETED_WITHIN_A_BATCH,
+    UNKNOWN_ACQUIRE_MODE,
+)
 from tests.interop.same_answers.share_scenes import Scene
 from tests.interop.same_answers.transactions import producer
 
@@ -239,6 +242,16 @@ def test_deleted_records(pair: Pair) -> None:
     scene.check(scene.one, NONE, (2, 3, [ACCEPT]))
     scene.check(scene.one, NONE, (4, 4, [RELEASE]))
     scene.check(scene.one, NONE, (0, 1, [ACCEPT]))
+
+
+def test_records_deleted_within_a_batch(pair: Pair) -> None:
+    scene = Scene(pair, 5, 5)
+    assert scene.fetch(scene.one, max_records=1) == [0, 4, 1]
+    scene.check(scene.one, NONE, (0, 4, [ACCEPT]))
+    delete_records(pair, scene.topic, 7)
+    # The fetch that notices it is empty in Kafka.
+    scene.two.peek([scene.place], max_wait_ms=SHORT_MS, max_records=-1)
+    assert scene.fetch(scene.one, differs=DELETED_WITHIN_A_BATCH) == [5, 9, 1]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

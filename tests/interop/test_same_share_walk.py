@@ -45,7 +45,7 @@ from tests.interop.same_answers.share_differences import BEYOND_AN_EMPTY_WINDOW
 from tests.interop.same_answers.transactions import Producer, producer
 
 SEEDS: Final = 2_000
-SEEDS_SHORT: Final = 40
+SEEDS_SHORT: Final = 10
 BATCH: Final = 50
 """Scripts of one test."""
 AT_ONCE: Final = 8
@@ -90,6 +90,8 @@ class Script:
         self.group = ShareGroup(pair, self.topic)
         self.members = [Member(self.group, f"m{number}") for number in range(MEMBERS)]
         self.ends = [0] * PARTITIONS
+        self.borders: list[list[int]] = [[0] for _ in self.ends]
+        """Between batches."""
         self.open: dict[int, Producer] = {}
         """Of transactions, by partition."""
         self.sequences: dict[int, int] = {}
@@ -270,7 +272,12 @@ class Script:
         sizes = [self.chance.randint(1, 12) for _ in range(self.chance.randint(1, 3))]
         produce(self.pair, self.topic, *sizes, partition=number)
         self.told.append(f"  to {number} {sizes}")
-        self.ends[number] += sum(sizes)
+        for size in sizes:
+            self.grow(number, size)
+
+    def grow(self, number: int, count: int) -> None:
+        self.ends[number] += count
+        self.borders[number].append(self.ends[number])
 
     def write(self, member: Member) -> None:
         del member
@@ -282,7 +289,7 @@ class Script:
         number = self.chance.randrange(PARTITIONS)
         if number in self.open:
             self.open.pop(number).end(commit=self.chance.random() < 0.5)
-            self.ends[number] += 1
+            self.grow(number, 1)
             return
         if number not in self.producers:
             self.producers[number] = producer(self.pair)
@@ -291,7 +298,7 @@ class Script:
         count, sequence = self.chance.randint(1, 5), self.sequences.get(number, 0)
         some.send(self.topic, sequence, partition=number, count=count)
         self.sequences[number] = sequence + count
-        self.ends[number] += count
+        self.grow(number, count)
 
     def delete(self, _: Member) -> None:
         """Delete records. Kafka notices it when it reads below the log's start, as it does if
@@ -303,7 +310,7 @@ class Script:
         for member in self.members:
             self.leave(member)
         self.wait_released()
-        before = self.chance.randint(0, self.ends[number])
+        before = self.chance.choice(self.borders[number])
         self.told.append(f"  of {number} before {before}")
         delete_records(self.pair, self.topic, before, number)
         with self.group.session("notices") as session:

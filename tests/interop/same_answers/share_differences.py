@@ -50,6 +50,11 @@ ACKNOWLEDGED_TWICE: Final = Difference(
         ("error_message", TEXT, None),
     ],
 )
+DELETED_WITHIN_A_BATCH: Final = Difference(
+    "deleted records are not delivered, even if others of their batch are; Kafka delivers the "
+    "whole batch",
+    [("acquired_records.first_offset", 5, 7)],
+)
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
