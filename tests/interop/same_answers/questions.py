@@ -76,6 +76,7 @@ def questions(
         *_about_topics(topics),
         *_about_configs(topics, groups),
         *_about_groups(topics, groups),
+        *_about_share_groups(topics, groups),
         *_about_transactions(topics, groups, txns),
         *_about_the_cluster(topics),
         *_about_access(user),
@@ -233,6 +234,36 @@ def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
     yield "ConsumerGroupHeartbeat", (0, 1), subscribed
     yield "ConsumerGroupDescribe", (0, 1), {"group_ids": list(groups)}
     yield "DeleteGroups", (0, 3), {"groups_names": list(groups)}
+
+
+def _about_share_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
+    member = {"group_id": groups[0], "member_id": "nobody"}
+    names = [topic.name for topic in topics]
+    heartbeat = {**member, "member_epoch": 5, "subscribed_topic_names": names}
+    yield "ShareGroupHeartbeat", (1,), heartbeat
+    yield "ShareGroupDescribe", (1,), {"group_ids": list(groups)}
+    partitions = [{"partition_index": 0, "acknowledgement_batches": []}]
+    opening = {**member, "share_session_epoch": 0, "forgotten_topics_data": []}
+    at_once = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 1, "batch_size": 1}
+    yield (
+        "ShareFetch",
+        (1, 2),
+        {**opening, **at_once, "topics": _of_ids(topics, partitions=partitions)},
+    )
+    accepted = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+    partitions = [{"partition_index": 0, "acknowledgement_batches": [accepted]}]
+    closing = {**member, "share_session_epoch": -1}
+    yield "ShareAcknowledge", (1, 2), {**closing, "topics": _of_ids(topics, partitions=partitions)}
+    offsets = [
+        {"group_id": group, "topics": _of_names(topics, "topic_name", partitions=[0])}
+        for group in groups
+    ]
+    yield "DescribeShareGroupOffsets", (0, 1), {"groups": offsets}
+    altered = [{"partition_index": 0, "start_offset": 0}]
+    of_topics = _of_names(topics, "topic_name", partitions=altered)
+    yield "AlterShareGroupOffsets", (0,), {"group_id": groups[0], "topics": of_topics}
+    of_topics = _of_names(topics, "topic_name")
+    yield "DeleteShareGroupOffsets", (0,), {"group_id": groups[0], "topics": of_topics}
 
 
 _COMMITTED: Final = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
