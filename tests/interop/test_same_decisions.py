@@ -234,10 +234,13 @@ def random_questions(choose: random.Random, topics: Sequence[Topic]) -> Iterator
     yield m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4
     asked = list(questions([choose.choice(topics)], [choose.choice(NAMES)], [choose.choice(NAMES)]))
     for question in choose.sample(asked, 25):
-        # Those who ask write no rules and keep all topics, and what they may fetch need not have
-        # come. Lists of all have a Kafka's own topics.
-        changes = question.name in {"CreateAcls", "DeleteAcls", "DeleteTopics"}
-        if not changes and question.name != "Fetch" and not question.is_of_all:
+        # Those who ask write no rules, keep all topics and create no groups, and what they may
+        # fetch need not have come. Lists of all have a Kafka's own topics.
+        changes = question.name in {
+            "CreateAcls", "DeleteAcls", "DeleteTopics", "AlterShareGroupOffsets",
+        }  # fmt: skip
+        is_fetch = question.name in {"Fetch", "ShareFetch"}
+        if not changes and not is_fetch and not question.is_of_all:
             yield question.request, choose.choice(question.versions)
 
 
