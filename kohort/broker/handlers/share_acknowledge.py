@@ -22,7 +22,7 @@ from kohort.protocol.messages.share_acknowledge import (
 )
 
 
-@handles(ShareAcknowledgeRequest, versions="1-2")
+@handles(ShareAcknowledgeRequest, versions="1-2", long_bytes=share.LONG_BYTES)
 def share_acknowledge(
     ctx: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse]:
@@ -33,6 +33,7 @@ def share_acknowledge(
     assert request.member_id is not None
     delivery, group_id = ctx.broker.share_delivery, request.group_id
     try:
+        named = share.collected(request.topics)
         session = delivery.accept_acknowledge(
             group_id, request.member_id, request.share_session_epoch
         )
@@ -41,7 +42,6 @@ def share_acknowledge(
     acknowledging = Acknowledging(delivery.partitions, request.member_id)
     shares: dict[SessionPartition, SharePartition] = {}
     errors: dict[SessionPartition, AcknowledgementError] = {}
-    named = share.collected(request.topics)
     for key, batches in named.items():
         if not batches:
             continue

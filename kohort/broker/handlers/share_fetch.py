@@ -7,7 +7,7 @@ request has added to the session.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
@@ -29,7 +29,7 @@ from kohort.protocol.messages.share_fetch import (
 _MODES: Final = frozenset(AcquireMode)
 
 
-@handles(ShareFetchRequest, versions="1-2")
+@handles(ShareFetchRequest, versions="1-2", long_bytes=share.LONG_BYTES)
 def share_fetch(
     ctx: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
@@ -49,8 +49,8 @@ def share_fetch(
         return _answer(error, 0, [])
     assert request.group_id is not None
     assert request.member_id is not None
-    named = share.collected(request.topics)
     try:
+        named = share.collected(request.topics)
         session = ctx.broker.share_delivery.accept_fetch(
             request.group_id,
             request.member_id,
@@ -75,6 +75,14 @@ def _refused(
     deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
     ctx.broker.purgatory.try_complete_else_watch(operation, (), deadline_ms)
     return operation.answer
+
+
+class _LocatedPartitions(NamedTuple):
+    """The partitions of a session, so that not every fetch has to find all of them."""
+
+    valid_for: tuple[object, object]
+    """Versions of the topics and share-partitions, and everything that permissions depend on."""
+    by_key: dict[SessionPartition, share.Located]
 
 
 class _ShareFetchCall:
@@ -128,18 +136,37 @@ class _ShareFetchCall:
         self, keys: Iterable[SessionPartition], new: set[SessionPartition]
     ) -> dict[SessionPartition, FetchedPartition]:
         """Find the partitions that may be answered; `new` are those that the request has added."""
-        session = self._session
+        located = self._located_before()
         by_key = {}
         for key in keys:
             fetched = by_key[key] = FetchedPartition(key.topic_id, key.partition)
-            was_known = key not in new and key not in session.unknown
-            located = share.locate(self._ctx, self._group_id, key, was_in_session=was_known)
-            if located.error is ErrorCode.UNKNOWN_TOPIC_ID:
-                session.unknown.add(key)
-            fetched.share, fetched.log = located.share, located.log
-            fetched.fail(located.error, located.message)
+            found = located.get(key)
+            if found is None or (found.log is not None and found.log.failure is not None):
+                found = located[key] = self._located(key, is_new=key in new)
+            fetched.share, fetched.log, fetched.error, fetched.message = found
         self._fetched = list(by_key.values())
         return by_key
+
+    def _located_before(self) -> dict[SessionPartition, share.Located]:
+        """Return the partitions of the session that were found before, as far as that is valid."""
+        broker, session = self._ctx.broker, self._session
+        version = broker.topics.catalog.version, broker.share_delivery.partitions.version
+        cached = session.located
+        if isinstance(cached, _LocatedPartitions) and cached.valid_for == (
+            version,
+            self._permissions_key,
+        ):
+            return cached.by_key
+        new = session.located = _LocatedPartitions((version, self._permissions_key), {})
+        return new.by_key
+
+    def _located(self, key: SessionPartition, *, is_new: bool) -> share.Located:
+        session = self._session
+        was_known = not is_new and key not in session.unknown
+        located = share.locate(self._ctx, self._group_id, key, was_in_session=was_known)
+        if located.error is ErrorCode.UNKNOWN_TOPIC_ID:
+            session.unknown.add(key)
+        return located
 
     def _acknowledge(
         self,

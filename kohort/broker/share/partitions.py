@@ -72,6 +72,8 @@ class SharePartitions:
         self._groups: dict[str, dict[tuple[bytes, int], SharePartition]] = {}
         self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
         self._slices = RoundRobin(clock)
+        self.version = 0
+        """Grows whenever a share-partition is added or removed."""
         self.unreadable: frozenset[int] = frozenset()
         """Partitions of the state topic that could not be read; their state is unavailable."""
 
@@ -115,6 +117,8 @@ class SharePartitions:
         if share.reset_policy is not None and share.reset_policy != settings.reset_policy:
             self._begin(share, settings.reset_policy, share.state_epoch)
         log = self.find(share.key.topic_id, share.key.partition)
+        if log is not None and log.failure is not None:
+            log = None  # The offsets of an offline log are unknown.
         if share.window is None and share.state is not None and log is not None:
             self._cut(share, log)
         window = share.load(settings)
@@ -244,6 +248,7 @@ class SharePartitions:
 
     def add(self, key: SharePartitionKey, state: StoredState | None) -> SharePartition:
         """Add a share-partition, with its stored state if there is one."""
+        self.version += 1
         share = SharePartition(key, state, self.partition_of(key))
         self._groups.setdefault(key.group_id, {})[key.topic_id, key.partition] = share
         return share
@@ -255,6 +260,7 @@ class SharePartitions:
         if not of_group:
             self._groups.pop(group_id, None)
         if share is not None:
+            self.version += 1
             share.is_gone = True
             self._locks.cancel(share)
             self._write(share, tombstone(share.key), _ignore)

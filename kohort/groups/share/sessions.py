@@ -30,6 +30,7 @@ class ShareSession:
         "epoch",
         "group_id",
         "is_closed",
+        "located",
         "member_id",
         "partitions",
         "unknown",
@@ -50,6 +51,8 @@ class ShareSession:
         """Partitions that are answered with their next read even without records."""
         self.unknown: set[SessionPartition] = set()
         """Partitions whose topic did not exist when they were added."""
+        self.located: object = None
+        """What the shell remembers about the partitions."""
 
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
