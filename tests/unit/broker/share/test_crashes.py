@@ -1,5 +1,7 @@
 """What a member sees after the broker's process was killed at any moment."""
 
+import errno
+
 import pytest
 
 from kohort.broker.share.maintenance import UNLOADED_AFTER_MS
@@ -209,3 +211,22 @@ async def test_an_unloaded_window_continues(clock: VirtualClock) -> None:
         await broker.accept(2, 3)
     async with running_share(clock, disk=disk) as broker:
         assert await broker.acquire() == [Acquired(4, 9, 2)]
+
+
+@virtual
+async def test_what_a_full_disk_refuses_has_not_happened(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.produce(4)
+        await broker.acquire()
+        assert await broker.accept(0, 0) is ErrorCode.NONE
+        share = broker.delivery.partitions.find_loaded("g", broker.topic_id, 0)
+        assert share is not None
+        name = f"__share_group_state-{share.state_partition}/{0:020}.log"
+        disk.files.fail("pwritev", suffix=name, number=errno.ENOSPC)
+        assert await broker.accept(1, 2) is ErrorCode.KAFKA_STORAGE_ERROR
+        # The records still belong to the member.
+        assert await broker.acquire("other") == []
+        assert await broker.accept(1, 1) is ErrorCode.NONE
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(2, 3, 1)]
