@@ -32,8 +32,8 @@ def share_acknowledge(
     assert request.group_id is not None
     assert request.member_id is not None
     delivery, group_id = ctx.broker.share_delivery, request.group_id
+    named = share.collected(request.topics)
     try:
-        named = share.collected(request.topics)
         session = delivery.accept_acknowledge(
             group_id, request.member_id, request.share_session_epoch
         )

@@ -49,8 +49,8 @@ def share_fetch(
         return _answer(error, 0, [])
     assert request.group_id is not None
     assert request.member_id is not None
+    named = share.collected(request.topics)
     try:
-        named = share.collected(request.topics)
         session = ctx.broker.share_delivery.accept_fetch(
             request.group_id,
             request.member_id,

@@ -20,6 +20,10 @@ NOT_AT_THE_START = (
     # 13 ms and 1.2 MiB: with the first membership.
     "kohort.groups.classic.membership",
     "kohort.groups.consumer.membership",
+    # With the first share group.
+    "kohort.broker.share.delivery",
+    "kohort.groups.share.membership",
+    "kohort.groups.share.window",
     # 2 ms each: for the first large frame, and the first member or topic id.
     "ctypes",
     "uuid",

@@ -27,10 +27,6 @@ NOT_HOSTED: Final = "This server does not host this topic-partition."
 LONG_BYTES: Final = 32 * 1024
 """Smaller requests are decoded at once: librdkafka sends a batch for each of 500 records."""
 
-ELEMENTS_MAX: Final = 100_000
-"""Maximum number of partitions and batches in a request, which are processed in one step. A member
-has hardly more records acquired in a partition than the 10,000 that a group may allow."""
-
 _RENEW: Final = 4
 _MEMBER_ID_UNITS_MAX: Final = 36
 
@@ -53,20 +49,12 @@ def request_error(ctx: RequestContext, group_id: str | None, member_id: str | No
 
 
 def collected(topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]) -> Acknowledgements:
-    """Return the acknowledgements of each named partition, in the order of the request.
-
-    Raises KafkaError: INVALID_REQUEST, they are too many.
-    """
+    """Return the acknowledgements of each named partition, in the order of the request."""
     named: Acknowledgements = {}
-    count = 0
     for topic in topics:
         for partition in topic.partitions:
             key = SessionPartition(topic.topic_id, partition.partition_index)
-            batches = partition.acknowledgement_batches
-            count += 1 + len(batches)
-            if count > ELEMENTS_MAX:
-                raise KafkaError(ErrorCode.INVALID_REQUEST)
-            named.setdefault(key, []).extend(batches)
+            named.setdefault(key, []).extend(partition.acknowledgement_batches)
     return named
 
 
