@@ -247,7 +247,7 @@ def test_deleted_records(pair: Pair) -> None:
 def test_records_deleted_within_a_batch(pair: Pair) -> None:
     scene = Scene(pair, 5, 5)
     assert scene.fetch(scene.one, max_records=1) == [0, 4, 1]
-    scene.check(scene.one, NONE, (0, 4, [ACCEPT]))
+    scene.check(scene.one, NONE, (0, 4, [RELEASE]))
     delete_records(pair, scene.topic, 7)
     # The fetch that notices it is empty in Kafka.
     scene.two.peek([scene.place], max_wait_ms=SHORT_MS, max_records=-1)
