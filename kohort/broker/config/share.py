@@ -9,13 +9,12 @@ from kohort.broker.config.settings import Boolean, Int, Settings, String, settin
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-_DURATION: Final = re.compile(
+_DURATION: Final = (
     r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
     r"(?:T(?=[-+\d])(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
-    r"(?:(?P<seconds>[-+]?\d+)(?:[.,](?P<fraction>\d{0,9}))?S)?)?",
-    re.ASCII | re.IGNORECASE,
+    r"(?:(?P<seconds>[-+]?\d+)(?:[.,](?P<fraction>\d{0,9}))?S)?)?"
 )
-"""ISO 8601 as Java's `Duration.parse` reads it."""
+"""ISO 8601 as Java's `Duration.parse` reads it. Compiled only when a group has a duration."""
 
 _SECONDS_MAX: Final = 2**63 - 1
 
@@ -39,7 +38,7 @@ def reset_policy(text: str) -> int:
 
 def _duration_ms(text: str) -> int | None:
     """Return a duration; None if it is malformed, negative or too long for Java."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text, re.ASCII | re.IGNORECASE)
     if match is None or not any(
         match[unit] is not None for unit in ("days", "hours", "minutes", "seconds")
     ):

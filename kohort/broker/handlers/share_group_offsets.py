@@ -14,6 +14,7 @@ from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.topics.partition import Partition
@@ -64,6 +65,7 @@ def _check_group_id(group_id: str) -> None:
 def describe_share_group_offsets(
     ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> Steps[DescribeShareGroupOffsetsResponse]:
+    check_repeats([requested.group_id for requested in request.groups])
     response = DescribeShareGroupOffsetsResponse(groups=[])
     for requested in request.groups:
         group = DescribeShareGroupOffsetsResponseGroup(

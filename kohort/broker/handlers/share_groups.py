@@ -12,6 +12,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.share import assignor
 from kohort.groups.share.data import ShareData, ShareMember
@@ -106,6 +107,7 @@ def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
 def share_group_describe(
     ctx: RequestContext, request: ShareGroupDescribeRequest
 ) -> Steps[ShareGroupDescribeResponse]:
+    check_repeats(request.group_ids)
     response = ShareGroupDescribeResponse(throttle_time_ms=0, groups=[])
     for group_id in request.group_ids:
         group = yield from _describe(ctx, group_id)

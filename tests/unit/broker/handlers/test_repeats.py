@@ -7,6 +7,11 @@ import pytest
 
 from kohort.broker.handlers.shared.checks import REPEATS_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from kohort.protocol.messages.share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from kohort.protocol.messages.transactions import DescribeProducersRequest, TopicRequest
 from tests.support import messages as m
 from tests.support.transactions.running_transactions import running_transactions
@@ -19,6 +24,15 @@ def configs(count: int) -> m.DescribeConfigsRequest:
 
 def groups(count: int) -> m.DescribeGroupsRequest:
     return m.DescribeGroupsRequest(groups=["g"] * count)
+
+
+def share_groups(count: int) -> ShareGroupDescribeRequest:
+    return ShareGroupDescribeRequest(group_ids=["g"] * count)
+
+
+def share_groups_with_offsets(count: int) -> DescribeShareGroupOffsetsRequest:
+    group = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    return DescribeShareGroupOffsetsRequest(groups=[group] * count)
 
 
 def producers(count: int) -> DescribeProducersRequest:
@@ -49,6 +63,8 @@ def offsets_of_the_group(count: int) -> m.OffsetFetchRequest:
 ASKED: list[tuple[Callable[[int], Any], int, Callable[[Any], list[Any]]]] = [
     (configs, 4, lambda answer: answer.results),
     (groups, 5, lambda answer: answer.groups),
+    (share_groups, 1, lambda answer: answer.groups),
+    (share_groups_with_offsets, 1, lambda answer: answer.groups),
     (producers, 0, lambda answer: answer.topics[0].partitions),
     (transactions, 0, lambda answer: answer.transaction_states),
     (groups_of_offsets, 9, lambda answer: answer.groups),
