@@ -223,6 +223,13 @@ class _ShareFetchCall:
         )
 
     def _on_stored(self, acknowledging: Acknowledging, fetch: ShareFetch | None) -> None:
+        try:
+            self._go_on(acknowledging, fetch)
+        except Exception as error:  # noqa: BLE001 - becomes the answer, and is logged with it.
+            if not self._answer.is_done:
+                self._answer.set_exception(error)
+
+    def _go_on(self, acknowledging: Acknowledging, fetch: ShareFetch | None) -> None:
         for fetched in self._fetched:
             if fetched.share is not None and fetched.acknowledgement is None:
                 fetched.acknowledgement = acknowledging.errors.get(fetched.share)

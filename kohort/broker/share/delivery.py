@@ -28,6 +28,7 @@ class ShareDelivery:
         self._topic = topic
         self._waiting: dict[tuple[str, str], ShareFetch] = {}
         """The fetch of each (group, member) that has no answer yet."""
+        self._is_closed = False
 
     def accept_fetch(
         self, group_id: str, member_id: str, epoch: int, connection: Hashable, *, acknowledges: bool
@@ -60,6 +61,8 @@ class ShareDelivery:
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions that a connection has opened."""
+        if self._is_closed:
+            return  # Locks end with the process.
         for session in self.sessions.connection_closed(connection):
             self._supersede(session.group_id, session.member_id)
             acknowledging = Acknowledging(self.partitions, session.member_id)
@@ -81,6 +84,7 @@ class ShareDelivery:
 
     async def close(self) -> None:
         """Store what has changed, and stop."""
+        self._is_closed = True
         await self.maintenance.close()
         await self._topic.close()
 
