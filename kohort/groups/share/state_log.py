@@ -110,8 +110,7 @@ class StateReplay:
         decoded, _ = decode_versioned(messages.ShareStateKey, key)
         partition = SharePartitionKey(decoded.group_id, decoded.topic_id, decoded.partition)
         if value is None:
-            if kind == SNAPSHOT:
-                self.states.pop(partition, None)
+            self.states.pop(partition, None)
         elif kind == SNAPSHOT:
             self.states[partition] = _snapshot(value)
         else:

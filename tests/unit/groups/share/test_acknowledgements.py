@@ -197,6 +197,14 @@ def test_a_range_that_was_acknowledged_in_parts_is_known_by_offset(
     assert message(window.acknowledge("a", 0, [batch(0, 2, ACCEPT)])) == text
 
 
+def test_a_range_that_was_acquired_in_parts_is_known_by_offset() -> None:
+    window = window_of(3)
+    acknowledge(window, batch(0, 2, RELEASE))
+    acquire(window, log(3), max_records=2, record_limit=True)
+    error = window.acknowledge("b", 0, [batch(0, 1, ACCEPT)])
+    assert message(error) == "Member is not the owner of offset"
+
+
 def test_ranges_that_are_acknowledged_one_by_one_stay_whole() -> None:
     window = window_of(1, 1, 1)
     acknowledge(window, batch(0, 0, RELEASE), batch(1, 1, RELEASE), batch(2, 2, RELEASE))

@@ -19,7 +19,10 @@ from kohort.groups.share.state_log import (
 )
 from kohort.groups.share.states import RecordState, StateBatch, joined, overlay
 from kohort.groups.share.window import Window, WindowSettings
+from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.share_state_log import ShareUpdateValue
+from kohort.protocol.messages.share_state_log import StateBatch as ShareStateBatch
 from tests.unit.groups.share.windows import (
     ACCEPT,
     GAP,
@@ -189,6 +192,31 @@ def test_an_update_without_a_snapshot_is_applied_and_counted() -> None:
     assert replay.updates_without_snapshot == 1
 
 
+def test_an_update_without_a_start_keeps_it() -> None:
+    replay = StateReplay()
+    record, _ = initialized(KEY, 7, 1, 0)
+    replay.apply(record.key, record.value)
+    update = ShareUpdateValue(
+        snapshot_epoch=0,
+        leader_epoch=0,
+        start_offset=-1,
+        state_batches=[
+            ShareStateBatch(first_offset=7, last_offset=8, delivery_state=0, delivery_count=1)
+        ],
+    )
+    replay.apply(b"\0\1" + record.key[2:], encode_versioned(update, 0))
+    assert replay.states[KEY].start_offset == 7
+    assert replay.states[KEY].batches == [(7, 8, 0, 1)]
+
+
+def test_a_restored_writer_goes_on_counting_updates() -> None:
+    window = Window(WindowSettings(), 0)
+    acquire(window, log(2))
+    window.release_all("a")
+    writer = StateWriter(KEY, StoredState(0, 1, 0, 0, 0, 0, 0, update_count=500))
+    assert write_next(window, writer).is_snapshot
+
+
 @pytest.mark.parametrize("damage", ["truncated", "a state that is never written"])
 def test_damaged_records_are_rejected(damage: str) -> None:
     key, value = bytes_of(recorded("join", 46)[1])
@@ -222,7 +250,10 @@ def test_a_cold_share_partition_is_written_once() -> None:
     restored = StateWriter(KEY, replay.states[KEY])
     assert restored.cold_snapshot(window, 900_000, interval_ms=300_000) is None
     window.release_all("a")
-    write_next(window, restored, 901_000)
+    update = write_next(window, restored, 901_000)
+    replay.apply(update.key, update.value)
+    restored_again = StateWriter(KEY, replay.states[KEY])
+    assert restored_again.cold_snapshot(window, 1_201_000, interval_ms=300_000) is not None
     assert restored.cold_snapshot(window, 1_201_000, interval_ms=300_000) is not None
 
 

@@ -80,6 +80,14 @@ def test_no_records_are_acquired_for_none() -> None:
     assert window.end_offset == -1
 
 
+def test_offsets_that_are_finished_one_by_one_are_kept_as_one_range() -> None:
+    window = Window(WindowSettings(), 0)
+    acquire(window, log(100))
+    for offset in range(1, 100):
+        acknowledge(window, batch(offset, offset, ACCEPT))
+    assert [tuple(item)[:3] for item in window.ranges()] == [(0, 0, 1), (1, 99, 2)]
+
+
 def test_a_full_window_delivers_only_what_is_released() -> None:
     window = Window(WindowSettings(max_record_locks=100), 0)
     batches = log(60, 60, 60)
@@ -166,6 +174,18 @@ def test_a_throttled_range_is_limited_from_its_first_throttled_offset_on(
         acquire(window, log(10))
     acknowledge(window, batch(0, 9, RELEASE))
     assert acquire(window, log(10)) == expected
+
+
+def test_an_offset_beyond_the_read_does_not_throttle_its_range() -> None:
+    window = Window(WindowSettings(), 0)
+    batches = log(2, 5, 5)
+    acquire(window, batches[:1])
+    acquire(window, batches)
+    for _ in range(2):
+        acknowledge(window, batch(11, 11, RELEASE))
+        acquire(window, batches)
+    acknowledge(window, batch(0, 11, RELEASE))
+    assert acquire(window, batches[:2]) == [(0, 1, 2), (2, 6, 2)]
 
 
 def test_a_lowered_limit_allows_one_more_delivery() -> None:
