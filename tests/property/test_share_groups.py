@@ -8,6 +8,7 @@ import pytest
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.share.requests import ShareHeartbeatRequest
 from kohort.groups.share.settings import ShareSettings
+from kohort.groups.share.write import ASSIGN_TIMER
 from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.share_group import ShareGroup
@@ -103,8 +104,10 @@ class World(ShareGroup):
             assert names <= set(member.topic_names)
             # S11, first half.
             assert {p for p in member.assigned if p[0] in living} <= stored
-        # A member's session always ends by itself.
-        assert {key.member_id for key in self.timers if key.member_id} >= state.members.keys()
+        # Members have a session that ends by itself, and an assignment a timer while it waits.
+        assert self.membership.data.sessions.keys() == state.members.keys()
+        assert {key.member_id for key in self.timers if key.member_id} == state.members.keys()
+        assert state.epoch > state.target_epoch or ASSIGN_TIMER not in self.timers
 
     def settle(self) -> None:
         """Let every member send heartbeats until nothing changes."""

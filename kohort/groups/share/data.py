@@ -227,16 +227,12 @@ _CURRENT: Final = slice(5, 8)
 
 
 def _merged(record: SharePartitionsRecord) -> dict[bytes, StoredTopic]:
-    """Return the partitions that have state: what another broker was about to create exists, and
-    what it was about to delete does not.
-    """
+    """Return the partitions that have state, with those that another broker was about to create."""
     topics = dict(record.initialized)
     for topic_id, topic in record.initializing.items():
         present = topics.get(topic_id)
         numbers = set(topic.partitions).union(() if present is None else present.partitions)
         topics[topic_id] = StoredTopic(topic.name, tuple(sorted(numbers)))
-    for topic_id in record.deleting:
-        topics.pop(topic_id, None)
     return topics
 
 

@@ -70,7 +70,6 @@ class ShareDraft:
             state.metadata_hash = new_hash
             if cause is None:
                 cause = topics_changed(known, existing)
-        self.forget_topics()
         for name, topic in existing.items():
             self.initialize(topic.topic_id, StoredTopic(name, tuple(range(topic.partition_count))))
         if cause is None and state.epoch == state.target_epoch and self._lacks_members(existing):

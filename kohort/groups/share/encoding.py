@@ -151,7 +151,6 @@ def _decode_of_group(record_type: int, group_id: str, value: bytes | None) -> Du
         group_id,
         _stored(stored.initialized_topics),
         _stored(stored.initializing_topics),
-        frozenset([topic.topic_id for topic in stored.deleting_topics]),
     )
 
 

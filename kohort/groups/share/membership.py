@@ -234,7 +234,6 @@ class ShareMembership:
         state = data.state
         for record in records:
             state.apply(record)
-        state.epoch = max(state.epoch, state.target_epoch)
         data.account.add(len(state.members), state.size())
         data.since_ms = now.wall_ms
         data.outbox.note(GroupRestored(state.epoch, SHARE, None, {}, tuple(earlier)))

@@ -62,14 +62,14 @@ class StoredTopic(NamedTuple):
 
 
 class SharePartitionsRecord(NamedTuple):
-    """The partitions that the group has state of, by topic id."""
+    """The partitions that the group has state of, by topic id. Kafka also stores the topics whose
+    state is about to be deleted; these have no state any more.
+    """
 
     group_id: str
     initialized: Mapping[bytes, StoredTopic]
     initializing: Mapping[bytes, StoredTopic] = MappingProxyType({})
     """Partitions whose state another broker was about to create; never written."""
-    deleting: frozenset[bytes] = frozenset()
-    """Topics whose state another broker was about to delete; never written."""
 
 
 class ShareTombstone(NamedTuple):

@@ -50,8 +50,6 @@ class ShareWrite:
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Answer with the error; nothing has changed."""
         del now
-        if self.begins is not None:
-            self.begins[1].close()
         self.answer_early(error)
 
     def answer_early(self, error: ErrorCode) -> None:

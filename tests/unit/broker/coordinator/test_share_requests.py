@@ -69,6 +69,8 @@ async def test_a_group_is_created_restored_and_deleted(clock: VirtualClock, topi
         assert joined.assigned is not None
         initialized = [e for _, e in h.watcher.events if isinstance(e, SharePartitionsInitialized)]
         assert [event.epoch for event in initialized] == [2]
+    # The end of the broker is not that of the group.
+    assert not any(isinstance(event, SharePartitionsForgotten) for _, event in h.watcher.events)
     async with running(clock, log, others=share_groups(topics)) as h:
         assert (await beat(h, ShareHeartbeatRequest("m", 2))).epoch == 2
         assert await h.groups.delete_group("g") is ErrorCode.NON_EMPTY_GROUP

@@ -6,6 +6,7 @@ import pytest
 
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
+from kohort.groups.member_memory import MemberMemory
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import CommitRequest, DeleteOffsetsResult, TopicPartition
 from kohort.groups.share.heartbeat import Rejected, check_request
@@ -84,7 +85,8 @@ def test_the_first_member_gets_its_partitions_with_its_join(group: ShareGroup) -
     assert written(group) == [[10, 15, 11, 13, 12, 14]]
     topic = group.topics.by_name["t"]
     assert SharePartitionsInitialized(2, {topic.topic_id: ("t", (0, 1))}) in group.events
-    assert group.beat("m1").assigned is None
+    at_once = group.membership.answer_at_once(ShareHeartbeatRequest("m1", 2), group.now.ms)
+    assert at_once == result._replace(assigned=None)
     assert group.join("m1", "t") == result
     assert not written(group)
 
@@ -278,13 +280,18 @@ def test_offsets_can_only_be_changed_without_members(group: ShareGroup) -> None:
     written(group)
     group.membership.alter_offsets(wanted, altered.append, "ticket", group.now)
     assert group.run() == OffsetsResult()
-    assert altered == [3]
     assert written(group) == [[15]]
     assert group.membership.initialized[topic.topic_id].partitions == (1,)
+    wanted = {topic.topic_id: StoredTopic("u", (0,))}
+    group.membership.alter_offsets(wanted, altered.append, "ticket", group.now)
+    assert group.run() == OffsetsResult()
+    assert written(group) == [[15]]
+    assert group.membership.initialized[topic.topic_id].partitions == (0, 1)
     group.membership.delete_offsets([topic.topic_id, b"?" * 16], "ticket", group.now)
     assert group.run() == OffsetsResult(missing=frozenset([b"?" * 16]))
     assert written(group) == [[15]]
-    assert group.events[-1] == SharePartitionsForgotten(((topic.topic_id, 1),))
+    assert altered == [3, 3]
+    assert group.events[-1] == SharePartitionsForgotten(((topic.topic_id, 0), (topic.topic_id, 1)))
 
 
 def test_a_deleted_group_leaves_nothing(group: ShareGroup) -> None:
@@ -301,6 +308,15 @@ def test_a_deleted_group_leaves_nothing(group: ShareGroup) -> None:
     assert written(group) == [[-12, -15, -11]]
     assert not group.log
     assert any(isinstance(event, SharePartitionsForgotten) for event in group.events)
+
+
+def test_members_take_memory_until_the_group_is_dropped(group: ShareGroup) -> None:
+    group.account.memory = MemberMemory(bytes_max=3_000)
+    assert group.join("m1", "t").error is ErrorCode.NONE
+    assert group.join("m2", "t" * 3_000).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert group.account.count == 1
+    group.group.close()
+    assert (group.account.count, group.account.memory.used_bytes) == (0, 0)
 
 
 def test_a_share_group_has_no_offsets(group: ShareGroup) -> None:
