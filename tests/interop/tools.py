@@ -29,6 +29,10 @@ class Tools:
         name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         return self.run(name, *arguments)
 
+    def share_groups(self, *arguments: str) -> str:
+        name = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+        return self.run(name, *arguments)
+
     def console_producer(self, *arguments: str, stdin: str) -> str:
         return self.run("org.apache.kafka.tools.ConsoleProducer", *arguments, stdin=stdin)
 
