@@ -86,6 +86,11 @@ class Coordinators:
         self.transactions.host.counts.on_ended = on_transaction_ended
 
     @property
+    def present_share(self) -> "ShareDelivery | None":
+        """The delivery of share groups if there is one."""
+        return self._share
+
+    @property
     def share(self) -> "ShareDelivery":
         """The delivery of share groups; created at the first call."""
         if self._share is None:

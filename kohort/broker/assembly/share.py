@@ -6,6 +6,7 @@ from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.share.counts import ShareCounts
 from kohort.broker.share.delivery import ShareDelivery
 from kohort.broker.share.fetch import ShareReader
 from kohort.broker.share.maintenance import InitializedGroup, Maintenance
@@ -48,6 +49,7 @@ def make_share_delivery(
             settings.config.share_coordinator_snapshot_update_records_per_snapshot
         ),
         start_offset=StartOffsets(clock),
+        counts=ShareCounts(config.kohort_metrics_groups_max),
         purgatory=purgatory,
         clock=clock,
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
     from kohort.broker.runtime.clock import Clock
+    from kohort.broker.share.delivery import ShareDelivery
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.topics.startup_progress import StartupProgress
     from kohort.broker.transactions.host import TransactionHost
@@ -73,6 +74,8 @@ class BrokerSource:
     topics: TopicManager
     groups: GroupHost
     transactions: TransactionHost
+    share: ShareDelivery | None
+    """None until there is a share group."""
     history: RebalanceHistory
     rebalances: RebalanceMetrics
     purgatory: Purgatory

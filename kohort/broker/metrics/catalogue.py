@@ -11,6 +11,7 @@ names for topics and groups, the JMX exporter's names for Kafka's own meters, an
 from typing import Final
 
 from kohort.broker.metrics import rebalance_catalogue as rebalances
+from kohort.broker.metrics import share_catalogue as share
 from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.metric_info import OTHER, Section
 
@@ -325,6 +326,7 @@ SECTIONS: Final = (
     _GROUPS,
     *rebalances.SECTIONS,
     transactions.SECTION,
+    share.SECTION,
     _PURGATORY,
     _REQUESTS,
     _CONNECTIONS,

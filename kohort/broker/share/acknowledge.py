@@ -36,6 +36,8 @@ class Acknowledging:
         error = window.acknowledge(self._member_id, now_ms, batches)
         if error is not None:
             self.errors[share] = error
+        else:
+            share.counts.note_acknowledged(batches)
         self._changed[share] = None
 
     def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:

@@ -328,6 +328,7 @@ class ShareFetch:
         ranges = acquisition.ranges
         if ranges:
             share.reset_policy = None
+            share.counts.note_acquired(ranges)
             fetched.acquired = ranges
             fetched.data = read.part(ranges[0].first_offset, ranges[-1].last_offset)
         self._reader.partitions.set_timer(share)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kohort.broker.share.counts import GroupCounts
 from kohort.broker.share.log_read import LogRead
 from kohort.broker.share.settings import GroupSettings
 from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
@@ -20,6 +21,7 @@ class SharePartition:
     __slots__ = (
         "_window",
         "_writer",
+        "counts",
         "is_gone",
         "key",
         "record_bytes",
@@ -31,9 +33,17 @@ class SharePartition:
         "used_ms",
     )
 
-    def __init__(self, key: SharePartitionKey, state: StoredState | None, partition: int) -> None:
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        state: StoredState | None,
+        partition: int,
+        counts: GroupCounts,
+    ) -> None:
         """`partition` of the state topic stores it."""
         self.key = key
+        self.counts = counts
+        """Of its group."""
         self.state = state
         """The state in the log when it was loaded; None while the start offset is determined."""
         self.state_partition = partition

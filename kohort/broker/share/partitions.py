@@ -6,7 +6,7 @@ nobody. Fetches that wait for a share-partition are woken whenever it may have s
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -14,6 +14,7 @@ from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.share.counts import ShareCounts
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.settings import GroupSettings
 from kohort.broker.share.state_topic import StateTopic
@@ -56,6 +57,7 @@ class SharePartitions:
         settings: Callable[[str], GroupSettings],
         updates_per_snapshot: Callable[[], int],
         start_offset: "StartOffset",
+        counts: ShareCounts,
         purgatory: Purgatory,
         clock: Clock,
     ) -> None:
@@ -67,6 +69,7 @@ class SharePartitions:
         self.settings = settings
         self._updates_per_snapshot = updates_per_snapshot
         self._start_offset = start_offset
+        self.counts = counts
         self._purgatory = purgatory
         self._clock = clock
         self._groups: dict[str, dict[tuple[bytes, int], SharePartition]] = {}
@@ -84,9 +87,26 @@ class SharePartitions:
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
-    def of_group(self, group_id: str) -> Iterable[SharePartition]:
-        """Return a copy of a group's share-partitions."""
-        return list(self._groups.get(group_id, {}).values())
+    def groups(self) -> Iterator[tuple[str, list[SharePartition]]]:
+        """Yield the groups, each with a copy of its share-partitions."""
+        for group_id in list(self._groups):
+            yield group_id, list(self._groups.get(group_id, {}).values())
+
+    def in_flight(self, share: SharePartition) -> int:
+        """Return the records in flight whose delivery is not complete; without loading a window."""
+        window = share.window
+        if window is None:
+            return 0
+        return window.end_offset + 1 - window.start_offset - window.delivery_complete_count
+
+    def lag(self, share: SharePartition) -> int:
+        """Return the records that are not finished; without loading a window."""
+        log = self.find(share.key.topic_id, share.key.partition)
+        progress = share.window or share.state
+        if log is None or log.failure is not None or progress is None:
+            return 0
+        left = log.high_watermark - progress.start_offset - progress.delivery_complete_count
+        return max(left, 0)
 
     def get(self, group_id: str, topic_id: bytes, number: int) -> SharePartition | None:
         """Return a share-partition; None if the group has not initialized it.
@@ -213,7 +233,7 @@ class SharePartitions:
     def _end_locks(self, share: SharePartition, _: Slice) -> None:
         window = share.window
         if window is not None and not share.is_gone:
-            window.on_deadline(self._clock.monotonic_ms())
+            share.counts.lock_timeouts += window.on_deadline(self._clock.monotonic_ms())
             self.after_step(share)
 
     # Initialization and deletion.
@@ -249,7 +269,8 @@ class SharePartitions:
     def add(self, key: SharePartitionKey, state: StoredState | None) -> SharePartition:
         """Add a share-partition, with its stored state if there is one."""
         self.version += 1
-        share = SharePartition(key, state, self.partition_of(key))
+        counts = self.counts.of(key.group_id)
+        share = SharePartition(key, state, self.partition_of(key), counts)
         self._groups.setdefault(key.group_id, {})[key.topic_id, key.partition] = share
         return share
 

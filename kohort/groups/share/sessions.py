@@ -149,5 +149,10 @@ class ShareSessions:
         del self._sessions[session.group_id, session.member_id]
         self._of_connections.get(session.connection, {}).pop(session, None)
 
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def __len__(self) -> int:
         return len(self._sessions)

@@ -112,6 +112,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 7}), counts=GAUGES)]),
             transactions=Transactions(),
+            share=None,
             history=History(),
             rebalances=rebalances,
             purgatory=Purgatory(),

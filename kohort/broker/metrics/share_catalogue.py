@@ -1,0 +1,58 @@
+"""The metrics of share groups; part of the catalogue."""
+
+from typing import Final
+
+from kohort.broker.metrics.metric_info import Section
+
+SECTION: Final = Section(
+    "Share groups",
+    "Records that share groups (KIP-932) deliver and acknowledge. Series by group are limited by "
+    "`kohort.metrics.groups.max`. Members and states are under Group coordinator.",
+)
+ACKNOWLEDGEMENTS = SECTION.counter(
+    "kafka_server_sharegroupmetrics_recordacknowledgements_total",
+    "Acknowledged records: gap, accept, release, reject, renew.",
+    "acktype",
+)
+LOCK_TIMEOUTS = SECTION.counter(
+    "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total",
+    "Records whose acquisition lock ended before they were acknowledged.",
+)
+IN_FLIGHT = SECTION.gauge(
+    "kafka_server_sharepartitionmetrics_inflightmessagecount",
+    "Records from the start offset to the last acquired one whose delivery is not complete.",
+)
+SESSIONS = SECTION.gauge(
+    "kafka_server_sharesessioncache_sharesessionscount", "Share sessions of members."
+)
+SESSION_PARTITIONS = SECTION.gauge(
+    "kafka_server_sharesessioncache_sharepartitionscount",
+    "Partitions of all share sessions.",
+)
+PARTITIONS = SECTION.gauge(
+    "kohort_share_partitions", "Partitions whose delivery is stored for a share group."
+)
+DELIVERIES = SECTION.counter(
+    "kohort_sharegroup_deliveries_total", "Records delivered to members.", "sharegroup"
+)
+REDELIVERIES = SECTION.counter(
+    "kohort_sharegroup_redeliveries_total",
+    "Deliveries other than the first of a record.",
+    "sharegroup",
+)
+GROUP_ACKNOWLEDGEMENTS = SECTION.counter(
+    "kohort_sharegroup_acknowledgements_total",
+    "Acknowledged records of the group.",
+    "sharegroup",
+    "acktype",
+)
+GROUP_LOCK_TIMEOUTS = SECTION.counter(
+    "kohort_sharegroup_lock_timeouts_total",
+    "Records of the group whose acquisition lock ended.",
+    "sharegroup",
+)
+LAG = SECTION.gauge(
+    "kohort_sharegroup_lag",
+    "Records up to the high watermarks that the group has not finished.",
+    "sharegroup",
+)

@@ -1,0 +1,65 @@
+"""Counts of deliveries and acknowledgements, for the metrics."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.groups.share.window import AcknowledgeType, AcquiredRange
+from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
+
+REST: Final = ""
+"""In place of the ids of groups beyond the limit; no group has this id."""
+
+
+class GroupCounts:
+    """Counts of one group, in records since the start of the broker."""
+
+    __slots__ = ("acknowledgements", "deliveries", "lock_timeouts", "redeliveries")
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.redeliveries = 0
+        """Deliveries other than the first of a record."""
+        self.lock_timeouts = 0
+        self.acknowledgements: Counter[int] = Counter()
+        """By `AcknowledgeType`."""
+
+    def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
+        for first, last, delivery_count in ranges:
+            self.deliveries += last - first + 1
+            if delivery_count > 1:
+                self.redeliveries += last - first + 1
+
+    def note_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
+        counts = self.acknowledgements
+        for batch in batches:
+            types = batch.acknowledge_types
+            if len(types) == 1:
+                counts[types[0]] += batch.last_offset - batch.first_offset + 1
+            else:
+                counts.update(types)
+
+
+class ShareCounts:
+    """Counts of a bounded number of groups, and of the rest. They never decrease."""
+
+    def __init__(self, groups_max: int) -> None:
+        self._groups_max = groups_max
+        self.by_group: dict[str, GroupCounts] = {}
+        """Also of groups that do not exist any more."""
+
+    def of(self, group_id: str) -> GroupCounts:
+        """Return the counts of a group, or those of the rest."""
+        known = self.by_group.get(group_id)
+        if known is None:
+            if len(self.by_group) >= self._groups_max:
+                group_id = REST
+            known = self.by_group.setdefault(group_id, GroupCounts())
+        return known
+
+    def acknowledged(self) -> dict[str, int]:
+        """Return the acknowledgements of all groups, by the name of the type."""
+        total: Counter[int] = Counter()
+        for counts in self.by_group.values():
+            total.update(counts.acknowledgements)
+        return {kind.name.lower(): total[kind] for kind in AcknowledgeType}
