@@ -118,6 +118,7 @@ class ShareGroup:
 
     def join(self, member_id: str, *topics: Topic) -> Value:
         """Join, and beat until Kafka has initialized the partitions; return each one's epoch."""
+        wanted = sum(map(self.count, topics))
         epochs = self.pair.peek(self.heartbeat(member_id, 0, *topics), 1).each(
             lambda answer: answer.member_epoch
         )
@@ -126,10 +127,7 @@ class ShareGroup:
             nonlocal epochs
             answers = self.pair.peek(self.heartbeat(member_id, epochs, *topics), 1)
             epochs = answers.each(lambda answer: answer.member_epoch)
-            return all(
-                assigned_ids(answer) == {for_broker(topic.id, side.name) for topic in topics}
-                for side, answer in zip(self.pair.sides, answers, strict=True)
-            )
+            return all(assigned_count(answer) == wanted for answer in answers)
 
         wait_until(is_assigned, "the partitions are initialized and assigned")
         return epochs
@@ -363,10 +361,10 @@ def _topics(topic_type: type, partition_type: type, acks: Acks) -> list[Value]:
     ]
 
 
-def assigned_ids(answer: beating.ShareGroupHeartbeatResponse) -> set[bytes]:
-    """Topics of the assignment."""
+def assigned_count(answer: beating.ShareGroupHeartbeatResponse) -> int:
+    """The partitions in the assignment."""
     listed = answer.assignment.topic_partitions if answer.assignment else []
-    return {one.topic_id for one in listed if one.partitions}
+    return sum(len(one.partitions) for one in listed)
 
 
 def acquired(answer: fetching.ShareFetchResponse) -> Acquired:

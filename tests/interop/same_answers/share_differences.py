@@ -55,6 +55,20 @@ DELETED_WITHIN_A_BATCH: Final = Difference(
     "whole batch",
     [("acquired_records.first_offset", 5, 7)],
 )
+LIVE_OFFSETS: Final = Difference(
+    "the described start offset and lag are those of the moment, and never below the start of the "
+    "log; Kafka describes what it has stored: nothing at first, then the start offset before the "
+    "last change",
+    [("start_offset", ANY, ANY), ("lag", ANY, ANY)],
+)
+NEGATIVE_OFFSET: Final = Difference(
+    "a start offset below -1 is INVALID_REQUEST; Kafka stores it",
+    [("error_code", NONE, INVALID_REQUEST)],
+)
+CLAMPED_OFFSET: Final = Difference(
+    "an altered start offset is moved into the log; Kafka stores it as it is",
+    [("start_offset", 99, 10), ("lag", ANY, 0)],
+)
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
