@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from kohort.groups.events import Event
 from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
 from kohort.groups.history.json_form import as_json
 from kohort.groups.history.model import HistoryRecord
@@ -95,6 +96,7 @@ class Recorder:
     def _build(self, facts: Closed, now_ms: int) -> HistoryRecord:
         if isinstance(facts, AvoidedFacts):
             return build_avoided(self._group, facts)
+        assert isinstance(facts, RebalanceFacts), "no group here is a share group"
         steps = build_steps(self._group, facts, until_ms=now_ms, taken=self._taken)
         record, self._taken = at_once(steps)
         return record

@@ -180,7 +180,7 @@ def test_librdkafka_accepts_releases_and_rejects(broker: ServerProcess) -> None:
     }
     with ShareConsumer(config) as consumer:
         consumer.subscribe([TOPIC])
-        seen: list[int] = []
+        seen: list[int | None] = []
         deadline = time.monotonic() + 30
         while seen != [0, 1, 2, 3, 4, 5, 3]:
             assert time.monotonic() < deadline, seen

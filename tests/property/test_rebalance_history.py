@@ -14,6 +14,7 @@ from kohort.groups.events import (
 )
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.evidence import evidence
+from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.model import (
     AvoidedRecord,
@@ -78,6 +79,7 @@ class HistoryWitness(Witness):
             if isinstance(facts, AvoidedFacts):
                 record = build_avoided("g", facts)
             else:
+                assert isinstance(facts, RebalanceFacts)
                 record, _ = at_once(build_steps("g", facts, until_ms=self.scenario.ms))
                 self.check(record)
                 self.check_members(record)

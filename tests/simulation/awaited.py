@@ -34,6 +34,7 @@ class Awaited:
                 self._note_problem(record.trigger)
                 return None
             return self._find_avoided(record)
+        assert isinstance(record, RebalanceRecord)
         if record.outcome is RebalanceOutcome.UNFINISHED:
             return self._find_unfinished(record)
         for cause in record.further_causes:

@@ -57,7 +57,7 @@ class Truth:
     def hear(self, record: HistoryRecord) -> None:
         if isinstance(record, RebalanceRecord):
             self.rebalances[record.group, record.generation].append(record)
-        else:
+        elif isinstance(record, AvoidedRecord):
             self.avoided[record.group, record.trigger.member_id].append(record)
 
     def of(self, record: Json) -> RebalanceRecord | None:

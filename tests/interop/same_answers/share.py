@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeAlias
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.message import Struct
 from kohort.protocol.messages import incremental_alter_configs as altering
 from kohort.protocol.messages import share_acknowledge as acknowledging
 from kohort.protocol.messages import share_fetch as fetching
@@ -332,7 +331,8 @@ class Session:
 
     def _advance(self, epoch: int) -> Callable[[Answers], None]:
         def advance(answers: Answers) -> None:
-            if isinstance(answers.kafka, Struct) and not answers.kafka.error_code:
+            # A broker that closes the connection has no error code.
+            if not getattr(answers.kafka, "error_code", True):
                 self.epoch = 0 if epoch == CLOSE else epoch % 0x7FFFFFFF + 1
 
         return advance

@@ -6,6 +6,7 @@ from typing import Any
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import Event
 from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
@@ -57,6 +58,7 @@ class Chronicle(Scenario):
             if isinstance(facts, AvoidedFacts):
                 record = build_avoided("g", facts)
             else:
+                assert isinstance(facts, RebalanceFacts)
                 steps = build_steps("g", facts, until_ms=self.ms, taken=self.taken)
                 record, self.taken = at_once(steps)
             text = at_once(text_steps(record))

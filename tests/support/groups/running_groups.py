@@ -17,6 +17,7 @@ from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.share.delivery import ShareDelivery
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.transactions.transactions import Transactions
 from kohort.groups.steps import at_once
@@ -70,6 +71,10 @@ async def answered(
 class Coordinators(NamedTuple):
     groups: GroupCoordinator
     transactions: Transactions
+
+    @property
+    def share(self) -> ShareDelivery:
+        raise NotImplementedError("tests/support/share has a broker with share-partitions")
 
 
 class RunningGroups:
