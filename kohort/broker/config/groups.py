@@ -81,7 +81,8 @@ class GroupSettings(Settings):
         one_of=("consumer", "classic", "share", "streams"),
         check=_check_protocols,
         doc="Protocols of groups. Without `consumer`, ConsumerGroupHeartbeat is answered with "
-        "UNSUPPORTED_VERSION. `streams` has no effect: Kohort has no streams groups yet.",
+        "UNSUPPORTED_VERSION. `share` and `streams` have no effect: share groups are always "
+        "served, streams groups not yet.",
     )
     group_consumer_session_timeout_ms: Int = setting(
         45_000,
