@@ -1,6 +1,6 @@
 """Parts of a broker as the collectors see them, with nothing behind them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -8,9 +8,12 @@ from typing import Any, Final, cast
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.broker.share.counts import ShareCounts
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import GroupKind
+from kohort.groups.share.sessions import ShareSessions
+from kohort.groups.share.window import AcknowledgeType
 
 
 @dataclass
@@ -219,3 +222,31 @@ def values(metrics: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]
             assert key not in series, f"{sample.name}{key} twice"
             series[key] = sample.value
     return found
+
+
+class SharePartitions:
+    """One group that has accepted a record."""
+
+    def __init__(self) -> None:
+        self.counts = ShareCounts(1)
+        self.counts.of("sharing").acknowledgements[AcknowledgeType.ACCEPT] = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def groups(self) -> Iterator[tuple[str, list[Any]]]:
+        yield "sharing", []
+
+    def in_flight(self, share: object) -> int:
+        raise AssertionError(share)
+
+    lag = in_flight
+
+
+class Share:
+    def __init__(self) -> None:
+        self.partitions = SharePartitions()
+        self.sessions = ShareSessions(1)
