@@ -13,6 +13,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
@@ -148,7 +149,11 @@ def _describe(
 # AlterShareGroupOffsets.
 
 
-@handles(AlterShareGroupOffsetsRequest, versions="0")
+@handles(
+    AlterShareGroupOffsetsRequest,
+    versions="0",
+    parts=(lists("topics.partitions", "responses.partitions"),),
+)
 async def alter_share_group_offsets(
     ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
@@ -250,7 +255,7 @@ def _stored(alterations: Iterable[_Alteration]) -> dict[bytes, StoredTopic]:
 # DeleteShareGroupOffsets.
 
 
-@handles(DeleteShareGroupOffsetsRequest, versions="0")
+@handles(DeleteShareGroupOffsetsRequest, versions="0", parts=(lists("topics", "responses"),))
 def delete_share_group_offsets(
     ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred[DeleteShareGroupOffsetsResponse]:
