@@ -36,6 +36,9 @@ T = TypeVar("T")
 ATTEMPTS: Final = 3
 """Reads of one partition in another thread, if its window changes meanwhile."""
 
+RETRIES: Final = 3
+"""Reads in other threads that found nothing, before the fetch waits for a change."""
+
 NOT_INITIALIZED: Final = "The share group has not initialized this partition."
 
 
@@ -110,6 +113,9 @@ class ShareFetch:
         self._check_again = check_again
         self._deadline_ms = 0
         self._parked: DelayedShareFetch | None = None
+        self._has_advanced = False
+        """Whether a window has passed records that are not delivered, such as aborted ones."""
+        self._retries_left = RETRIES
         self.answer: Deferred[ErrorCode] = Deferred()
         """The error of the whole request. The results are in the partitions."""
 
@@ -200,32 +206,14 @@ class ShareFetch:
 
     def _acquire(self, *, may_wait: bool) -> None:
         """Acquire records, as many as wanted, and answer; wait on if there were none after all."""
-        takers: list[tuple[FetchedPartition, int]] = []
-        partitions = self._reader.partitions
-        for fetched in self._readable():
-            share, log = fetched.share, fetched.log
-            assert share is not None
-            assert log is not None
-            if log.failure is not None:
-                fetched.fail(log.failure.code)
-            elif share.is_gone:
-                fetched.fail(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_INITIALIZED)
-            else:
-                window = partitions.window(share)
-                if window is not None and window.can_acquire:
-                    fetched.was_read = True
-                    takers.append((fetched, 0))
-                continue
-            fetched.share = fetched.log = None
-        if takers:
-            each, rest = divmod(self._terms.max_bytes, len(takers))
-            takers = [(fetched, each) for fetched, _ in takers]
-            takers[0] = (takers[0][0], each + rest)
+        takers = [fetched for fetched in self._readable() if self._takes_part(fetched)]
+        each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
         left = self._terms.max_records
         uncached: list[tuple[FetchedPartition, int]] = []
-        for fetched, max_bytes in takers:
+        for number, fetched in enumerate(takers):
             if left <= 0:
                 break
+            max_bytes = each if number else each + rest
             taken = self._acquire_cached(fetched, max_bytes, left)
             if taken is None:
                 uncached.append((fetched, max_bytes))
@@ -238,6 +226,22 @@ class ShareFetch:
             self.answer.add_done_callback(lambda _: task.cancel())
         else:
             self._end(may_wait=may_wait)
+
+    def _takes_part(self, fetched: FetchedPartition) -> bool:
+        """Whether records of a partition may be acquired; sets its error."""
+        share, log = fetched.share, fetched.log
+        assert share is not None
+        assert log is not None
+        if log.failure is None and not share.is_gone:
+            window = self._reader.partitions.window(share)
+            fetched.was_read = window is not None and window.can_acquire
+            return fetched.was_read
+        if log.failure is not None:
+            fetched.fail(log.failure.code)
+        else:
+            fetched.fail(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_INITIALIZED)
+        fetched.share = fetched.log = None
+        return False
 
     def _acquire_cached(
         self, fetched: FetchedPartition, max_bytes: int, max_records: int
@@ -264,7 +268,9 @@ class ShareFetch:
         for fetched, max_bytes in takers:
             if left > 0 and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
-        self._end(may_wait=may_wait)
+        # A partition may have got records after it was read.
+        self._retries_left -= 1
+        self._end(may_wait=may_wait, after_check=self._retries_left <= 0)
 
     async def _acquire_in_thread(
         self, fetched: FetchedPartition, max_bytes: int, max_records: int
@@ -317,6 +323,7 @@ class ShareFetch:
         if not read.batches:
             return 0
         share.note_read(read)
+        position = window.position
         acquisition = window.acquire(
             self._session.member_id,
             self._reader.clock.monotonic_ms(),
@@ -326,6 +333,7 @@ class ShareFetch:
             mode=self._terms.mode,
         )
         ranges = acquisition.ranges
+        self._has_advanced |= acquisition.record_count > 0 or window.position > position
         if ranges:
             share.reset_policy = None
             share.counts.note_acquired(ranges)
@@ -342,16 +350,17 @@ class ShareFetch:
         session = self._session
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
-    def _end(self, *, may_wait: bool) -> None:
+    def _end(self, *, may_wait: bool, after_check: bool = True) -> None:
         """Answer; or wait on, if others were faster."""
         has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
         if (
             may_wait
             and not has_result
+            and not self._has_advanced
             and not self._is_superseded
             and self._reader.clock.monotonic_ms() < self._deadline_ms
         ):
-            self._park(after_check=True)
+            self._park(after_check=after_check)
         else:
             self._finish()
 

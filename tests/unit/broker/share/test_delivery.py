@@ -246,3 +246,17 @@ async def test_a_group_that_changes_its_reset_policy_before_it_reads_begins_agai
             "g", lambda _: {"share.auto.offset.reset": "earliest"}
         )
         assert await broker.acquire() == [Acquired(0, 1, 1)]
+
+
+@virtual
+async def test_a_fetch_passes_many_aborted_records_without_a_wait(clock: VirtualClock) -> None:
+    async with running_share(clock, share_isolation_level="read_committed") as broker:
+        for _ in range(5):
+            broker.produce(400, producer_id=7, producer_epoch=0, is_transactional=True)
+        broker.abort(7)
+        broker.produce(1)
+        begun_ms = clock.monotonic_ms()
+        found: list[Acquired] = []
+        while not found or found[-1].last < 2001:
+            found += await broker.acquire(max_wait_ms=10_000, max_records=500)
+        assert clock.monotonic_ms() == begun_ms
