@@ -40,7 +40,7 @@ _PARTITION: Final = re.compile(r"[-+]?[0-9]{1,10}")
     FindCoordinatorRequest,
     versions="0-6",
     on_error=OnError(
-        elements("coordinators", "coordinator_keys", {"key": ITSELF}, node_id=-1),
+        elements("coordinators", "coordinator_keys", {"key": ITSELF}, node_id=-1, port=-1),
         node_id=-1,
         port=-1,
     ),
