@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from tests.interop.same_answers import differences
+from tests.interop.same_answers import differences, share_differences
 from tests.interop.same_answers.deliberate import ANY, CLOSED, TEXT, Difference
 from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.pair import Line, Pair, Twins, opened
@@ -58,6 +58,10 @@ TOLD_OTHERWISE: Final = {
         [("topics.name", ANY, ANY)],
     ),
     "DescribeQuorum": differences.NO_METADATA_LOG,
+    # All topics that are missing have the same id.
+    "ShareFetch": share_differences.NAMED_TWICE,
+    "ShareAcknowledge": share_differences.NAMED_TWICE,
+    "AlterShareGroupOffsets": share_differences.HIDDEN_TOPIC_ID,
 }
 
 

@@ -6,6 +6,7 @@ See `differences.py`, which has those of other requests.
 from typing import Final
 
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers.deliberate import ANY, TEXT, Difference
 
 NONE: Final = int(ErrorCode.NONE)
@@ -68,6 +69,19 @@ NEGATIVE_OFFSET: Final = Difference(
 CLAMPED_OFFSET: Final = Difference(
     "an altered start offset is moved into the log; Kafka stores it as it is",
     [("start_offset", 99, 10), ("lag", ANY, 0)],
+)
+NAMED_TWICE: Final = Difference(
+    "a partition that a request names twice counts once; in Kafka, the whole request is "
+    "UNKNOWN_SERVER_ERROR if the partition is new",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, ANY),
+        ("acquisition_lock_timeout_ms", 0, ANY),
+        ("responses", [], ANY),
+    ],
+)
+HIDDEN_TOPIC_ID: Final = Difference(
+    "the id of a topic that the client may not read is not sent",
+    [("responses.topic_id", ANY, ZERO_UUID)],
 )
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
