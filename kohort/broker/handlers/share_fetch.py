@@ -7,7 +7,7 @@ request has added to the session.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
@@ -17,6 +17,7 @@ from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.fetch import DelayedRefusal, FetchedPartition, FetchTerms, ShareFetch
 from kohort.groups.share.sessions import NEW_EPOCH, SessionPartition, ShareSession
 from kohort.groups.share.window import AcquireMode
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_fetch import (
     AcquiredRecords,
@@ -26,13 +27,18 @@ from kohort.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 
+MANY: Final = 100
+"""The number of partitions from which on a request is executed in steps."""
+
+_Answer: TypeAlias = "ShareFetchResponse | Deferred[ShareFetchResponse]"
+
 _MODES: Final = frozenset(AcquireMode)
 
 
 @handles(ShareFetchRequest, versions="1-2", long_bytes=share.LONG_BYTES)
 def share_fetch(
     ctx: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
+) -> ShareFetchResponse | Deferred[ShareFetchResponse] | Steps[_Answer]:
     ctx.connection.active_as = ctx.header.client_id
     error = share.request_error(ctx, request.group_id, request.member_id)
     if not error and (
@@ -61,7 +67,8 @@ def share_fetch(
     except KafkaError as refused:
         return _refused(ctx, request, refused.code)
     ctx.connection.opened_share_session = True
-    return _ShareFetchCall(ctx, request, session, named).begin()
+    steps = _ShareFetchCall(ctx, request, session, named).begin()
+    return steps if len(session.partitions) + len(named) > MANY else at_once(steps)
 
 
 def _refused(
@@ -104,12 +111,12 @@ class _ShareFetchCall:
         self._fetched: list[FetchedPartition] = []
         self._answer: Deferred[ShareFetchResponse] = Deferred()
 
-    def begin(self) -> ShareFetchResponse | Deferred[ShareFetchResponse]:
+    def begin(self) -> Steps[_Answer]:
         """Apply the acknowledgements, and acquire records when they are durable."""
         session, named = self._session, self._named
         acknowledging = Acknowledging(self._ctx.broker.share_delivery.partitions, session.member_id)
         if session.is_closed:
-            by_key = self._locate([key for key in named if named[key]], set())
+            by_key = yield from self._locate([key for key in named if named[key]], set())
         else:
             new = session.update(
                 named,
@@ -122,7 +129,7 @@ class _ShareFetchCall:
             session.due |= new
             forgotten = [key for key in named if named[key] and key not in session.partitions]
             rotated = session.rotated(self._request.share_session_epoch)
-            by_key = self._locate([*rotated, *forgotten], new)
+            by_key = yield from self._locate([*rotated, *forgotten], new)
         for key, batches in named.items():
             if batches:
                 self._acknowledge(acknowledging, key, by_key[key])
@@ -134,7 +141,7 @@ class _ShareFetchCall:
 
     def _locate(
         self, keys: Iterable[SessionPartition], new: set[SessionPartition]
-    ) -> dict[SessionPartition, FetchedPartition]:
+    ) -> Steps[dict[SessionPartition, FetchedPartition]]:
         """Find the partitions that may be answered; `new` are those that the request has added."""
         located = self._located_before()
         by_key = {}
@@ -143,6 +150,7 @@ class _ShareFetchCall:
             found = located.get(key)
             if found is None or (found.log is not None and found.log.failure is not None):
                 found = located[key] = self._located(key, is_new=key in new)
+                yield
             fetched.share, fetched.log, fetched.error, fetched.message = found
         self._fetched = list(by_key.values())
         return by_key

@@ -155,7 +155,7 @@ class ShareFetch:
                 continue
             if share.is_gone or log.failure is not None:
                 return True
-            window = self._reader.partitions.window(share)
+            window = self._reader.partitions.window(share, log)
             if window is None or not window.can_acquire:
                 continue
             missing -= self._bytes_from(window.position, log, share, missing)
@@ -233,7 +233,7 @@ class ShareFetch:
         assert share is not None
         assert log is not None
         if log.failure is None and not share.is_gone:
-            window = self._reader.partitions.window(share)
+            window = self._reader.partitions.window(share, log)
             fetched.was_read = window is not None and window.can_acquire
             return fetched.was_read
         if log.failure is not None:
@@ -247,15 +247,14 @@ class ShareFetch:
         self, fetched: FetchedPartition, max_bytes: int, max_records: int
     ) -> int | None:
         """Acquire records from cached data; return their number, None if it is not cached."""
-        assert fetched.share is not None
-        assert fetched.log is not None
-        window = self._reader.partitions.window(fetched.share)
-        if window is None:
+        share, log = fetched.share, fetched.log
+        assert share is not None
+        assert log is not None
+        window = share.window
+        if window is None or not self._bytes_from(window.position, log, share, 1):
             return 0
         try:
-            read = read_cached(
-                fetched.log, self._wanted(fetched.share, window, max_bytes, max_records)
-            )
+            read = read_cached(log, self._wanted(share, window, max_bytes, max_records))
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 fetched.fail(error.code)

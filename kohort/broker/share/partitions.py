@@ -128,15 +128,18 @@ class SharePartitions:
         """Return the partition of the state topic that stores a share-partition."""
         return partition_of(str(key), self._topic.partition_count)
 
-    def window(self, share: SharePartition) -> Window | None:
+    def window(self, share: SharePartition, log: Partition | None = None) -> Window | None:
         """Return the window of a share-partition, with the group's settings and without what the
         log no longer holds; None if its start offset is not determined yet.
+
+        `log` saves the search for it.
         """
         settings = self.settings(share.key.group_id)
         share.used_ms = self._clock.monotonic_ms()
         if share.reset_policy is not None and share.reset_policy != settings.reset_policy:
             self._begin(share, settings.reset_policy, share.state_epoch)
-        log = self.find(share.key.topic_id, share.key.partition)
+        if log is None:
+            log = self.find(share.key.topic_id, share.key.partition)
         if log is not None and log.failure is not None:
             log = None  # The offsets of an offline log are unknown.
         if share.window is None and share.state is not None and log is not None:
