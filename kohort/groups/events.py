@@ -88,8 +88,9 @@ class Evidence:
     """A fact from which an observer of the group concludes what happened."""
 
     kind: str
-    """last_commit, last_join (a member that has not committed since), or poll (a rebalance was
-    seen)."""
+    """last_commit, last_join (a member that has not committed since), poll (a rebalance was seen),
+    or log_line; in share groups last_record, or not_taken (an assignment that the member would have
+    got with its next heartbeat)."""
     ms: int
     """How long before the event it was."""
 

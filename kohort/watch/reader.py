@@ -39,6 +39,8 @@ CONFIGS_S: Final = 3600.0
 
 _SESSION: Final = "consumer.session.timeout.ms"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+_SHARE_SESSION: Final = "share.session.timeout.ms"
+_SHARE_HEARTBEAT: Final = "share.heartbeat.interval.ms"
 
 
 class OffsetsReader:
@@ -203,7 +205,7 @@ class _Configs:
             self._cluster,
             self._cluster.controller(),
             Resource(Kind.GROUP, group),
-            [_SESSION, _HEARTBEAT],
+            [_SESSION, _HEARTBEAT, _SHARE_SESSION, _SHARE_HEARTBEAT],
             f"the configs of group {group} cannot be read",
         )
         values = {config.name: int(config.value) for config in configs if config.value}
@@ -212,4 +214,6 @@ class _Configs:
             values.get(_SESSION, default.session_ms),
             values.get(_HEARTBEAT, default.heartbeat_ms),
             is_known={_SESSION, _HEARTBEAT} <= values.keys(),
+            share_session_ms=values.get(_SHARE_SESSION, default.share_session_ms),
+            share_heartbeat_ms=values.get(_SHARE_HEARTBEAT, default.share_heartbeat_ms),
         )

@@ -21,7 +21,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.client.net.thread_call import run_in_thread
 from kohort.groups.events import Certainty
-from kohort.groups.history.model import HistoryRecord, RebalanceRecord
+from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.watch.positions import Positions
 from kohort.watch.seen import News, WatchedGroups, WatchedRebalances
 
@@ -109,7 +109,7 @@ class WatchSite:
 
     def _count(self, record: HistoryRecord) -> None:
         self._metrics.on_record(record)
-        is_rebalance = isinstance(record, RebalanceRecord)
+        is_rebalance = not isinstance(record, AvoidedRecord)
         self._unclear_count += is_rebalance and record.trigger.certainty is Certainty.UNCLEAR
 
     # Metrics.

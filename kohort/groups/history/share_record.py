@@ -88,7 +88,7 @@ def assigned_sentence(record: AssignedRecord, clock_text: ClockText) -> str:
         record.further_causes,
         was_last=is_empty and record.members_before == 1,
     )
-    text = f"assigned its partitions again at {clock_text(record.at_ms)}{generations}"
+    text = f"got a new assignment at {clock_text(record.at_ms)}{generations}"
     return "; ".join([f"{text} because {cause}", *_effects(record)])
 
 

@@ -29,7 +29,7 @@ def begins_with_client_id(member_id: str, client_id: str) -> bool:
 
 _RANDOM: Final = re.compile(
     r"(?P<uuid>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-    r"|^(?P<base64>[\w-]{8})[\w-]{14}$"
+    r"|^(?P<base64>[\w+/-]{8})[\w+/-]{14}$"
 )
 """The random end of the ids that brokers choose, and the whole ids that consumers (KIP-848) do."""
 _CHARS_MAX: Final = 48
@@ -336,6 +336,8 @@ _NOUNS: Final = {
 _EVIDENCE: Final = {
     "last_commit": "its last commit was {} before",
     "last_join": "it had committed nothing for {}",
+    "last_record": "its last record was written {} before",
+    "not_taken": "it had not taken an assignment for {}",
     "poll": "the rebalance was seen {} before its end",
     "log_line": "the broker's log says that it left",
 }

@@ -311,7 +311,7 @@ _CONSUMER: Final = (
 )
 _FENCED: Final = f"{_CONSUMER}fenced from the group because "
 _CONSUMER_PATTERNS: Final = (
-    _pattern(Left, rf"{_CONSUMER}left the consumer group{_END}"),
+    _pattern(Left, rf"{_CONSUMER}left the (?:consumer|share) group{_END}"),
     _pattern(Failed, rf"{_FENCED}the member session expired{_END}"),
     _pattern(NotJoined, rf"{_FENCED}it failed to transition from epoch"),
 )

@@ -34,12 +34,15 @@ class Fate(NamedTuple):
 
 
 class Timeouts(NamedTuple):
-    """Settings of a consumer group, which its records do not contain."""
+    """Settings of a consumer or share group, which its records do not contain."""
 
     session_ms: int = 45_000
     heartbeat_ms: int = 5_000
     is_known: bool = True
     """Whether the cluster stated them; otherwise they are Kafka's defaults."""
+    share_session_ms: int = 45_000
+    share_heartbeat_ms: int = 5_000
+    """The same settings for share groups."""
 
 
 class Phase(NamedTuple):
@@ -180,7 +183,7 @@ def fate_of_consumer(
     silent_ms = max(gone_ms - signs.last_ms, 0)
     evidence = (Evidence("last_commit" if signs.count else "last_join", silent_ms),)
     expired, left = RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT
-    session_ms, heartbeat, is_known = timeouts
+    session_ms, heartbeat, is_known, *_ = timeouts
     slack_ms = (signs.usual_ms or 0) + heartbeat + SLACK_MS
     late_ms = gone_ms - max(signs.last_ms, signs.restarted_ms)
     candidates: tuple[RemovalReason, ...] = (expired, left)
@@ -197,3 +200,34 @@ def fate_of_consumer(
     if is_clear:
         return Fate(candidates[0], Certainty.LIKELY, gone_ms, evidence=evidence)
     return Fate(candidates[0], Certainty.UNCLEAR, gone_ms, candidates, evidence)
+
+
+def fate_of_sharer(signs: Signs, gone_ms: int, timeouts: Timeouts, assigned_ms: int) -> Fate:
+    """Return how a member of a share group left at `gone_ms`.
+
+    Its records are written when it sends a heartbeat, which starts its session, so that a member
+    with a record within the session timeout has left. Since only its present value is known, that
+    is not certain.
+
+    Args:
+        assigned_ms: time of an assignment that the member did not take with a heartbeat; `gone_ms`
+            without one.
+    """
+    silent_ms = max(gone_ms - signs.last_ms, 0)
+    late_ms = max(gone_ms - assigned_ms, 0)
+    evidence = [Evidence("last_record", silent_ms)]
+    expired, left = RemovalReason.SESSION_EXPIRED, RemovalReason.LEFT
+    session_ms, heartbeat = timeouts.share_session_ms, timeouts.share_heartbeat_ms
+    is_clear = timeouts.is_known
+    if silent_ms < session_ms - SLACK_MS:
+        candidates = left, expired
+    elif late_ms >= 2 * heartbeat:
+        candidates = expired, left
+        evidence.append(Evidence("not_taken", late_ms))
+    else:
+        is_clear = False
+        is_due = silent_ms <= session_ms + heartbeat + SLACK_MS
+        candidates = (expired, left) if is_due else (left, expired)
+    if is_clear:
+        return Fate(candidates[0], Certainty.LIKELY, gone_ms, evidence=tuple(evidence))
+    return Fate(candidates[0], Certainty.UNCLEAR, gone_ms, candidates, tuple(evidence))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.consumer.records import ConsumerMemberRecord
+from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
 from kohort.groups.events import (
     Certainty,
     Event,
@@ -21,8 +21,9 @@ from kohort.groups.events import (
 )
 from kohort.groups.history.shares import TopicPartition
 from kohort.groups.kinds import EMPTY, GroupKind
-from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
+from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone, StoredMember
 from kohort.groups.requests import Now
+from kohort.groups.share.records import EPOCH, ShareTombstone
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate
 
@@ -59,6 +60,13 @@ class Poll(NamedTuple):
 
 TimedEvent: TypeAlias = tuple[Event, Now]
 """An event of the history, and its time by the coordinator's clock."""
+
+
+def ends_group(record: DurableRecord) -> bool:
+    """Whether the record removes its group, of whatever kind."""
+    if isinstance(record, ShareTombstone):
+        return record.record_type == EPOCH
+    return isinstance(record, GroupTombstone | EpochTombstone)
 
 
 def at(event: Event, at_ms: int) -> TimedEvent:

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from kohort.groups.consumer.records import ConsumerMemberRecord, EpochTombstone
+from kohort.groups.consumer.records import ConsumerMemberRecord
 from kohort.groups.events import GroupRemoved, GroupRestored, MemberRef, RemovalReason
 from kohort.groups.history.build import build_steps
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
-from kohort.groups.history.names import REBALANCE
+from kohort.groups.history.names import AVOIDED
 from kohort.groups.records import DurableRecord, GroupRecord, GroupTombstone
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
@@ -20,9 +20,10 @@ from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.closing import closed_records, state_fate
 from kohort.watch.core.commits import Commit, Signs
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.followed import Place, Poll, Seen, TimedEvent, at, ref
+from kohort.watch.core.followed import Place, Poll, Seen, TimedEvent, at, ends_group, ref
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.modern import ConsumerGroup
+from kohort.watch.core.share import SHARE_RECORDS, ShareGroup
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import View
 
@@ -57,7 +58,7 @@ class GroupWatch:
         self._timeouts_of = timeouts_of
         self._changes = changes
         self._fold = GroupFold(sequence)
-        self._followed: ClassicGroup | ConsumerGroup | None = None
+        self._followed: ClassicGroup | ConsumerGroup | ShareGroup | None = None
         self._batch: list[Seen] = []
         """Records with one timestamp: those of one step of the coordinator."""
         self._unread_ms = -1
@@ -178,7 +179,7 @@ class GroupWatch:
 
     def view(self) -> View | None:
         """Return the present state; None if nothing is known of it, or the group was removed."""
-        if not isinstance(self._followed, ConsumerGroup):
+        if not isinstance(self._followed, ConsumerGroup | ShareGroup):
             return None if self._followed is None else self._followed.view()
         state, since_ms = self._since
         view = self._followed.view(self.group_id, since_ms)
@@ -208,7 +209,7 @@ class GroupWatch:
     def _events(self, batch: list[Seen]) -> Iterator[TimedEvent]:
         records = [seen.record for seen in batch]
         stored = [seen for seen in batch if isinstance(seen.record, GroupRecord)]
-        is_removed = any(isinstance(one, GroupTombstone | EpochTombstone) for one in records)
+        is_removed = any(map(ends_group, records))
         others = [one for one in records if not isinstance(one, GroupRecord | GroupTombstone)]
         at_ms = batch[0].at_ms
         if is_removed and stored:
@@ -222,6 +223,10 @@ class GroupWatch:
         elif stored:
             for seen in stored:
                 yield from self._store(seen)
+        elif shares := [one for one in others if isinstance(one, SHARE_RECORDS)]:
+            if not isinstance(self._followed, ShareGroup):
+                self._followed = ShareGroup(self._names, partial(self._timeouts_of, self.group_id))
+            yield from self._followed.store(shares, at_ms, self._logs.of(self.group_id))
         else:
             yield from self._store_batch(others, at_ms)
 
@@ -236,7 +241,7 @@ class GroupWatch:
         followed = self._followed
         if not isinstance(followed, ConsumerGroup):
             self._followed = ConsumerGroup(self._names, partial(self._timeouts_of, self.group_id))
-            if followed is not None and followed.value is not None:
+            if isinstance(followed, ClassicGroup) and followed.value is not None:
                 members = tuple([ref(member) for member in followed.value.members])
                 self._followed.upgrade(members, followed.value.generation)
             followed = self._followed
@@ -261,11 +266,12 @@ class GroupWatch:
 
     def _observed(self, data: Json, place: Place) -> Json:
         """Complete a record by what only an observer states, and null what it cannot know."""
-        by = ["records", "commits", *(["polls"] if self._has_polls else [])]
+        by = ["records", *([] if isinstance(self._followed, ShareGroup) else ["commits"])]
+        by += ["polls"] if self._has_polls else []
         by += ["log"] if self._logs.of(self.group_id).is_used else []
         data["observed"] = {"by": by, "partition": place.partition, "offset": place.offset}
         followed = self._followed
-        if followed is None or data["kind"] != REBALANCE:
+        if followed is None or data["kind"] == AVOIDED:
             return data
         for member in data["members"]:
             fate = followed.fates.get(member["member_id"])

@@ -19,6 +19,8 @@ from kohort.groups.events import MemberRef
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.records import GroupRecord
 from kohort.groups.requests import CONSUMER
+from kohort.groups.share.data import ShareMember
+from kohort.groups.topics import by_topic
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from kohort.watch.core.fate import Timeouts
@@ -217,11 +219,7 @@ class ConsumerView(View):
         for partitions in (current.assigned, current.pending):
             for topic_id, of_topic in partitions.items():
                 numbers.setdefault(topic_id, []).extend(of_topic)
-        assigned = [
-            TopicPartition(topic=self.names.name_of(topic_id), partitions=sorted(of_topic))
-            for topic_id, of_topic in numbers.items()
-        ]
-        return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
+        return _encoded(numbers, self.names)
 
     def describe_waiting(self) -> WaitingFor | None:
         """Return what it waits for, the most serious first, as a broker does."""
@@ -266,6 +264,53 @@ class ConsumerView(View):
                 name = f"unreconciled.{MemberState.of(current.state).name}"
                 counts[name] = counts.get(name, 0) + 1
         return {EPOCH: self.epoch, ASSIGNMENT_EPOCH: self.target_epoch, **counts}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareView(View):
+    group_id: str
+    epoch: int
+    since_ms: int
+    members: tuple[ShareMember, ...]
+    timeouts: Timeouts
+    names: TopicNames
+
+    @property
+    def state(self) -> str:
+        return _STABLE if self.members else EMPTY
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(
+            self.group_id,
+            GroupKind.SHARE,
+            self.state,
+            GroupKind.SHARE.value,
+            self.epoch,
+            since_ms=self.since_ms,
+            member_count=len(self.members),
+            is_stable=bool(self.members),
+        )
+
+    def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
+        return [
+            DescribedMember(
+                *member.ref[:4],
+                self.timeouts.share_session_ms,
+                -1,
+                (),
+                b"",
+                _encoded(by_topic(member.assigned), self.names),
+            )
+            for member in islice(self.members, count_max)
+        ]
+
+
+def _encoded(numbers: Mapping[bytes, Sequence[int]], names: TopicNames) -> bytes:
+    assigned = [
+        TopicPartition(topic=names.name_of(topic_id), partitions=sorted(of_topic))
+        for topic_id, of_topic in numbers.items()
+    ]
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
 
 
 def _refs(members: Sequence[ConsumerMemberView]) -> tuple[MemberRef, ...]:

@@ -4,15 +4,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.groups.consumer.records import EpochTombstone
 from kohort.groups.encoding import decode
-from kohort.groups.records import GroupTombstone, OffsetRecord, OffsetTombstone
+from kohort.groups.records import OffsetRecord, OffsetTombstone
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Record
 from kohort.watch.core.changes import Changes
 from kohort.watch.core.commits import TYPE_BYTES, Commit, KnownCommits, Limits, Reached
 from kohort.watch.core.fate import Timeouts
-from kohort.watch.core.followed import Place, Poll, Seen
+from kohort.watch.core.followed import Place, Poll, Seen, ends_group
 from kohort.watch.core.group_watch import GroupWatch
 from kohort.watch.core.logged import Logs
 from kohort.watch.core.topics import TopicNames
@@ -141,7 +140,7 @@ class Watcher:
             return
         if record is None:
             return
-        if isinstance(record, OffsetTombstone | GroupTombstone | EpochTombstone):
+        if isinstance(record, OffsetTombstone) or ends_group(record):
             self._leaving[record.group_id] = None
         if isinstance(record, OffsetTombstone):
             self._forget(record.group_id, key)
