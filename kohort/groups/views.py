@@ -10,9 +10,13 @@ from kohort.groups.description import DescribedMember, GroupDescription, Waiting
 from kohort.groups.events import MemberRef
 from kohort.groups.history.limits import IDS_LISTED, cut_id
 from kohort.groups.history.shares import parse_share
+from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import CONSUMER, Now
 
 Json: TypeAlias = dict[str, Any]
+
+_WITH_PARTITIONS: Final = frozenset({CONSUMER, GroupKind.SHARE.value})
+"""Types of groups whose assignments are partitions."""
 
 _PARSED_BYTES_MAX: Final = 32 * 1024
 """The largest assignment that is parsed: of larger ones only the size is shown. One of a thousand
@@ -111,7 +115,7 @@ def member_json(
 def _assignment(
     group: GroupDescription, assignment: bytes, is_visible: Callable[[str], bool]
 ) -> dict[str, list[int]] | None:
-    if group.protocol_type != CONSUMER or len(assignment) > _PARSED_BYTES_MAX:
+    if group.protocol_type not in _WITH_PARTITIONS or len(assignment) > _PARSED_BYTES_MAX:
         return None
     share = parse_share(assignment)
     if share is None:

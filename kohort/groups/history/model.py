@@ -366,11 +366,18 @@ class AssignedRecord:
     members_after: int = 0
     partition_count: int = 0
     """Number of assigned partitions, each counted once if several members share it."""
-    changed_count: int = 0
-    """Number of members whose partitions have changed, without those that are gone."""
-    members: tuple[MemberChange, ...] = ()
-    """Members whose partitions have changed, and those that are gone; truncated."""
+    gaining_count: int = 0
+    """Number of members that gained partitions."""
+    gained_count: int = 0
+    """Number of these partitions."""
+    losing_count: int = 0
+    """Number of members that gave up partitions, without those that are gone."""
+    given_up_count: int = 0
+    """Number of these partitions."""
     members_dropped: int = 0
+    members: tuple[MemberChange, ...] = ()
+    """Members whose partitions have changed, and those that are gone; truncated. The last field,
+    because pages cut it off."""
 
 
 HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord | AssignedRecord

@@ -38,7 +38,10 @@ def build_assigned(group_id: str, facts: AssignedFacts) -> AssignedRecord:
         - len(new - gone.keys()),
         members_after=facts.assigned.member_count,
         partition_count=facts.assigned.partition_count,
-        changed_count=len(changes),
+        gaining_count=sum([bool(change.gained) for change in changes]),
+        gained_count=sum([len(change.gained) for change in changes]),
+        losing_count=sum([bool(change.given_up) for change in changes]),
+        given_up_count=sum([len(change.given_up) for change in changes]),
         members=tuple(listed[:MEMBERS_LISTED]),
         members_dropped=max(len(listed) - MEMBERS_LISTED, 0),
     )
@@ -96,19 +99,11 @@ def _effects(record: AssignedRecord) -> Iterator[str]:
     if not record.members_after:
         yield "the group is empty"
         return
-    remaining = [one for one in record.members if one.fate in {MemberFate.KEPT, MemberFate.NEW}]
-    gaining = [one.partitions.gained_count for one in remaining if one.partitions.gained_count]
-    losing = [one.partitions.given_up_count for one in remaining if one.partitions.given_up_count]
-    if record.members_dropped:
-        yield f"the partitions of {counted(record.changed_count, 'member')} changed"
-        return
-    if gaining:
-        yield f"{_members(gaining)} got {counted(sum(gaining), 'partition')}"
-    if losing:
-        yield f"{_members(losing)} gave up {counted(sum(losing), 'partition')}"
-    if not gaining and not losing:
+    if record.gained_count:
+        gained = counted(record.gained_count, "partition")
+        yield f"{counted(record.gaining_count, 'member')} got {gained}"
+    if record.given_up_count:
+        given_up = counted(record.given_up_count, "partition")
+        yield f"{counted(record.losing_count, 'member')} gave up {given_up}"
+    if not record.gained_count and not record.given_up_count:
         yield "no member's partitions changed"
-
-
-def _members(counts: list[int]) -> str:
-    return counted(len(counts), "member")

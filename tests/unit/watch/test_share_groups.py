@@ -1,18 +1,25 @@
 """What the records of a share group say, and how its members went."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC
 
+from kohort.broker.console.recent import Beginning, beginning_of
+from kohort.broker.http.rebalance_json import with_sentence
+from kohort.formats.text import utc_time
 from kohort.groups.encoding import encode_key, encode_value
+from kohort.groups.history.sentence import record_sentence
 from kohort.groups.records import DurableRecord
 from kohort.groups.share.data import ShareMember, ShareState
 from kohort.groups.share.records import StoredTopic
+from kohort.groups.views import member_json
 from kohort.insight.broker_log.lines import read_departure
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Place
 from kohort.watch.core.view import ShareView
 from kohort.watch.core.watcher import Json, Watcher
+from kohort.watch.seen import WatchedRebalances, encoded, text_of
 
 JOBS, MORE = b"j" * 16, b"m" * 16
 SESSION_S, HEARTBEAT_S = 10, 3
@@ -256,5 +263,19 @@ def test_the_present_members_and_their_partitions_are_shown() -> None:
     assert isinstance(view, ShareView)
     described = view.describe()
     assert (described.kind.value, described.state, described.member_count) == ("share", "Stable", 2)
-    assert [one.client_id for one in view.describe_members()] == ["ann", "bob"]
+    members = [member_json(described, member) for member in view.describe_members()]
+    shown = [(one["client_id"], one["assignment"]) for one in members]
+    assert shown == [("ann", {"jobs": [0]}), ("bob", {"jobs": [1]})]
     assert view.describe_waiting() is None
+
+
+def test_pages_show_an_assignment_as_the_last_rebalance() -> None:
+    record = pair().last()
+    seen = WatchedRebalances()
+    seen.add(encoded(record))
+    assert seen.totals("g") == (1, 0)
+    (kept,) = seen.stored_records("g")
+    assert beginning_of(kept) == Beginning(record["at_ms"], "member_added")
+    said = json.loads(with_sentence(text_of(record)))["sentence"]
+    assert said == record_sentence(record, utc_time)
+    assert said.endswith("1 member got 1 partition; 1 member gave up 1 partition")

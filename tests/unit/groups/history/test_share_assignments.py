@@ -1,5 +1,7 @@
 """The record of a share group's assignment: no member stops for it."""
 
+from dataclasses import replace
+
 from kohort.groups.events import (
     Event,
     MemberAssigned,
@@ -63,7 +65,10 @@ def test_a_member_that_joins_gets_partitions_of_another() -> None:
     assert fates == {"a-id": MemberFate.KEPT, "b-id": MemberFate.NEW}
     assert second.members[0].partitions.given_up == ("t-1",)
     assert second.members[1].partitions.gained == ("t-1",)
-    assert "because member b-id (client.id bob, host 10.0.0.1) joined" in sentence(second)
+    said = sentence(second)
+    assert "because member b-id (client.id bob, host 10.0.0.1) joined" in said
+    # Pages have the sentence of a record without its members.
+    assert sentence(replace(second, members=())) == said
 
 
 def test_changes_before_the_end_of_the_assignment_interval_have_one_record() -> None:
@@ -107,6 +112,7 @@ def test_a_record_is_the_same_after_json() -> None:
         SharePartitionsAssigned(5, 2, 2, (MemberAssigned(C, 0, (("t", 1),), ()),)),
     )
     assert as_json(record)["kind"] == "assigned"
+    assert [*as_json(record)][-1] == "members", "pages cut them off"
     assert from_json(as_json(record)) == record
     assert parse_text(at_once(text_steps(record))) == record
 
