@@ -21,13 +21,15 @@ from kohort.groups.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    ShareEpochBumped,
+    SharePartitionsAssigned,
     SyncReceived,
     Trigger,
     TriggerKind,
 )
 from kohort.groups.history.entry import Entry
 from kohort.groups.history.fold import SETTLE_MS, GroupFold
-from kohort.groups.history.model import HistoryRecord, RebalanceRecord
+from kohort.groups.history.model import AssignedRecord, HistoryRecord, RebalanceRecord
 from kohort.groups.history.text import parse_text
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
@@ -315,6 +317,26 @@ async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
     await asyncio.sleep(1)
     assert sequences(history_records(history, "g")) == [1, 2, 3]
     assert [entry.sequence for entry in log.entries] == [1, 2, 2, 3]
+    await history.close()
+
+
+@virtual
+async def test_assignments_of_a_share_group_are_there_after_a_start(clock: VirtualClock) -> None:
+    stopped, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await stopped.start(log)
+    (ref,) = members(1)
+    now = Now(clock.monotonic_ms(), clock.wall_ms())
+    stopped.observe("g", ShareEpochBumped(Trigger(TriggerKind.MEMBER_ADDED, ref)), now)
+    stopped.observe("g", SharePartitionsAssigned(2, 1, 1, ()), now)
+    await stopped.close()
+    assert [(entry.kind, entry.sequence) for entry in log.entries] == [("assigned", 1)]
+    history = RebalanceHistory(clock=clock)
+    await history.start(log)
+    history.end_recovery()
+    (record,) = history_records(history, "g")
+    assert isinstance(record, AssignedRecord)
+    assert record.trigger.member_id == ref.member_id
+    assert history.totals("g") == (1, 0)
     await history.close()
 
 
