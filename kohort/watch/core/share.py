@@ -76,7 +76,8 @@ class ShareGroup(FollowedGroup):
         gone = [old.members[key] for key in _removed(batch) if key in old.members]
         fates = {member.member_id: self._fate(member, at_ms, log) for member in gone}
         new = self._state = self._applied(batch, at_ms)
-        if epochs and not _follows(old, epochs[0], batch):
+        restated = [*_restated(old, new)]
+        if epochs and not _follows(old, epochs[0], batch, len(gone) + len(restated)):
             # Compaction has removed what was before, or a part of the batch.
             self._lost_epoch = new.epoch
             yield GroupRestored(new.epoch, GroupKind.SHARE.value, None, {}), now
@@ -87,7 +88,7 @@ class ShareGroup(FollowedGroup):
             causes.append(self._departure(member, fate))
             held = self._named(member.assigned)
             yield MemberRemoved(member.ref, fate.reason, held=held), now
-        causes += _restated(old, new)
+        causes += restated
         if epochs and epochs[-1] > old.epoch:
             yield from ((ShareEpochBumped(cause), now) for cause in _of_epoch(causes, old, new))
         targets = [record.epoch for record in batch if isinstance(record, ShareTargetEpochRecord)]
@@ -161,10 +162,12 @@ def _removed(batch: Sequence[DurableRecord]) -> list[str]:
     ]
 
 
-def _follows(old: ShareState, epoch: int, batch: Sequence[DurableRecord]) -> bool:
-    """Whether nothing is missing between a state and a batch that begins with this epoch."""
+def _follows(old: ShareState, epoch: int, batch: Sequence[DurableRecord], cause_count: int) -> bool:
+    """Whether nothing is missing between a state and a batch that begins with this epoch. A step
+    with several causes, such as sessions that end together, may increase the epoch by their number.
+    """
     written = {one.member_id for one in batch if isinstance(one, ShareMemberRecord)}
-    is_next = epoch in {old.epoch, old.epoch + 1}
+    is_next = old.epoch <= epoch <= old.epoch + max(cause_count, 1)
     return is_next and {*_removed(batch)} <= old.members.keys() | written
 
 
@@ -194,8 +197,8 @@ def _of_epoch(causes: list[Trigger], old: ShareState, new: ShareState) -> list[T
     if old.metadata_hash != new.metadata_hash:
         return [Trigger(TriggerKind.TOPICS_CHANGED)]
     assigned = frozenset[Partition]().union(*old.targets.values())
-    names = old.subscribed_topics()
-    for topic_id, topic in old.initialized.items():
+    names = new.subscribed_topics()
+    for topic_id, topic in new.initialized.items():
         if topic.name in names and any((topic_id, one) not in assigned for one in topic.partitions):
             return [Trigger(TriggerKind.INITIALIZED)]
     return [Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR)]

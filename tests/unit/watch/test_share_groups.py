@@ -145,6 +145,28 @@ def test_partitions_that_are_initialized_after_a_join_are_a_cause_of_their_own()
     assert record["members"][0]["partitions"]["gained"] == ["jobs-0", "jobs-1"]
 
 
+def test_a_coordinator_may_initialize_and_assign_partitions_in_one_step() -> None:
+    group = pair()
+    state = group.bumped()
+    state.initialized[JOBS] = StoredTopic("jobs", (0, 1, 2))
+    group.assign(5, state)
+    assert group.last()["trigger"]["kind"] == "initialized"
+
+
+def test_sessions_that_end_in_one_step_are_all_causes() -> None:
+    group = pair()
+    group.join(3, "cem")
+    state = group.bumped()
+    state.epoch += 1
+    for name in ("bob", "cem"):
+        state.remove(name)
+    group.assign(60, state)
+    record = group.last()
+    causes = [record["trigger"], *record["further_causes"]]
+    assert [cause["member_id"] for cause in causes] == ["bob", "cem"]
+    assert (record["previous_generation"], record["generation"]) == (4, 6)
+
+
 def test_topics_that_change_are_a_cause() -> None:
     group = pair()
     group.bump(5, metadata_hash=9)
