@@ -62,6 +62,7 @@ class LookedAt:
         self.history = history
         self.source = ConsoleSource(
             groups=groups.host,
+            share=None,
             history=history,
             lags=LagHistory(),
             topics=topics,
