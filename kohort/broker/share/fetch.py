@@ -21,6 +21,7 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.log_read import LogRead, Wanted, read_cached, read_in_thread
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.partitions import SharePartitions
+from kohort.broker.share.settings import GroupSettings
 from kohort.broker.topics.partition import Partition
 from kohort.groups.share.sessions import ShareSession
 from kohort.groups.share.window import (
@@ -133,7 +134,7 @@ class ShareFetch:
         elif self.is_ready() or not terms.max_wait_ms:
             self._acquire(may_wait=terms.max_wait_ms > 0)
         else:
-            self._park()
+            self._park(after_check=True)
 
     def supersede(self) -> None:
         """Answer a waiting fetch, because its session was used again or has ended."""
@@ -149,42 +150,26 @@ class ShareFetch:
         `key` is the partition or share-partition that has changed.
         """
         missing = max(self._terms.min_bytes, 1)
+        settings = self._reader.partitions.settings(self._session.group_id)
         for fetched in self._fetched:
             share, log = fetched.share, fetched.log
             if share is None or log is None or (key is not None and key not in (share, log)):
                 continue
             if share.is_gone or log.failure is not None:
                 return True
-            window = self._reader.partitions.window(share, log)
+            window = self._reader.partitions.window(share, log, settings)
             if window is None or not window.can_acquire:
                 continue
-            missing -= self._bytes_from(window.position, log, share, missing)
+            missing -= _bytes_from(window.position, log, missing, settings)
             if missing <= 0:
                 return True
         # The change of one partition may complete a sum that others have begun.
         return key is not None and self._terms.min_bytes > 1 and self.is_ready()
 
-    def _bytes_from(self, offset: int, log: Partition, share: SharePartition, wanted: int) -> int:
-        """Return the bytes from an offset on, at most about `wanted`; bytes that are not cached
-        count as enough.
-        """
-        committed_only = self._reader.partitions.settings(share.key.group_id).committed_only
-        try:
-            if offset >= (log.last_stable_offset if committed_only else log.high_watermark):
-                return 0
-            if wanted <= 1:
-                return wanted
-            data = log.reads.read_cached(
-                offset, wanted, min_one=True, committed_only=committed_only
-            )
-        except KafkaError:
-            return 0
-        return wanted if data is None else len(data)
-
     def _readable(self) -> list[FetchedPartition]:
         return [fetched for fetched in self._fetched if fetched.share is not None]
 
-    def _park(self, *, after_check: bool = False) -> None:
+    def _park(self, *, after_check: bool) -> None:
         readable = self._readable()
         keys: list[Hashable] = []
         for fetched in readable:
@@ -206,7 +191,8 @@ class ShareFetch:
 
     def _acquire(self, *, may_wait: bool) -> None:
         """Acquire records, as many as wanted, and answer; wait on if there were none after all."""
-        takers = [fetched for fetched in self._readable() if self._takes_part(fetched)]
+        settings = self._reader.partitions.settings(self._session.group_id)
+        takers = [fetched for fetched in self._readable() if self._takes_part(fetched, settings)]
         each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
         left = self._terms.max_records
         uncached: list[tuple[FetchedPartition, int]] = []
@@ -214,7 +200,7 @@ class ShareFetch:
             if left <= 0:
                 break
             max_bytes = each if number else each + rest
-            taken = self._acquire_cached(fetched, max_bytes, left)
+            taken = self._acquire_cached(fetched, max_bytes, left, settings)
             if taken is None:
                 uncached.append((fetched, max_bytes))
             else:
@@ -227,13 +213,13 @@ class ShareFetch:
         else:
             self._end(may_wait=may_wait)
 
-    def _takes_part(self, fetched: FetchedPartition) -> bool:
+    def _takes_part(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
         """Whether records of a partition may be acquired; sets its error."""
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
         if log.failure is None and not share.is_gone:
-            window = self._reader.partitions.window(share, log)
+            window = self._reader.partitions.window(share, log, settings)
             fetched.was_read = window is not None and window.can_acquire
             return fetched.was_read
         if log.failure is not None:
@@ -244,17 +230,21 @@ class ShareFetch:
         return False
 
     def _acquire_cached(
-        self, fetched: FetchedPartition, max_bytes: int, max_records: int
+        self,
+        fetched: FetchedPartition,
+        max_bytes: int,
+        max_records: int,
+        settings: GroupSettings,
     ) -> int | None:
         """Acquire records from cached data; return their number, None if it is not cached."""
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
         window = share.window
-        if window is None or not self._bytes_from(window.position, log, share, 1):
+        if window is None or not _bytes_from(window.position, log, 1, settings):
             return 0
         try:
-            read = read_cached(log, self._wanted(share, window, max_bytes, max_records))
+            read = read_cached(log, _wanted(share, window, max_bytes, max_records, settings))
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 fetched.fail(error.code)
@@ -278,10 +268,11 @@ class ShareFetch:
         assert share is not None
         assert log is not None
         for _ in range(ATTEMPTS):
-            window = reader.partitions.window(share)
+            settings = reader.partitions.settings(share.key.group_id)
+            window = reader.partitions.window(share, log, settings)
             if window is None or not window.can_acquire:
                 return 0
-            wanted = self._wanted(share, window, max_bytes, max_records)
+            wanted = _wanted(share, window, max_bytes, max_records, settings)
             try:
                 async with self._threads:
                     read = await read_in_thread(log, wanted, reader.clock)
@@ -299,19 +290,6 @@ class ShareFetch:
             if wanted.offset <= window.position < read.next_offset:
                 return self._take(fetched, window, read.since(window.position), max_records)
         return 0
-
-    def _wanted(
-        self, share: SharePartition, window: Window, max_bytes: int, max_records: int
-    ) -> Wanted:
-        offset = window.position
-        settings = self._reader.partitions.settings(share.key.group_id)
-        return Wanted(
-            offset,
-            offset + max_records,
-            max_bytes,
-            share.chunk_bytes(max_records),
-            settings.committed_only,
-        )
 
     def _take(
         self, fetched: FetchedPartition, window: Window, read: LogRead, max_records: int
@@ -373,6 +351,39 @@ class ShareFetch:
     def _on_task_done(self, task: Deferred[None]) -> None:
         if task.error is not None and not self.answer.is_done:
             self.answer.set_exception(task.error)
+
+
+def _wanted(
+    share: SharePartition,
+    window: Window,
+    max_bytes: int,
+    max_records: int,
+    settings: GroupSettings,
+) -> Wanted:
+    offset = window.position
+    return Wanted(
+        offset,
+        offset + max_records,
+        max_bytes,
+        share.chunk_bytes(max_records),
+        settings.committed_only,
+    )
+
+
+def _bytes_from(offset: int, log: Partition, wanted: int, settings: GroupSettings) -> int:
+    """Return the bytes from an offset on, at most about `wanted`; bytes that are not cached count
+    as enough.
+    """
+    committed_only = settings.committed_only
+    try:
+        if offset >= (log.last_stable_offset if committed_only else log.high_watermark):
+            return 0
+        if wanted <= 1:
+            return wanted
+        data = log.reads.read_cached(offset, wanted, min_one=True, committed_only=committed_only)
+    except KafkaError:
+        return 0
+    return wanted if data is None else len(data)
 
 
 class DelayedShareFetch(DelayedOperation):

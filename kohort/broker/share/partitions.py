@@ -128,13 +128,19 @@ class SharePartitions:
         """Return the partition of the state topic that stores a share-partition."""
         return partition_of(str(key), self._topic.partition_count)
 
-    def window(self, share: SharePartition, log: Partition | None = None) -> Window | None:
+    def window(
+        self,
+        share: SharePartition,
+        log: Partition | None = None,
+        settings: GroupSettings | None = None,
+    ) -> Window | None:
         """Return the window of a share-partition, with the group's settings and without what the
         log no longer holds; None if its start offset is not determined yet.
 
-        `log` saves the search for it.
+        `log` and `settings`, if given, save the search for them.
         """
-        settings = self.settings(share.key.group_id)
+        if settings is None:
+            settings = self.settings(share.key.group_id)
         share.used_ms = self._clock.monotonic_ms()
         if share.reset_policy is not None and share.reset_policy != settings.reset_policy:
             self._begin(share, settings.reset_policy, share.state_epoch)
