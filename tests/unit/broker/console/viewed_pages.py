@@ -81,6 +81,7 @@ class LookedAt:
             address="broker.example:9092",
             version="1.2.3",
             transactions=cast("Any", None),
+            share=None,
             holding=cast("Any", None),
             coordinator=groups,
             allows_write=True,
