@@ -85,6 +85,7 @@ class SharePartition:
                 return None
             window = self._window = Window(settings.window, state.start_offset, state.batches)
             self._writer = StateWriter(self.key, state)
+            state.batches = []  # The window has them.
         elif window.settings is not settings.window:
             window.settings = settings.window
         return window

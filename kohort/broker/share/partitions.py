@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 OnStored: TypeAlias = Callable[[KafkaError | None], None]
 """Called when a change is durable, or with the error if it could not be appended."""
 
+PARTITIONS_MAX: Final = 100_000
+"""Maximum number of share-partitions, which take about 2 KB each; those of further groups are not
+delivered."""
+
 UNDETERMINED: Final = -1
 """The start offset of a state that Kafka has written before the first acknowledgement."""
 
@@ -73,6 +77,7 @@ class SharePartitions:
         self._purgatory = purgatory
         self._clock = clock
         self._groups: dict[str, dict[tuple[bytes, int], SharePartition]] = {}
+        self._count = 0
         self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
         self._slices = RoundRobin(clock)
         self.version = 0
@@ -85,7 +90,7 @@ class SharePartitions:
             yield from of_group.values()
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+        return self._count
 
     def groups(self) -> Iterator[tuple[str, list[SharePartition]]]:
         """Yield the groups, each with a copy of its share-partitions."""
@@ -257,6 +262,9 @@ class SharePartitions:
                     key = SharePartitionKey(group_id, topic_id, number)
                     if self.find_loaded(*key) is not None:
                         continue  # An alteration has begun it.
+                    if self._count >= PARTITIONS_MAX:
+                        logger.warning("Too many share-partitions: %s is not delivered", key)
+                        continue
                     if topic_id in event.grown:
                         # Whatever the policy: all records of an added partition are new.
                         self._restart(self.add(key, None), 0, event.epoch, _ignore)
@@ -278,6 +286,7 @@ class SharePartitions:
     def add(self, key: SharePartitionKey, state: StoredState | None) -> SharePartition:
         """Add a share-partition, with its stored state if there is one."""
         self.version += 1
+        self._count += 1
         counts = self.counts.of(key.group_id)
         share = SharePartition(key, state, self.partition_of(key), counts)
         self._groups.setdefault(key.group_id, {})[key.topic_id, key.partition] = share
@@ -291,6 +300,7 @@ class SharePartitions:
             self._groups.pop(group_id, None)
         if share is not None:
             self.version += 1
+            self._count -= 1
             share.is_gone = True
             self._locks.cancel(share)
             self._write(share, tombstone(share.key), _ignore)
