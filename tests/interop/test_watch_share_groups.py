@@ -67,6 +67,23 @@ def kohort(server: ServerProcess, *arguments: str) -> str:
     return printed.getvalue()
 
 
+@contextmanager
+def served(server: ServerProcess) -> Iterator[str]:
+    """Follow the groups; yield the address of the watcher's pages when it has read the past."""
+    command = [sys.executable, "-m", "kohort.cli", "watch", "--http", "localhost:0"]
+    where = ["--bootstrap-server", server.bootstrap]
+    with subprocess.Popen([*command, *where], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            url = process.stderr.readline().partition("pages: ")[2].strip()
+            for line in process.stderr:
+                if line.startswith("Watching"):
+                    break
+            yield url
+        finally:
+            process.kill()
+
+
 def wait_for(server: ServerProcess, *names: str) -> None:
     """Wait until the group has exactly these members, which have taken its last assignment."""
 
@@ -147,6 +164,9 @@ def test_it_names_who_joined_who_was_killed_and_who_left(
         assert "client.id ann" in timeline
         listed = kohort(server, "groups", "list", "--from", str(directory))
         assert f"{GROUP}   share" in listed
+
+        with served(server) as url:
+            assert "got a new assignment" in kohort(server, "groups", "why", GROUP, "--http", url)
 
         if kind is LoggingKafkaServer:
             logged = ("--log", str(server.log_file), "--last", "100", "--json")
