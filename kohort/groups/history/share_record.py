@@ -1,14 +1,13 @@
 """The record of a share group's assignment, and its sentence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kohort.formats.text import counted
-from kohort.groups.events import MemberAssigned, TriggerKind
+from kohort.groups.events import MemberRef, TriggerKind
 from kohort.groups.history.consumer_waits import listed_partitions
-from kohort.groups.history.facts import Departure
+from kohort.groups.history.consumers import Partition
 from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
 from kohort.groups.history.model import AssignedRecord, MemberChange, MemberFate, MemberPartitions
-from kohort.groups.history.names import UNKNOWN_GENERATION
 from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.triggers import trigger_record
 from kohort.groups.history.wording import ClockText, causes_text
@@ -23,7 +22,10 @@ def build_assigned(group_id: str, facts: AssignedFacts) -> AssignedRecord:
         if trigger.kind is TriggerKind.MEMBER_ADDED and trigger.member is not None
     }
     changes = facts.assigned.changes
-    listed = [*map(_gone, gone.values()), *(_changed(member, new) for member in changes)]
+    listed = [_change(one.member, one.fate, one.held) for one in gone.values()]
+    for member, kept_count, gained, given_up in changes:
+        fate = MemberFate.NEW if member.member_id in new else MemberFate.KEPT
+        listed.append(_change(member, fate, given_up, gained, kept_count))
     return AssignedRecord(
         group=group_id,
         sequence=facts.sequence,
@@ -47,44 +49,32 @@ def build_assigned(group_id: str, facts: AssignedFacts) -> AssignedRecord:
     )
 
 
-def _gone(departure: Departure) -> MemberChange:
-    member = departure.member
+def _change(
+    member: MemberRef,
+    fate: MemberFate,
+    given_up: Sequence[Partition],
+    gained: Sequence[Partition] = (),
+    kept: int = 0,
+) -> MemberChange:
     return MemberChange(
         member_id=cut_id(member.member_id),
         client_id=cut_id(member.client_id),
         host=cut_id(member.client_host),
-        fate=departure.fate,
+        fate=fate,
         partitions=MemberPartitions(
             known=True,
-            given_up=listed_partitions(departure.held),
-            given_up_count=len(departure.held),
-        ),
-    )
-
-
-def _changed(change: MemberAssigned, new: set[str]) -> MemberChange:
-    member = change.member
-    return MemberChange(
-        member_id=cut_id(member.member_id),
-        client_id=cut_id(member.client_id),
-        host=cut_id(member.client_host),
-        fate=MemberFate.NEW if member.member_id in new else MemberFate.KEPT,
-        partitions=MemberPartitions(
-            known=True,
-            kept=change.kept_count,
-            given_up=listed_partitions(change.given_up),
-            given_up_count=len(change.given_up),
-            gained=listed_partitions(change.gained),
-            gained_count=len(change.gained),
+            kept=kept,
+            given_up=listed_partitions(given_up),
+            given_up_count=len(given_up),
+            gained=listed_partitions(gained),
+            gained_count=len(gained),
         ),
     )
 
 
 def assigned_sentence(record: AssignedRecord, clock_text: ClockText) -> str:
     """Return one line, without a full stop and without the group's name."""
-    before = record.previous_generation
-    known = before != UNKNOWN_GENERATION
-    generations = f", generation {before} -> {record.generation}," if known else ""
+    generations = f", generation {record.previous_generation} -> {record.generation},"
     is_empty = record.members_after == 0
     cause = causes_text(
         record.trigger,
