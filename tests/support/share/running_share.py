@@ -264,6 +264,9 @@ async def running_share(
         delivery = make_share_delivery(topics, purgatory, clock, BackgroundTasks(clock))
         running = RunningShare(topics, delivery, purgatory, clock)
         if is_new:
+            preparing = delivery.prepare()
+            assert preparing is not None
+            await preparing
             running.initialize(initialized)
         else:
             stored = {running.topic_id: StoredTopic(TOPIC, tuple(initialized))}

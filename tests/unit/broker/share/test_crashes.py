@@ -230,3 +230,32 @@ async def test_what_a_full_disk_refuses_has_not_happened(clock: VirtualClock) ->
         assert await broker.accept(1, 1) is ErrorCode.NONE
     async with running_share(clock, disk=disk) as broker:
         assert await broker.acquire() == [Acquired(2, 3, 1)]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
+@pytest.mark.parametrize("lost", [0, 1, 2, 3, 4])
+@virtual
+async def test_a_loss_of_power_takes_the_last_changes_back(
+    clock: VirtualClock, lost: int, policy: str, isolation: str
+) -> None:
+    disk = Disk()
+    async with running_share(
+        clock,
+        "share.coordinator.snapshot.update.records.per.snapshot=2",
+        disk=disk,
+        policy=policy,
+        stop_cleanly=False,
+        share_isolation_level=isolation,
+    ) as broker:
+        broker.produce(6)
+        await broker.acquire()
+        share = broker.delivery.partitions.find_loaded("g", broker.topic_id, 0)
+        assert share is not None
+        state_partition = share.state_partition
+        for number in range(4):
+            await broker.accept(number, number)
+    if lost:
+        disk.cut("__share_group_state", state_partition, batches=lost)
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(4 - lost, 5, 1)]
