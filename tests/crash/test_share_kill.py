@@ -29,7 +29,7 @@ from kohort.protocol.records.record import Record
 from tests.crash.test_consumer_groups_kill import NOT_READY
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.network.wire import RawClient
+from tests.support.network.wire import RawClient, framed, request_body
 from tests.support.waiting import wait_until
 
 GROUP: Final = "g"
@@ -196,28 +196,33 @@ def begin(port: int, policy: str) -> bytes:
     topic = m.CreatableTopic(
         name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
-    config = altering.AlterableConfig(
-        name="share.auto.offset.reset", config_operation=0, value=policy
-    )
-    resource = altering.AlterConfigsResource(
-        resource_type=32, resource_name=GROUP, configs=[config]
-    )
+    set_policy(port, GROUP, policy)
     with RawClient(port) as client:
         created = client.call(
             m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7, m.CreateTopicsResponse
         )
-        altered = client.call(
-            altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
-            1,
-            altering.IncrementalAlterConfigsResponse,
-        )
-        assert not altered.responses[0].error_code
         join = beating.ShareGroupHeartbeatRequest(
             group_id=GROUP, member_id="joining", member_epoch=0, subscribed_topic_names=[TOPIC]
         )
         joined = client.call(join, 1, beating.ShareGroupHeartbeatResponse)
         assert not joined.error_code
     return created.topics[0].topic_id
+
+
+def set_policy(port: int, group: str, policy: str) -> None:
+    config = altering.AlterableConfig(
+        name="share.auto.offset.reset", config_operation=0, value=policy
+    )
+    resource = altering.AlterConfigsResource(
+        resource_type=32, resource_name=group, configs=[config]
+    )
+    with RawClient(port) as client:
+        altered = client.call(
+            altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
+            1,
+            altering.IncrementalAlterConfigsResponse,
+        )
+    assert not altered.responses[0].error_code
 
 
 def produce(port: int, chance: random.Random) -> None:
@@ -279,3 +284,37 @@ def test_every_record_is_delivered_and_none_after_it_was_accepted(
     produced = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
     assert checker.delivered == produced
     print(f"{group_kills} kills, {len(produced)} records, {len(checker.settled)} settled")
+
+
+def test_a_join_that_kill_9_interrupts_happens_or_not(tmp_path: Path, group_kills: int) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}, {group_kills} kills")
+    chance = random.Random(seed)
+    with KohortServer(tmp_path, overrides=SETTINGS) as broker:
+        topic_id = begin(broker.port, "earliest")
+        produce(broker.port, chance)
+        for number in range(group_kills):
+            group = f"interrupted-{number}"
+            join = beating.ShareGroupHeartbeatRequest(
+                group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
+            )
+            set_policy(broker.port, group, "earliest")
+            with RawClient(broker.port) as client:
+                client.send(framed(request_body(join, 1)))
+                time.sleep(chance.uniform(0, 0.02))
+                broker.kill()
+            broker.start()
+            with RawClient(broker.port) as client:
+                joined = client.call(join, 1, beating.ShareGroupHeartbeatResponse)
+                assert joined.error_code == ErrorCode.NONE
+                assert joined.assignment is not None
+                (assigned,) = joined.assignment.topic_partitions
+                assert assigned.partitions == list(range(PARTITIONS))
+                fetch = Member(broker.port, number, topic_id, Checker())._fetch(0)
+                fetch.group_id, fetch.max_records = group, 1_000
+                answer = client.call(fetch, 2, fetches.ShareFetchResponse)
+                assert answer.error_code == ErrorCode.NONE
+                for topic in answer.responses:
+                    for partition in topic.partitions:
+                        assert not partition.error_code
+                        assert partition.acquired_records
