@@ -21,6 +21,7 @@ from tests.interop.same_answers.share import (
     produce,
 )
 from tests.interop.same_answers.share_differences import (
+    ABORTED_FIRST,
     DELETED_WITHIN_A_BATCH,
     UNKNOWN_ACQUIRE_MODE,
 )
@@ -291,6 +292,16 @@ def test_transactions_in_one_answer(pair: Pair) -> None:
         ((6, 7, [GAP, ACCEPT]), NONE),
     ):
         scene.check(scene.one, error, batches)
+
+
+def test_a_fetch_that_begins_with_aborted_records(pair: Pair) -> None:
+    scene = Scene(pair, 1, share_isolation_level="read_committed")
+    assert scene.fetch(scene.one) == [0, 0, 1]
+    some = producer(pair)
+    some.add({scene.topic: [0]})
+    some.send(scene.topic, count=3)
+    some.end(commit=False)
+    scene.fetch(scene.one, max_records=1, differs=ABORTED_FIRST, max_wait_ms=SHORT_MS)
 
 
 def test_an_isolation_level_that_changes(pair: Pair) -> None:

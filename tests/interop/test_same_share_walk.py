@@ -41,7 +41,7 @@ from tests.interop.same_answers.share import (
     delete_records,
     produce,
 )
-from tests.interop.same_answers.share_differences import BEYOND_AN_EMPTY_WINDOW
+from tests.interop.same_answers.share_differences import ABORTED_FIRST, BEYOND_AN_EMPTY_WINDOW
 from tests.interop.same_answers.transactions import Producer, producer
 
 SEEDS: Final = 2_000
@@ -56,7 +56,6 @@ WAIT_MS: Final = 400
 """Of a fetch: a Kafka on a busy machine may need that long to see what is there."""
 ALL: Final = 100_000
 """More records, or bytes, than a script writes."""
-BY_CHANCE: Final = BEYOND_AN_EMPTY_WINDOW._replace(by_chance=True)
 CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "share.delivery.count.limit": ("2", "3", "5", "10"),
     "share.partition.max.record.locks": ("100", "2000"),
@@ -96,6 +95,8 @@ class Script:
         """Of transactions, by partition."""
         self.sequences: dict[int, int] = {}
         self.producers: dict[int, Producer] = {}
+        self.is_committed_only = False
+        """Whether it was at some time."""
         self.told: list[str] = []
         """What was done, and how Kafka answered."""
         # Kafka drops the windows of a group without sessions.
@@ -176,8 +177,14 @@ class Script:
         return answers
 
     def compare(self, pending: Pending, answers: Answers) -> None:
-        self.pair.compare(pending.request, pending.version, answers, BY_CHANCE)
-        if answers.kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        kafka, kohort = answers
+        differs = None
+        if kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            differs = BEYOND_AN_EMPTY_WINDOW
+        elif self.is_committed_only and not kafka.responses and kohort.responses:
+            differs = ABORTED_FIRST
+        self.pair.compare(pending.request, pending.version, answers, differs)
+        if differs is not None:
             raise Diverged
 
     def tell(self, member: Member, what: str) -> None:
@@ -325,6 +332,7 @@ class Script:
         del member
         name = self.chance.choice(sorted(CONFIGS))
         value = self.chance.choice(CONFIGS[name])
+        self.is_committed_only |= value == "read_committed"
         self.told.append(f"  {name} {value}")
         self.group.configure(**{name.replace(".", "_"): value})
 

@@ -83,6 +83,10 @@ HIDDEN_TOPIC_ID: Final = Difference(
     "the id of a topic that the client may not read is not sent",
     [("responses.topic_id", ANY, ZERO_UUID)],
 )
+ABORTED_FIRST: Final = Difference(
+    "a fetch that finds aborted records only goes on behind them; Kafka answers without records",
+    [("responses", [], ANY)],
+)
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
