@@ -3,7 +3,7 @@ import random
 import pytest
 
 from kohort.broker.core.security import quotas
-from kohort.broker.core.security.account import Rate
+from kohort.broker.core.security.account import FETCH_KEY, SHARE_FETCH_KEY, Rate
 from kohort.broker.core.security.quotas import (
     CONNECTION,
     CONSUMER,
@@ -104,6 +104,18 @@ def test_a_default_limits_each_user_and_not_all_together() -> None:
     assert book.charge(PRODUCER, "b", "c", 9_500, 0) == 0
     # The same user by another client id.
     assert book.charge(PRODUCER, "a", "d", 1, 0) > 0
+
+
+def test_a_share_fetch_is_charged_although_its_data_is_sent() -> None:
+    book = Quotas()
+    book.set(Entity("u"), {CONSUMER: 1_000})
+    accounts = book.accounts("u", "c")
+    too_much = [bytes(20_000)]
+    assert accounts.charge(FETCH_KEY, 0, 0.0, 0.0, too_much) == 10_000
+    assert accounts.charge(FETCH_KEY, 0, 0.0, 0.0, [b""]) == 0
+    # Its records have been acquired, so the response must not be replaced by an empty one.
+    assert accounts.charge(SHARE_FETCH_KEY, 0, 0.0, 0.0, too_much) == 10_000
+    assert accounts.charge(FETCH_KEY, 0, 0.0, 0.0, [b""]) == 10_000
 
 
 def test_a_change_of_limits_holds_for_the_next_request_of_a_client() -> None:
