@@ -51,6 +51,9 @@ def share_fetch(
         )
     ):
         error = ErrorCode.INVALID_REQUEST
+    if not error and not ctx.connection.is_open:
+        # It closed before its first request could be executed, so nothing would end a session.
+        error = ErrorCode.SHARE_SESSION_NOT_FOUND
     if error:
         return _answer(error, 0, [])
     assert request.group_id is not None
@@ -105,6 +108,9 @@ class _ShareFetchCall:
         self._ctx = ctx
         self._request = request
         self._session = session
+        # Later requests may use, replace or end the session before this one is answered.
+        self._epoch = session.epoch
+        self._is_final = session.is_closed
         self._named = named
         self._group_id = session.group_id
         self._permissions_key = ctx.permissions_key
@@ -115,7 +121,7 @@ class _ShareFetchCall:
         """Apply the acknowledgements, and acquire records when they are durable."""
         session, named = self._session, self._named
         acknowledging = Acknowledging(self._ctx.broker.share_delivery.partitions, session.member_id)
-        if session.is_closed:
+        if self._is_final:
             by_key = yield from self._locate([key for key in named if named[key]], set())
         else:
             new = session.update(
@@ -133,7 +139,7 @@ class _ShareFetchCall:
         for key, batches in named.items():
             if batches:
                 self._acknowledge(acknowledging, key, by_key[key])
-        if session.is_closed:
+        if self._is_final:
             acknowledging.release_all(self._group_id, session.partitions)
         fetch = self._new_fetch()
         acknowledging.store(lambda: self._on_stored(acknowledging, fetch))
@@ -197,7 +203,7 @@ class _ShareFetchCall:
     def _new_fetch(self) -> ShareFetch | None:
         """Return the fetch that follows the acknowledgements; None if nothing is fetched."""
         ctx, request = self._ctx, self._request
-        if self._session.is_closed or request.is_renew_ack:
+        if self._is_final or request.is_renew_ack:
             return None
         in_session = self._session.partitions
         terms = FetchTerms(
@@ -218,6 +224,7 @@ class _ShareFetchCall:
         return ShareFetch(
             ctx.broker.share_delivery.reader,
             self._session,
+            self._epoch,
             terms,
             [
                 fetched

@@ -91,6 +91,7 @@ class ShareFetch:
         self,
         reader: ShareReader,
         session: ShareSession,
+        epoch: int,
         terms: FetchTerms,
         fetched: Sequence[FetchedPartition],
         *,
@@ -99,13 +100,14 @@ class ShareFetch:
         run: Callable[[Coroutine[Any, Any, None], str], Deferred[None]],
         check_again: Callable[[], None],
     ) -> None:
-        """`fetched` are all partitions of the session; `threads` limits the number of requests that
+        """`epoch` is that of the session after this request, and `fetched` are all its partitions;
+        `threads` limits the number of requests that
         read in other threads; `run` runs a coroutine for the client;
         `check_again` fails the partitions that the client may no longer read.
         """
         self._reader = reader
         self._session = session
-        self._epoch = session.epoch
+        self._epoch = epoch
         self._terms = terms
         self._fetched = fetched
         self._owner = owner

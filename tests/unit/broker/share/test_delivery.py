@@ -4,6 +4,7 @@ import asyncio
 
 from kohort.broker.network.service import ConnectionInfo
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.share_fetch import FetchPartition, FetchTopic
 from kohort.protocol.records.batch import iter_headers
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import Acquired, acquired, running_share
@@ -260,3 +261,35 @@ async def test_a_fetch_passes_many_aborted_records_without_a_wait(clock: Virtual
         while not found or found[-1].last < 2001:
             found += await broker.acquire(max_wait_ms=10_000, max_records=500)
         assert clock.monotonic_ms() == begun_ms
+
+
+@virtual
+async def test_a_session_of_many_partitions_is_found_in_steps(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        await broker.topics.changes.create_topic("many", partition_count=200)
+        many = broker.topics.get("many")
+        assert many is not None
+        request = FetchTopic(
+            topic_id=many.topic_id,
+            partitions=[
+                FetchPartition(partition_index=number, acknowledgement_batches=[])
+                for number in range(200)
+            ],
+        )
+        response = await broker.fetch(topics=[request])
+        (topic,) = response.responses
+        assert {partition.error_code for partition in topic.partitions} == {
+            ErrorCode.UNKNOWN_SERVER_ERROR
+        }
+        assert len(topic.partitions) == 200
+        broker.produce(1)
+        both = await broker.fetch(partitions=[0])
+        assert acquired(both)[:1] == [Acquired(0, 0, 1)]
+
+
+@virtual
+async def test_a_closed_connection_opens_no_session(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        response = await broker.fetch(connection=ConnectionInfo("/127.0.0.1", is_open=False))
+        assert response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert len(broker.delivery.sessions) == 0
