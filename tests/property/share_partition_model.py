@@ -348,8 +348,8 @@ class World:
         }
         present = {
             offset
-            for item in self.window.ranges()
-            for offset in range(item.first_offset, item.last_offset + 1)
+            for item in self.window.segments()
+            for offset in range(item.first, item.last + 1)
             if item.state is not SKIPPED
         }
         skipped = {
@@ -629,15 +629,17 @@ class World:
         window, model = self.window, self.model
         seen: list[int] = []
         locks: list[int] = []
-        for item in window.ranges():
-            for offset in range(item.first_offset, item.last_offset + 1):
+        for item in window.segments():
+            for offset in range(item.first, item.last + 1):
                 seen.append(offset)
                 entry = model.entries[offset]
                 assert entry.state is item.state, offset
-                assert entry.count == item.delivery_count, offset
-                assert bool(entry.write) == item.is_being_written, offset
+                assert entry.count == item.count, offset
+                assert bool(entry.write) == (item.write is not None), offset
                 if entry.state is ACQUIRED:
-                    assert (entry.member, entry.deadline_ms) == (item.member_id, item.deadline_ms)
+                    assert item.lock is not None
+                    held = (item.lock.member_id, item.lock.deadline_ms)
+                    assert (entry.member, entry.deadline_ms) == held
                     locks.append(entry.deadline_ms)
         assert seen == list(model.entries)
         assert (window.start_offset, window.end_offset) == (model.start, model.end)

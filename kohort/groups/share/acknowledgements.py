@@ -83,6 +83,11 @@ def are_valid(
     return True
 
 
+LOCK_TIMEOUT: Final = 5
+SESSION_END: Final = 6
+"""Causes of a release besides the types of acknowledgement."""
+
+
 class Change(NamedTuple):
     """Acquired offsets that are finished or released."""
 
@@ -92,8 +97,13 @@ class Change(NamedTuple):
     delivery_count: int
     lock: Lock
     """The lock that held them."""
-    stands: bool
-    """Whether the change holds even if it cannot be written, as at the end of a lock."""
+    cause: int
+    """The type of acknowledgement, LOCK_TIMEOUT or SESSION_END."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the change holds even if it cannot be written, as at the end of a lock."""
+        return self.cause >= LOCK_TIMEOUT
 
 
 class _Run(NamedTuple):
@@ -276,7 +286,7 @@ class Acknowledger:
         count = segment.count
         assert lock is not None
         state = state_after(kind, count, self.limit)
-        self.changes.append(Change(low, high, state, count, lock, False))
+        self.changes.append(Change(low, high, state, count, lock, kind))
         self.in_flight.change(index, low, high, state, count, None, self.write)
         return None
 
@@ -293,7 +303,7 @@ class Acknowledger:
 
     def _renew(self) -> None:
         assert self.renewed_until_ms is not None
-        lock = Lock(self.member_id, self.renewed_until_ms)
+        lock = Lock(self.member_id, self.renewed_until_ms, self.renewed_until_ms)
         segments = self.in_flight.segments
         for first, last in self._renewed:
             index = segments.index(first)
@@ -303,6 +313,7 @@ class Acknowledger:
                 high = min(last, segment.last)
                 # The same request may have finished an offset after renewing it.
                 if segment.lock is not None and low <= high:
+                    lock.since_ms = min(lock.since_ms, segment.lock.since_ms)
                     index = self.in_flight.change(index, low, high, ACQUIRED, segment.count, lock)
                 index += 1
 

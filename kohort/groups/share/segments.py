@@ -27,10 +27,12 @@ class Range:
 class Lock:
     """An acquisition: one member, one deadline."""
 
-    __slots__ = ("deadline_ms", "has_ended", "held", "member_id")
+    __slots__ = ("deadline_ms", "has_ended", "held", "member_id", "since_ms")
 
-    def __init__(self, member_id: str, deadline_ms: int) -> None:
+    def __init__(self, member_id: str, since_ms: int, deadline_ms: int) -> None:
         self.member_id = member_id
+        self.since_ms = since_ms
+        """Monotonic time of the acquisition; of renewed locks, of the earliest."""
         self.deadline_ms = deadline_ms
         self.held = 0
         """Number of offsets that are Acquired by it."""

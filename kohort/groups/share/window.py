@@ -17,9 +17,12 @@ After each call `next_deadline_ms`, `position` and `can_acquire` may have change
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from kohort.groups.share.acknowledgements import (
+    LOCK_TIMEOUT,
+    SESSION_END,
     AcknowledgementError,
     Acknowledger,
     AcknowledgeType,
@@ -36,8 +39,8 @@ from kohort.groups.share.acquire import (
     LogBatch,
 )
 from kohort.groups.share.in_flight import ACQUIRED, AVAILABLE, SKIPPED, InFlight
-from kohort.groups.share.segments import Lock
-from kohort.groups.share.states import RecordState, StateBatch, StateWrite, joined
+from kohort.groups.share.segments import Lock, Segment
+from kohort.groups.share.states import StateBatch, StateWrite, joined
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 __all__ = [
@@ -48,7 +51,6 @@ __all__ = [
     "Acquisition",
     "LogBatch",
     "PendingWrite",
-    "RangeInFlight",
     "Window",
     "WindowSettings",
     "are_valid",
@@ -74,21 +76,6 @@ class PendingWrite:
         """In order of occurrence."""
         self.change = StateWrite(-1, -1, ())
         """What is to be stored; set by `Window.take_write`."""
-
-
-class RangeInFlight(NamedTuple):
-    """Consecutive offsets of a window in the same state, for views."""
-
-    first_offset: int
-    last_offset: int
-    """Inclusive."""
-    state: RecordState
-    delivery_count: int
-    member_id: str | None
-    """The member that has acquired them."""
-    deadline_ms: int | None
-    """When its lock ends."""
-    is_being_written: bool
 
 
 class Window:
@@ -173,7 +160,7 @@ class Window:
         acquirer = Acquirer(
             in_flight,
             log,
-            Lock(member_id, now_ms + settings.lock_duration_ms),
+            Lock(member_id, now_ms, now_ms + settings.lock_duration_ms),
             limit=settings.delivery_count_limit,
             record_limit=mode is AcquireMode.RECORD_LIMIT,
             batch_size=batch_size,
@@ -220,17 +207,18 @@ class Window:
             for part in write.parts:
                 if part.lock.member_id == member_id:
                     part.lock.has_ended = True
-        self._release({lock for lock in self._in_flight.locks if lock.member_id == member_id})
+        locks = {lock for lock in self._in_flight.locks if lock.member_id == member_id}
+        self._release(locks, SESSION_END)
 
     def on_deadline(self, now_ms: int) -> int:
         """Release the records whose lock has ended; return their number."""
         due = {lock for lock in self._in_flight.locks if lock.deadline_ms <= now_ms}
         count = sum(lock.held for lock in due)
-        self._release(due)
+        self._release(due, LOCK_TIMEOUT)
         self._in_flight.recompute_deadline()
         return count
 
-    def _release(self, locks: set[Lock]) -> None:
+    def _release(self, locks: set[Lock], cause: int) -> None:
         """Release what is Acquired by certain locks."""
         if not locks:
             return
@@ -243,7 +231,7 @@ class Window:
             first, last, count, lock = segment.first, segment.last, segment.count, segment.lock
             assert lock is not None
             state = state_after(AcknowledgeType.RELEASE, count, limit)
-            write.parts.append(Change(first, last, state, count, lock, stands=True))
+            write.parts.append(Change(first, last, state, count, lock, cause))
             self._in_flight.change_whole(segment, state, write)
         segments.join(0, len(segments.items))
 
@@ -276,8 +264,9 @@ class Window:
         """
         self._writes.remove(write)
         limit = self.settings.delivery_count_limit
-        for first, last, _, count, lock, stands in write.parts:
-            if stands:
+        for part in write.parts:
+            first, last, _, count, lock, _ = part
+            if part.stands:
                 continue
             if lock.has_ended or lock.deadline_ms <= now_ms:
                 released = state_after(AcknowledgeType.RELEASE, count, limit)
@@ -291,19 +280,20 @@ class Window:
         self._in_flight.written(batches[0].first_offset, batches[-1].last_offset, write)
         self._in_flight.advance()
 
-    def ranges(self) -> Iterator[RangeInFlight]:
-        """Return the states of the window in offset order, finished ones included."""
-        for segment in self._in_flight.segments.items:
-            lock = segment.lock
-            yield RangeInFlight(
-                segment.first,
-                segment.last,
-                segment.state,
-                segment.count,
-                None if lock is None else lock.member_id,
-                None if lock is None else lock.deadline_ms,
-                segment.write is not None,
-            )
+    @property
+    def available_count(self) -> int:
+        """Offsets that can be acquired."""
+        return self._in_flight.available
+
+    def locks(self) -> Iterable[Lock]:
+        """Return the locks that hold offsets."""
+        return self._in_flight.locks
+
+    def segments(self, first_offset: int | None = None) -> Iterator[Segment]:
+        """Yield the offsets in flight in equal states, for reading, from an offset on."""
+        segments = self._in_flight.segments
+        index = 0 if first_offset is None else max(0, segments.index(first_offset))
+        yield from islice(segments.items, index, None)
 
     def stored_batches(self) -> list[StateBatch]:
         """Return the whole state for a snapshot, with pending writes. Acquired records are in the

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kohort.groups.share.states import RecordState
 from kohort.groups.share.window import LogBatch, Window, WindowSettings
 from tests.unit.groups.share.windows import (
     ACCEPT,
@@ -62,7 +63,7 @@ def test_the_rest_of_a_huge_batch_is_not_enumerated() -> None:
     assert acquire(window, huge, max_records=2, record_limit=True) == [(0, 1, 1)]
     acknowledge(window, batch(0, 0, RELEASE), batch(1, 1, ACCEPT))
     assert acquire(window, huge, max_records=3, record_limit=True) == [(0, 0, 2), (2, 3, 1)]
-    assert len(list(window.ranges())) == 4
+    assert len(list(window.segments())) == 4
 
 
 def test_ranges_are_not_joined_but_offsets_of_one_are() -> None:
@@ -85,7 +86,8 @@ def test_offsets_that_are_finished_one_by_one_are_kept_as_one_range() -> None:
     acquire(window, log(100))
     for offset in range(1, 100):
         acknowledge(window, batch(offset, offset, ACCEPT))
-    assert [tuple(item)[:3] for item in window.ranges()] == [(0, 0, 1), (1, 99, 2)]
+    states = [(each.first, each.last, each.state) for each in window.segments()]
+    assert states == [(0, 0, RecordState.ACQUIRED), (1, 99, RecordState.ACKNOWLEDGED)]
 
 
 def test_a_full_window_delivers_only_what_is_released() -> None:
