@@ -14,13 +14,20 @@ REST: Final = ""
 class GroupCounts:
     """Counts of one group, in records since the start of the broker."""
 
-    __slots__ = ("acknowledgements", "deliveries", "lock_timeouts", "redeliveries")
+    __slots__ = (
+        "acknowledgements",
+        "archived_at_limit",
+        "deliveries",
+        "lock_timeouts",
+        "redeliveries",
+    )
 
     def __init__(self) -> None:
         self.deliveries = 0
         self.redeliveries = 0
         """Deliveries other than the first of a record."""
         self.lock_timeouts = 0
+        self.archived_at_limit = 0
         self.acknowledgements: Counter[int] = Counter()
         """By `AcknowledgeType`."""
 

@@ -315,7 +315,7 @@ class ShareFetch:
         self._has_advanced |= acquisition.record_count > 0 or window.position > position
         if ranges:
             share.reset_policy = None
-            share.counts.note_acquired(ranges)
+            share.note_acquired(ranges)
             fetched.acquired = ranges
             fetched.data = read.part(ranges[0].first_offset, ranges[-1].last_offset)
         self._reader.partitions.set_timer(share)

@@ -1,12 +1,15 @@
 """One share-partition at run time: its window, its stored state, and how much to read for it."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.share.counts import GroupCounts
 from kohort.broker.share.log_read import LogRead
+from kohort.broker.share.reports import NOTHING_COUNTED, Counts, add_deliveries
 from kohort.broker.share.settings import GroupSettings
 from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
-from kohort.groups.share.window import Window
+from kohort.groups.share.window import AcquiredRange, Window
 
 RECORD_BYTES_GUESS: Final = 100
 """Size of a record before anything was read."""
@@ -22,8 +25,11 @@ class SharePartition:
         "_window",
         "_writer",
         "counts",
+        "held_offset",
+        "held_since_ms",
         "is_gone",
         "key",
+        "own_counts",
         "record_bytes",
         "reset_policy",
         "snapshot_offset",
@@ -44,6 +50,7 @@ class SharePartition:
         self.key = key
         self.counts = counts
         """Of its group."""
+        self.own_counts: Mapping[str, int] = NOTHING_COUNTED
         self.state = state
         """The state in the log when it was loaded; None while the start offset is determined."""
         self.state_partition = partition
@@ -60,11 +67,34 @@ class SharePartition:
         """Whether its state was deleted."""
         self.used_ms = 0
         """Monotonic time of the last request."""
+        self.held_offset: int | None = None
+        """The record that holds the start; None if nothing is in flight."""
+        self.held_since_ms = 0
+        """Since when it does: monotonic time."""
         self._window: Window | None = None
         self._writer: StateWriter | None = None
 
     def __repr__(self) -> str:
         return f"SharePartition({self.key})"
+
+    def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
+        """Count acquired records."""
+        self.counts.note_acquired(ranges)
+        add_deliveries(self.changing_counts, ranges)
+
+    @property
+    def changing_counts(self) -> Counts:
+        if not isinstance(self.own_counts, dict):
+            self.own_counts = dict(NOTHING_COUNTED)
+        return self.own_counts
+
+    def note_start(self, clock: Clock) -> None:
+        """Note since when a record holds the start; to be called after each step."""
+        window = self._window
+        if window is not None:
+            held = window.start_offset if window.start_offset <= window.end_offset else None
+            if held != self.held_offset:
+                self.held_offset, self.held_since_ms = held, clock.monotonic_ms()
 
     @property
     def window(self) -> Window | None:

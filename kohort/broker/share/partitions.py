@@ -16,6 +16,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.share.counts import ShareCounts
 from kohort.broker.share.partition import SharePartition
+from kohort.broker.share.reports import Reports
 from kohort.broker.share.settings import GroupSettings
 from kohort.broker.share.state_topic import StateTopic
 from kohort.broker.topics.partition import Partition
@@ -80,6 +81,7 @@ class SharePartitions:
         self._count = 0
         self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
         self._slices = RoundRobin(clock)
+        self.reports = Reports()
         self.version = 0
         """Grows whenever a share-partition is added or removed."""
         self.unreadable: frozenset[int] = frozenset()
@@ -92,10 +94,14 @@ class SharePartitions:
     def __len__(self) -> int:
         return self._count
 
+    def of_group(self, group_id: str) -> list[SharePartition]:
+        """Return a copy of a group's share-partitions."""
+        return list(self._groups.get(group_id, {}).values())
+
     def groups(self) -> Iterator[tuple[str, list[SharePartition]]]:
         """Yield the groups, each with a copy of its share-partitions."""
         for group_id in list(self._groups):
-            yield group_id, list(self._groups.get(group_id, {}).values())
+            yield group_id, self.of_group(group_id)
 
     def in_flight(self, share: SharePartition) -> int:
         """Return the records in flight whose delivery is not complete; without loading a window."""
@@ -104,13 +110,20 @@ class SharePartitions:
             return 0
         return window.end_offset + 1 - window.start_offset - window.delivery_complete_count
 
+    def oldest_lock_ms(self, share: SharePartition) -> int:
+        """Return the age of the oldest lock; 0 without one."""
+        locks = () if share.window is None else share.window.locks()
+        now_ms = self._clock.monotonic_ms()
+        return max((now_ms - lock.since_ms for lock in locks), default=0)
+
     def lag(self, share: SharePartition) -> int:
         """Return the records that are not finished; without loading a window."""
         log = self.find(share.key.topic_id, share.key.partition)
         progress = share.window or share.state
         if log is None or log.failure is not None or progress is None:
             return 0
-        left = log.high_watermark - progress.start_offset - progress.delivery_complete_count
+        start = max(progress.start_offset, log.log.log_start_offset)
+        left = log.high_watermark - start - progress.delivery_complete_count
         return max(left, 0)
 
     def get(self, group_id: str, topic_id: bytes, number: int) -> SharePartition | None:
@@ -159,6 +172,9 @@ class SharePartitions:
         if window is not None and log is not None:
             log_start_offset = log.log.log_start_offset
             if log_start_offset > window.start_offset:
+                self.reports.deleted(
+                    share.key, window.start_offset, log_start_offset - 1, self._clock.wall_ms()
+                )
                 window.log_start_moved(log_start_offset)
         return window
 
@@ -198,6 +214,7 @@ class SharePartitions:
 
     def set_timer(self, share: SharePartition) -> None:
         """Set the timer of a share-partition for the end of its next lock."""
+        share.note_start(self._clock)
         window = share.window
         deadline_ms = None if window is None else window.next_deadline_ms
         scheduled_ms = self._locks.deadline_ms(share)
@@ -222,6 +239,8 @@ class SharePartitions:
         if share.window is window:
             if error is None:
                 window.written(write)
+                if not share.is_gone:
+                    self._note_outcome(share, write)
             else:
                 logger.warning("A change of share-partition %s was not stored: %s", share, error)
                 share.writer.failed()
@@ -230,6 +249,12 @@ class SharePartitions:
             self.wake(share)
         if on_stored is not None:
             on_stored(error)
+
+    def _note_outcome(self, share: SharePartition, write: PendingWrite) -> None:
+        counts = share.changing_counts
+        before = counts["archived_at_limit"]
+        self.reports.changed(share.key, counts, write.parts, self._clock.wall_ms())
+        share.counts.archived_at_limit += counts["archived_at_limit"] - before
 
     def _write(self, share: SharePartition, record: StateRecord, on_stored: OnStored) -> None:
         def on_written(error: KafkaError | None, offset: int) -> None:
@@ -298,6 +323,7 @@ class SharePartitions:
         share = of_group.pop((topic_id, number), None)
         if not of_group:
             self._groups.pop(group_id, None)
+            self.reports.remove(group_id)
         if share is not None:
             self.version += 1
             self._count -= 1

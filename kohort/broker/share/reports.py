@@ -1,0 +1,175 @@
+"""What has happened to records since the start: counters per share-partition, and ended deliveries.
+
+Acquisitions are counted per range, all else per durable change, so that a record costs next to
+nothing. What is remembered of records is limited. Metrics have other counters, which survive the
+share-partitions: :mod:`kohort.broker.share.counts`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.groups.share.acknowledgements import LOCK_TIMEOUT, SESSION_END, AcknowledgeType, Change
+from kohort.groups.share.state_log import SharePartitionKey
+from kohort.groups.share.states import RecordState
+from kohort.groups.share.window import AcquiredRange
+
+COUNTED: Final = (
+    "deliveries",
+    "redeliveries",
+    "accepts",
+    "releases",
+    "rejects",
+    "lock_timeouts",
+    "archived_at_limit",
+)
+"""Numbers of records; releases include those by the end of a session."""
+
+Counts: TypeAlias = dict[str, int]
+"""By name, with all names of `COUNTED`."""
+
+NOTHING_COUNTED: Final[Mapping[str, int]] = MappingProxyType(dict.fromkeys(COUNTED, 0))
+"""Of share-partitions that were never acquired from, since of many most are not used."""
+
+RANGES_MAX: Final = 1_000
+"""Released ranges, and archived ones, that are remembered per group."""
+REMEMBERING_MAX: Final = 100
+"""Groups that remember ranges: up to 40 MB. The one that began first forgets them."""
+MEMBERS_MAX: Final = 1_000
+"""Members of a group whose deliveries are counted, before this begins anew."""
+
+
+def add_deliveries(counts: Counts, ranges: Iterable[AcquiredRange]) -> None:
+    """Count acquired records."""
+    for first, last, delivery_count in ranges:
+        counts["deliveries"] += last - first + 1
+        if delivery_count > 1:
+            counts["redeliveries"] += last - first + 1
+
+
+class How(StrEnum):
+    """How a delivery ended, other than accepted."""
+
+    RELEASED = "released"
+    LOCK_TIMEOUT = "lock timeout"
+    SESSION_END = "session end"
+    REJECTED = "rejected"
+    DELETED = "deleted"
+    """Its log no longer has the record."""
+
+
+_COUNTED_AS: Final[dict[int, tuple[str, How]]] = {
+    AcknowledgeType.RELEASE: ("releases", How.RELEASED),
+    AcknowledgeType.REJECT: ("rejects", How.REJECTED),
+    LOCK_TIMEOUT: ("lock_timeouts", How.LOCK_TIMEOUT),
+    SESSION_END: ("releases", How.SESSION_END),
+}
+
+
+class Ended(NamedTuple):
+    """Consecutive records whose delivery ended in the same way."""
+
+    first_offset: int
+    last_offset: int
+    key: SharePartitionKey
+    how: How
+    member_id: str | None
+    delivery_count: int
+    at_ms: int
+    """Wall-clock time."""
+    is_archived: bool
+    """Whether the records are not delivered again."""
+
+
+_NOTHING: Final[deque[Ended]] = deque(maxlen=0)
+"""Shared by groups that remember nothing: an empty deque has 600 bytes."""
+
+
+class GroupReport:
+    __slots__ = ("acknowledged", "archived", "lock_timeouts", "released")
+
+    def __init__(self) -> None:
+        self.acknowledged: Counter[str] = Counter()
+        """Records that each member has acknowledged, in whatever way."""
+        self.lock_timeouts: Counter[str] = Counter()
+        """Records of each member whose lock timed out."""
+        self.released = self.archived = _NOTHING
+
+    def deliveries_of(self, key: SharePartitionKey, offset: int) -> list[Ended]:
+        """Return what is remembered of a record, oldest first."""
+        found = [
+            ended
+            for ended in (*self.released, *self.archived)
+            if ended.first_offset <= offset <= ended.last_offset and ended.key == key
+        ]
+        return sorted(found, key=lambda ended: ended.at_ms)
+
+
+class Reports:
+    """The reports of all share groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupReport] = {}
+        self._remembering: dict[str, GroupReport] = {}
+
+    def get(self, group_id: str) -> GroupReport | None:
+        return self._groups.get(group_id)
+
+    def remove(self, group_id: str) -> None:
+        """Forget a group without share-partitions."""
+        self._groups.pop(group_id, None)
+        self._remembering.pop(group_id, None)
+
+    def changed(
+        self, key: SharePartitionKey, counts: Counts, changes: Iterable[Change], wall_ms: int
+    ) -> None:
+        """Count changes that are durable; `counts` are those of the share-partition."""
+        report = self._of(key.group_id)
+        for first, last, state, delivery_count, lock, cause in changes:
+            count = last - first + 1
+            if cause < LOCK_TIMEOUT:
+                report.acknowledged[lock.member_id] += count
+            if cause not in _COUNTED_AS:
+                counts["accepts"] += count if cause == AcknowledgeType.ACCEPT else 0
+                continue
+            name, how = _COUNTED_AS[cause]
+            counts[name] += count
+            if cause == LOCK_TIMEOUT:
+                report.lock_timeouts[lock.member_id] += count
+            is_archived = state is not RecordState.AVAILABLE
+            if is_archived and how is not How.REJECTED:
+                counts["archived_at_limit"] += count
+            alike = (key, how, lock.member_id, delivery_count, wall_ms, is_archived)
+            self._remember(report, Ended(first, last, *alike))
+        for members in (report.acknowledged, report.lock_timeouts):
+            if len(members) > MEMBERS_MAX:
+                members.clear()
+
+    def deleted(self, key: SharePartitionKey, first: int, last: int, wall_ms: int) -> None:
+        """Note that a log no longer has records which the group has not finished."""
+        ended = Ended(first, last, key, How.DELETED, None, 0, wall_ms, is_archived=True)
+        self._remember(self._of(key.group_id), ended)
+
+    def _of(self, group_id: str) -> GroupReport:
+        report = self._groups.get(group_id)
+        if report is None:
+            report = self._groups[group_id] = GroupReport()
+        return report
+
+    def _remember(self, report: GroupReport, ended: Ended) -> None:
+        group_id = ended.key.group_id
+        if group_id not in self._remembering:
+            if len(self._remembering) >= REMEMBERING_MAX:
+                former = self._remembering.pop(next(iter(self._remembering)))
+                former.released = former.archived = _NOTHING
+            self._remembering[group_id] = report
+            report.released = deque(maxlen=RANGES_MAX)
+            report.archived = deque(maxlen=RANGES_MAX)
+        ranges = report.archived if ended.is_archived else report.released
+        before = ranges[-1] if ranges else ended
+        if before.last_offset + 1 == ended.first_offset and before[2:] == ended[2:]:
+            ranges[-1] = Ended(before.first_offset, *ended[1:])
+        else:
+            ranges.append(ended)
