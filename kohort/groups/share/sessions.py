@@ -150,6 +150,10 @@ class ShareSessions:
         self._of_connections.get(session.connection, {}).pop(session, None)
 
     @property
+    def is_full(self) -> bool:
+        return len(self._sessions) >= self._max_sessions
+
+    @property
     def partition_count(self) -> int:
         """The partitions of all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
