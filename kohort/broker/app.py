@@ -406,7 +406,7 @@ class Broker:
             topics=services.topics,
             groups=coordinators.groups.host,
             transactions=coordinators.transactions.host,
-            share=coordinators.present_share,
+            shares=coordinators.present_share,
             history=coordinators.history,
             rebalances=coordinators.metrics,
             purgatory=services.purgatory,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupObserver
     from kohort.broker.history.store import StoredRecord
+    from kohort.broker.share.delivery import ShareDelivery
     from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
     from kohort.groups.requests import CommittedOffset, Now
     from kohort.groups.steps import Steps
@@ -111,6 +112,14 @@ class Readable(NamedTuple):
 
 ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
 """Returns the readable offsets of a partition, by topic and number; None if it is not known."""
+
+
+SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"
+"""Returns the delivery of share groups; None if there was none yet."""
+
+
+def no_shares() -> None:
+    """Return None, where share groups are not known."""
 
 
 class Position(NamedTuple):

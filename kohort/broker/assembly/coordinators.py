@@ -85,7 +85,6 @@ class Coordinators:
         )
         self.transactions.host.counts.on_ended = on_transaction_ended
 
-    @property
     def present_share(self) -> "ShareDelivery | None":
         """The delivery of share groups if there is one."""
         return self._share

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from kohort.broker.coordinator.host import GroupHost
     from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.groups_seen import SharesSeen
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.metrics.rebalances import RebalanceMetrics
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
     from kohort.broker.runtime.clock import Clock
-    from kohort.broker.share.delivery import ShareDelivery
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.topics.startup_progress import StartupProgress
     from kohort.broker.transactions.host import TransactionHost
@@ -74,8 +74,7 @@ class BrokerSource:
     topics: TopicManager
     groups: GroupHost
     transactions: TransactionHost
-    share: ShareDelivery | None
-    """None until there is a share group."""
+    shares: SharesSeen
     history: RebalanceHistory
     rebalances: RebalanceMetrics
     purgatory: Purgatory

@@ -36,7 +36,7 @@ from kohort.broker.metrics.lag_times import LagTimeCollector, OldestUnread
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
-from kohort.broker.metrics.share import share_metrics
+from kohort.broker.metrics.share import ShareCollector
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector
@@ -230,7 +230,7 @@ class Exposition:
             source.groups, oldest_unread, source.clock, groups_max=config.kohort_metrics_groups_max
         )
         self._rebalances = RebalanceCollector(source.rebalances)
-        self._groups_max = config.kohort_metrics_groups_max
+        self._share_groups = ShareCollector(source.shares, config.kohort_metrics_groups_max)
         self._disk: os.statvfs_result | None = None
         self._seconds = 0.0
         # A registry of its own: the global one would include metrics of everything imported into
@@ -248,6 +248,7 @@ class Exposition:
             await self._topics.refresh(time_slice)
             await self._groups.refresh(time_slice)
             await self._lag_times.refresh(time_slice)
+            await self._share_groups.refresh(time_slice)
             await self._refresh_disk()
             parts = []
             for text in write(self._collect(), text_format):
@@ -285,7 +286,7 @@ class Exposition:
         yield from self._rebalances.collect()
         yield from history_metrics(source.history)
         yield from transaction_metrics(source.transactions, metrics.transactions)
-        yield from share_metrics(source.share, self._groups_max)
+        yield from self._share_groups.collect()
         yield from purgatory_metrics(source.purgatory)
         yield from _disk_metrics(self._disk)
         yield from _startup_metrics(source.startup)

@@ -3,68 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.broker.groups_seen import SharesSeen
 from kohort.broker.metrics import share_catalogue as catalogue
 from kohort.broker.metrics.families import Family, counted, single
 from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.runtime.slices import Slice
 
 if TYPE_CHECKING:
     from kohort.broker.share.counts import GroupCounts
-    from kohort.broker.share.delivery import ShareDelivery
 
 _TYPES = ("gap", "accept", "release", "reject", "renew")
 """Acknowledgement types by number."""
 
 
-def share_metrics(delivery: ShareDelivery | None, groups_max: int) -> Iterator[Metric]:
-    """Yield the metrics; `delivery` is None if the broker has no share group."""
-    by_group: dict[str, GroupCounts] = {}
-    acknowledged = dict.fromkeys(_TYPES, 0)
-    in_flight = session_count = session_partitions = partition_count = 0
-    if delivery is not None:
-        partitions, sessions = delivery.partitions, delivery.sessions
-        counts = partitions.counts
-        by_group = {group_id or OTHER: of_group for group_id, of_group in counts.by_group.items()}
-        acknowledged = counts.acknowledged()
-        in_flight = sum(map(partitions.in_flight, partitions))
-        session_count, session_partitions = len(sessions), sessions.partition_count
-        partition_count = len(partitions)
-    timeouts = {group_id: of_group.lock_timeouts for group_id, of_group in by_group.items()}
-    yield counted(catalogue.ACKNOWLEDGEMENTS, acknowledged)
-    yield single(catalogue.LOCK_TIMEOUTS, sum(timeouts.values()))
-    yield single(catalogue.IN_FLIGHT, in_flight)
-    yield single(catalogue.SESSIONS, session_count)
-    yield single(catalogue.SESSION_PARTITIONS, session_partitions)
-    yield single(catalogue.PARTITIONS, partition_count)
-    deliveries, redeliveries = Family(catalogue.DELIVERIES), Family(catalogue.REDELIVERIES)
-    of_types = Family(catalogue.GROUP_ACKNOWLEDGEMENTS)
-    for group_id, of_group in by_group.items():
-        deliveries.add(of_group.deliveries, group_id)
-        redeliveries.add(of_group.redeliveries, group_id)
-        for kind, count in of_group.acknowledgements.items():
-            of_types.add(count, group_id, _TYPES[kind])
-    yield deliveries
-    yield redeliveries
-    yield of_types
-    yield counted(catalogue.GROUP_LOCK_TIMEOUTS, timeouts)
-    yield _lags(delivery, groups_max)
+@dataclass(slots=True)
+class _State:
+    """Of one group, or of all beyond the limit."""
+
+    lag: int = 0
+    oldest_lock_ms: int = 0
 
 
-def _lags(delivery: ShareDelivery | None, groups_max: int) -> Family:
-    family = Family(catalogue.LAG)
-    if delivery is None:
-        return family
-    partitions = delivery.partitions
-    rest = 0
-    for number, (group_id, of_group) in enumerate(partitions.groups()):
-        lag = sum(map(partitions.lag, of_group))
-        if number < groups_max:
-            family.add(lag, group_id)
-        else:
-            rest += lag
-    if rest:
-        family.add(rest, OTHER)
-    return family
+class ShareCollector:
+    """Collector of all share groups; `refresh` takes the samples, `collect` returns them."""
+
+    def __init__(self, shares: SharesSeen, groups_max: int) -> None:
+        self._shares = shares
+        self._groups_max = groups_max
+        self._states: dict[str, _State] = {}
+        self._in_flight = 0
+
+    async def refresh(self, time_slice: Slice) -> None:
+        """Sample all share-partitions in time slices, so at slightly different times."""
+        delivery = self._shares()
+        states: dict[str, _State] = {}
+        in_flight = 0
+        if delivery is not None:
+            partitions = delivery.partitions
+            for group_id, of_group in partitions.groups():
+                name = group_id if len(states) < self._groups_max else OTHER
+                state = states.setdefault(name, _State())
+                for share in of_group:
+                    in_flight += partitions.in_flight(share)
+                    state.lag += partitions.lag(share)
+                    age_ms = partitions.oldest_lock_ms(share)
+                    state.oldest_lock_ms = max(state.oldest_lock_ms, age_ms)
+                    await time_slice.pause()
+        self._states, self._in_flight = states, in_flight
+
+    def collect(self) -> Iterator[Metric]:
+        by_group: dict[str, GroupCounts] = {}
+        acknowledged = dict.fromkeys(_TYPES, 0)
+        session_count = session_partitions = partition_count = 0
+        delivery = self._shares()
+        if delivery is not None:
+            counts, sessions = delivery.partitions.counts, delivery.sessions
+            by_group = {name or OTHER: of_group for name, of_group in counts.by_group.items()}
+            acknowledged = counts.acknowledged()
+            session_count, session_partitions = len(sessions), sessions.partition_count
+            partition_count = len(delivery.partitions)
+        timeouts = {name: of_group.lock_timeouts for name, of_group in by_group.items()}
+        yield counted(catalogue.ACKNOWLEDGEMENTS, acknowledged)
+        yield single(catalogue.LOCK_TIMEOUTS, sum(timeouts.values()))
+        yield single(catalogue.IN_FLIGHT, self._in_flight)
+        yield single(catalogue.SESSIONS, session_count)
+        yield single(catalogue.SESSION_PARTITIONS, session_partitions)
+        yield single(catalogue.PARTITIONS, partition_count)
+        deliveries, redeliveries = Family(catalogue.DELIVERIES), Family(catalogue.REDELIVERIES)
+        of_types = Family(catalogue.GROUP_ACKNOWLEDGEMENTS)
+        at_limit = Family(catalogue.GROUP_ARCHIVED_AT_LIMIT)
+        for name, of_group in by_group.items():
+            deliveries.add(of_group.deliveries, name)
+            redeliveries.add(of_group.redeliveries, name)
+            at_limit.add(of_group.archived_at_limit, name)
+            for kind, count in of_group.acknowledgements.items():
+                of_types.add(count, name, _TYPES[kind])
+        yield from (deliveries, redeliveries, of_types, at_limit)
+        yield counted(catalogue.GROUP_LOCK_TIMEOUTS, timeouts)
+        states = self._states.items()
+        yield counted(
+            catalogue.OLDEST_LOCK, {name: state.oldest_lock_ms / 1_000 for name, state in states}
+        )
+        yield counted(catalogue.LAG, {name: state.lag for name, state in states})

@@ -51,6 +51,16 @@ GROUP_LOCK_TIMEOUTS = SECTION.counter(
     "Records of the group whose acquisition lock ended.",
     "sharegroup",
 )
+GROUP_ARCHIVED_AT_LIMIT = SECTION.counter(
+    "kohort_sharegroup_archived_at_limit_total",
+    "Records whose last delivery (`group.share.delivery.count.limit`) was not accepted.",
+    "sharegroup",
+)
+OLDEST_LOCK = SECTION.gauge(
+    "kohort_sharegroup_oldest_lock_seconds",
+    "Age of the group's oldest acquisition lock; 0 without one.",
+    "sharegroup",
+)
 LAG = SECTION.gauge(
     "kohort_sharegroup_lag",
     "Records up to the high watermarks that the group has not finished.",

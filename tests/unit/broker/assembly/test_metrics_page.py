@@ -113,7 +113,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 7}), counts=GAUGES)]),
             transactions=Transactions(),
-            share=cast("Any", Share()),
+            shares=lambda: cast("Any", Share()),
             history=History(),
             rebalances=rebalances,
             purgatory=Purgatory(),

@@ -13,6 +13,7 @@ from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.groups_seen import no_shares
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.routes import Routes
@@ -81,7 +82,7 @@ class LookedAt:
             address="broker.example:9092",
             version="1.2.3",
             transactions=cast("Any", None),
-            share=None,
+            shares=no_shares,
             holding=cast("Any", None),
             coordinator=groups,
             allows_write=True,
