@@ -64,7 +64,7 @@ from kohort.version import VERSION
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.coordinators import Coordinators
-    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
+    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen, SharesSeen
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.transactions.host import TransactionHost
@@ -395,9 +395,9 @@ class Broker:
         host = self.coordinators.get().transactions.host
         return host, self.services.topics, self._clock
 
-    def _groups_source(self) -> "tuple[GroupsSeen, RebalancesSeen]":
+    def _groups_source(self) -> "tuple[GroupsSeen, RebalancesSeen, SharesSeen]":
         coordinators = self.coordinators.get()
-        return coordinators.groups.host, coordinators.history
+        return coordinators.groups.host, coordinators.history, coordinators.present_share
 
     def _broker_source(self, executor: Executor) -> BrokerSource:
         services, coordinators = self.services, self.coordinators.get()

@@ -12,7 +12,7 @@ from kohort.broker.assembly.metrics_page import MetricsPage, Scraped
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import group_console_pages
 from kohort.broker.console.timed_cache import TimedCache
-from kohort.broker.groups_seen import Readable
+from kohort.broker.groups_seen import Readable, no_shares
 from kohort.broker.http.health import NotReady, health_pages
 from kohort.broker.http.lazy import group_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
@@ -54,6 +54,7 @@ class WatchSite:
         self.clock = clock
         self.executor = executor
         self.holding = None
+        self.shares = no_shares
         self.lags = LagHistory()
         """Empty: positions are read only while a page is open."""
         self._sources = sources
@@ -69,7 +70,7 @@ class WatchSite:
     def pages(self) -> dict[str, AnyPage]:
         groups: dict[str, AnyPage] = {
             "/metrics": self._scrapes.answer,
-            **group_pages(lambda: (self.groups, self.history), self.executor),
+            **group_pages(lambda: (self.groups, self.history, no_shares), self.executor),
             **group_console_pages(self, _NoAges()),
         }
         return {

@@ -1,5 +1,5 @@
-"""GET /groups, /groups/{group} and /groups/{group}/rebalances: the state of groups, and their
-rebalances, as JSON.
+"""GET /groups, /groups/{group}, /groups/{group}/rebalances and /groups/{group}/share: the state of
+groups, and their rebalances, as JSON.
 
 The pages must not slow down the groups: responses are built in time slices, one at a time, and
 their size is bounded.
@@ -12,9 +12,15 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.groups_seen import GroupSeen, GroupsSeen, RebalancesSeen
+from kohort.broker.groups_seen import (
+    GroupSeen,
+    GroupsSeen,
+    RebalancesSeen,
+    SharesSeen,
+    no_shares,
+)
 from kohort.broker.history.store import StoredRecord
-from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
+from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.rebalance_json import with_sentence, without_members
 from kohort.broker.http.requesters import requester_of, sees_cluster
@@ -22,6 +28,7 @@ from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
+from kohort.groups.kinds import GroupKind
 from kohort.groups.views import group_json, member_json, waiting_json
 from kohort.protocol.errors import ErrorCode
 
@@ -109,9 +116,12 @@ class GroupPages:
     a time slice per event loop iteration, would delay the groups.
     """
 
-    def __init__(self, groups: GroupsSeen, history: RebalancesSeen) -> None:
+    def __init__(
+        self, groups: GroupsSeen, history: RebalancesSeen, shares: SharesSeen = no_shares
+    ) -> None:
         self._groups = groups
         self._history = history
+        self._shares = shares
         self._lock = asyncio.Lock()
 
     # All groups.
@@ -260,6 +270,7 @@ class GroupPages:
             "group": group_id,
             "at_ms": now.wall_ms,
             "state": None if described is None else described.state,
+            "type": None if described is None else described.kind.value,
             "generation": None if described is None else described.generation,
             "waiting": waiting_json(waiting, now, with_members=True, may_name=topics.includes),
             "total_rebalances": rebalances,
@@ -278,6 +289,42 @@ class GroupPages:
                 await time_slice.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return answer([dump(view)[:-1], b',"rebalances":[', *parts, b"]}"])
+
+    # Share groups.
+
+    async def share(self, request: HttpRequest) -> HttpResponse:
+        """GET /groups/{group}/share?topic=T&partition=N&offset=O: the share-partitions of a share
+        group, or one with what is known of a record.
+        """
+        async with self._lock:
+            return await self._share(request)
+
+    async def _share(self, request: HttpRequest) -> HttpResponse:
+        (group_id,) = request.path_values
+        query = Query(request.query, "topic", "partition", "offset")
+        topic, number = query.text("topic"), query.count("partition")
+        offset = query.count("offset")
+        if (topic is None) != (number is None) or (topic is None and offset is not None):
+            raise BadRequestError("a topic needs a partition, and an offset both")
+        group, delivery = self._groups.living_group(group_id), self._shares()
+        if group is None:
+            return self._without_group(group_id)
+        if group.describe().kind is not GroupKind.SHARE or delivery is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "not a share group")
+        from kohort.broker.http.share_json import ShareGroupView  # noqa: PLC0415 - see lazy.py.
+
+        topics = SeenTopics(request)
+        view = ShareGroupView(delivery, group, self._groups.now, topics.includes)
+        described = group.describe()
+        head = {"group": group_id, "state": described.state, "members": described.member_count}
+        if topic is None or number is None:
+            time_slice = Slice(self._groups, SLICE_MS)
+            return answer(await wait_dump(head | await view.wait_json(time_slice), time_slice))
+        data = view.partition_json(topic, number, offset) if topics.includes(topic) else None
+        if data is None:
+            text = "the group has not initialized this partition, so nobody can fetch it"
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
+        return answer([dump({**head, "at_ms": self._groups.now().wall_ms, **data})])
 
     # Shared parts.
 

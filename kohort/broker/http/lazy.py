@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeVar
 
-from kohort.broker.groups_seen import GroupsSeen, RebalancesSeen
+from kohort.broker.groups_seen import GroupsSeen, RebalancesSeen, SharesSeen
 from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
 from kohort.broker.http.requesters import for_group_readers
 
@@ -67,7 +67,7 @@ def lazy_pages(
 
 
 def group_pages(
-    see: Callable[[], tuple[GroupsSeen, RebalancesSeen]],
+    see: Callable[[], tuple[GroupsSeen, RebalancesSeen, SharesSeen]],
     executor: Executor,
     modules: Sequence[str] = (),
 ) -> dict[str, AnyPage]:
@@ -84,6 +84,7 @@ def group_pages(
         "/groups": "list_groups",
         "/groups/{group}": "describe",
         "/groups/{group}/rebalances": "rebalances",
+        "/groups/{group}/share": "share",
     }
     modules = (*modules, "kohort.broker.http.group_pages")
     pages = lazy_pages(methods, make, modules, executor)

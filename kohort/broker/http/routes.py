@@ -14,6 +14,7 @@ from kohort.broker.http.messages import AnyPage, BadRequestError
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_COUNT: Final = re.compile(r"[0-9]{1,19}")
 
 
 class Routes:
@@ -93,6 +94,17 @@ class Query:
     def text(self, name: str) -> str | None:
         """Return the decoded value, None if it is absent."""
         return self._values.get(name)
+
+    def count(self, name: str) -> int | None:
+        """Return a parameter that is a number from 0 on, such as an offset; None if it is absent.
+
+        Raises:
+            BadRequestError: it is not such a number.
+        """
+        value = self._values.get(name)
+        if value is not None and not _COUNT.fullmatch(value):
+            raise BadRequestError(f"{name} must be a number from 0 on")
+        return None if value is None else int(value)
 
     def number(self, name: str, default: int, *, at_most: int) -> int:
         """Return a parameter that is a number from 1 to `at_most`.
