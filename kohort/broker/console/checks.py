@@ -21,6 +21,7 @@ from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.description import DescribedMember, GroupDescription
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.shares import parse_share
+from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import CONSUMER, Now
 
 Json: TypeAlias = dict[str, Any]
@@ -155,7 +156,7 @@ def _sessions(facts: GroupFacts) -> Iterator[Finding]:
 
 def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
     without = [member.member_id for member in facts.members if member.instance_id is None]
-    if not without:
+    if not without or facts.group.kind is GroupKind.SHARE:
         return
     if len(without) < len(facts.members):
         yield Finding(

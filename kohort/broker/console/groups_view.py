@@ -20,6 +20,7 @@ from kohort.broker.http.routes import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.history.shares import parse_share
 from kohort.groups.history.waiting_text import waited_for
+from kohort.groups.kinds import GroupKind
 from kohort.groups.views import group_json, member_json, waiting_json
 
 Json: TypeAlias = dict[str, Any]
@@ -78,7 +79,20 @@ class GroupView:
         found = all_findings(group, source, every_position, recent, now)
         data["findings"] = [finding.as_json() for finding in found]
         data["lag_last_hour"] = source.lags.last_hour(group.group_id)
+        data["share"] = share = await self._wait_share(group, time_slice)
+        if share is not None:
+            data["lag"] = sum(each["lag"] for each in share["share_partitions"])
+            data["findings"] = share["warnings"] + data["findings"]
         return data
+
+    async def _wait_share(self, group: GroupSeen, time_slice: Slice) -> Json | None:
+        """Return the share-partitions of a share group; None for another group."""
+        delivery = self._source.shares()
+        if group.describe().kind is not GroupKind.SHARE or delivery is None:
+            return None
+        from kohort.broker.http.share_json import ShareGroupView  # noqa: PLC0415 - few brokers have any.
+
+        return await ShareGroupView(delivery, group, self._source.groups.now).wait_json(time_slice)
 
     async def _add_members(
         self, data: Json, group: GroupSeen, time_slice: Slice

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kohort.broker.console.lag_history import LagHistory
     from kohort.broker.coordinator.coordinator import GroupCoordinator
     from kohort.broker.core.security.acls import Operation, ResourceType
-    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen
+    from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen, SharesSeen
     from kohort.broker.http.messages import HttpRequest
     from kohort.broker.runtime.clock import Clock
 
@@ -37,6 +37,9 @@ class GroupsSource(Protocol):
     def holding(self) -> Holding | None:
         """The open transactions, None if they are not known."""
         ...
+
+    @property
+    def shares(self) -> SharesSeen: ...
 
     def readable(self, topic: str, index: int) -> Readable | None:
         """Return the readable offsets of a partition, None if they are not known."""

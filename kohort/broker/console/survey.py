@@ -17,6 +17,7 @@ from kohort.broker.console.source import GroupsSource
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.description import GroupDescription
+from kohort.groups.kinds import GroupKind
 
 Json: TypeAlias = dict[str, Any]
 
@@ -67,6 +68,10 @@ class Surveyor:
                 continue
             lag = await wait_total_lag(group, source.readable, time_slice)
             described = group.describe()
+            shares = source.shares() if described.kind is GroupKind.SHARE else None
+            if shares is not None:
+                of_group = shares.partitions.of_group(group_id)
+                lag = sum(map(shares.partitions.lag, of_group)) if of_group else None
             urgency = int(source.lags.trend(group_id) is not None or is_held(group, source, lag))
             if described.is_rebalancing and is_hanging(
                 group.describe_waiting(), source.groups.now()

@@ -47,7 +47,8 @@ function view(data, context) {
     findings.length > 0 && h("section", { "aria-label": "Checks" }, findingList(findings)),
     last(data),
     members(data),
-    partitions(data),
+    data.share ? sharePartitions(data.share) : partitions(data),
+    data.share && archived(data.share.archived),
     advice(data.group, context),
   ];
 }
@@ -120,6 +121,54 @@ function share(row) {
   if (row.assignment === null) return row.assignment_bytes ? `${count(row.assignment_bytes)} bytes` : "–";
   const text = Object.entries(row.assignment).map(([topic, numbers]) => `${topic}: ${ranges(numbers)}`);
   return [h("span", { class: "number" }, counted(row.partition_count, "partition")), text.map((line) => h("div", { class: "muted id" }, line))];
+}
+
+function sharePartitions({ share_partitions: rows, share_partition_count: total }) {
+  if (!rows.length) return h("p", { class: "muted" }, "The group has no share-partitions.");
+  const columns = [
+    ["Partition", "id", (row) => [topicLink(row.topic), `-${row.partition}`]],
+    ["Start", "number", (row) => count(row.start)],
+    ["End", "number", (row) => count(row.end)],
+    ["Lag", "number", (row) => count(row.lag)],
+    ["Available", "number", (row) => count(row.available)],
+    ["Locked", "number", (row) => count(row.acquired)],
+    ["Finished", "number", (row) => count(row.finished)],
+    ["Deliveries", "number", (row) => count(row.counts.deliveries)],
+    ["Released", "number", (row) => count(row.counts.releases)],
+    ["Lock timeouts", "number", (row) => count(row.counts.lock_timeouts)],
+    ["Oldest lock", "", (row) => oldestLock(row)],
+  ];
+  return h(
+    "section",
+    { "aria-labelledby": "partitions" },
+    h("h2", { id: "partitions" }, "Share-partitions"),
+    table("Share-partitions", columns, rows, (row) => `${row.topic}-${row.partition}`),
+    total > rows.length && h("p", { class: "muted" }, `and ${counted(total - rows.length, "more share-partition")}`),
+  );
+}
+
+function oldestLock({ oldest_lock: lock, text }) {
+  const evidence = h("details", null, h("summary", null, "Why"), h("ul", null, text.map((line) => h("li", null, line))));
+  if (!lock) return evidence;
+  return [`record ${count(lock.offset)}, delivery ${lock.delivery_count}, `, memberName(lock), ", since ", since(lock.since_ms), evidence];
+}
+
+function archived(rows) {
+  if (!rows.length) return null;
+  const columns = [
+    ["Records", "id", (row) => [topicLink(row.topic), `-${row.partition}: ${row.first_offset === row.last_offset ? row.first_offset : `${row.first_offset} to ${row.last_offset}`}`]],
+    ["Because", "", (row) => row.how],
+    ["Delivery", "number", (row) => row.delivery_count || "–"],
+    ["Member", "id", (row) => (row.member_id ? memberName(row) : "–")],
+    ["When", "number", (row) => moment(row.at_ms)],
+  ];
+  return h(
+    "section",
+    { "aria-labelledby": "archived" },
+    h("h2", { id: "archived" }, "Archived records"),
+    h("p", { class: "muted" }, "They are not delivered again."),
+    table("Archived records", columns, [...rows].reverse(), (row) => `${row.topic}-${row.partition}-${row.first_offset}-${row.at_ms}`),
+  );
 }
 
 function partitions(data) {
