@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from kohort.admin.cluster import Cluster
+from kohort.admin.groups import SHARE
 from kohort.admin.history import group_history
 from kohort.cli.admin_http import HTTP, Json, fetch
 from kohort.cli.commands import Commands
@@ -24,6 +25,7 @@ from kohort.cli.errors import (
 )
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.groups.from_files import add_from, history_from_files
+from kohort.cli.groups.share import share_lines, share_path
 from kohort.cli.groups.summary import RECORDS, last_act, summary_lines
 from kohort.cli.options import (
     BOOTSTRAP_SERVER,
@@ -55,8 +57,13 @@ MEMBERS: Final = 20
 
 
 def add_why(commands: Commands) -> None:
-    parser = commands.add("why", "why a group rebalanced, in one sentence", _why)
+    parser = commands.add(
+        "why", "why a group rebalanced; what holds up a share group, or one of its records", _why
+    )
     parser.add_argument("group", metavar="GROUP")
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="of a share group")
+    parser.add_argument("partition", metavar="PARTITION", nargs="?", type=int)
+    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=int, help="one of its records")
     add_history(parser)
     add_from(parser)
     parser.add_argument(
@@ -158,6 +165,7 @@ def _through_broker(options: argparse.Namespace, kind: str | None, enough: int |
 def _from_http(options: argparse.Namespace, url: str, kind: str | None) -> Json:
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
     path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
+    options.answered_by = url
     try:
         return fetch(url, path, options.timeout, security_of(options))
     except NotFoundError as error:
@@ -190,6 +198,18 @@ def _unknown_group(group: str) -> NotFoundError:
 
 def _why(options: argparse.Namespace) -> None:
     answer = _summarized(options)
+    if answer.get("type") == SHARE:
+        query = {name: getattr(options, name) for name in ("topic", "partition", "offset")}
+        path = share_path(options.group, **query)
+        share = fetch(options.answered_by, path, options.timeout, security_of(options))
+        lines = [*share_lines(share)]
+        if options.topic is None:
+            lines = [*why_lines(answer), "", *lines]
+            share = answer | share
+        print_result(options, share, wrapped(lines))
+        return
+    if options.topic is not None:
+        raise UsageError(f"{options.group!r} is not a share group, so only GROUP can be given")
     wanted = answer["rebalances"]
     if not options.avoided:
         wanted = [record for record in wanted if _is_told(record)]

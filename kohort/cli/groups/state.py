@@ -19,10 +19,12 @@ from kohort.admin.groups import (
 )
 from kohort.admin.offsets import TopicPartition
 from kohort.cli import patterns
+from kohort.cli.admin_http import Json
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, no_group
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
+from kohort.cli.groups.share import share_group, share_partition_lines
 from kohort.cli.options import add_kafka, cluster_of, print_json, print_result, print_rows
 from kohort.cli.output import table
 from kohort.cli.partitions import PARTITIONS, split_partitions
@@ -141,16 +143,20 @@ def _list_files(options: argparse.Namespace) -> None:
 
 def _describe(options: argparse.Namespace) -> None:
     groups: list[Group] = []
+    shares: dict[str, Json] = {}
     with cluster_of(options) as cluster:
         for group_id in patterns.matching(options.groups, lambda: _group_ids(cluster)):
             group = describe_group(cluster, group_id)
             if group is not None:
                 groups.append(group)
+                if group.kind == SHARE and (share := share_group(options, cluster, group_id)):
+                    shares[group_id] = share
             elif group_id in options.groups:
                 raise no_group(group_id)
     is_single = len(options.groups) == 1 and options.groups[0] == groups[0].group_id
-    data = _group_json(groups[0]) if is_single else {"groups": list(map(_group_json, groups))}
-    print_result(options, data, _groups_lines(groups) if groups else ["no groups"])
+    described = [_group_json(group, shares.get(group.group_id)) for group in groups]
+    data = described[0] if is_single else {"groups": described}
+    print_result(options, data, _groups_lines(groups, shares) if groups else ["no groups"])
 
 
 def _group_ids(cluster: Cluster) -> list[str]:
@@ -162,19 +168,23 @@ def _group_ids(cluster: Cluster) -> list[str]:
     ]
 
 
-def _groups_lines(groups: Iterable[Group]) -> Iterator[str]:
+def _groups_lines(groups: Iterable[Group], shares: dict[str, Json]) -> Iterator[str]:
     for number, group in enumerate(groups):
         if number:
             yield ""
-        yield from group_lines(group)
+        yield from group_lines(group, shares.get(group.group_id))
 
 
-def group_lines(group: Group) -> Iterator[str]:
+def group_lines(group: Group, share: Json | None = None) -> Iterator[str]:
+    """Describe a group; `share` is what its broker's HTTP port knows of a share group."""
     yield _summary(group)
     if group.members:
         yield ""
         yield from _member_lines(group)
-    if group.positions and group.kind == SHARE:
+    if share is not None:
+        yield ""
+        yield from share_partition_lines(share)
+    elif group.positions and group.kind == SHARE:
         yield ""
         offsets = [list(position.values()) for position in _start_offsets(group)]
         yield from table(("TOPIC", "PARTITION", "START", "LAG"), offsets)
@@ -259,7 +269,7 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def _group_json(group: Group) -> dict[str, Any]:
+def _group_json(group: Group, share: Json | None = None) -> dict[str, Any]:
     lag, unknown = _total_lag(group.positions)
     return {
         "group": group.group_id,
@@ -284,7 +294,15 @@ def _group_json(group: Group) -> dict[str, Any]:
             for member in group.members
         ],
         "partitions": _start_offsets(group) if group.kind == SHARE else _positions(group),
-    }
+    } | (
+        {
+            "partitions": share["share_partitions"],
+            "archived": share["archived"],
+            "warnings": share["warnings"],
+        }
+        if share is not None
+        else {}
+    )
 
 
 def _positions(group: Group) -> list[dict[str, Any]]:
