@@ -25,6 +25,7 @@ DEFAULTS: Final = {
     # Each partition adds to the startup time, and a test has few groups.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     # Unfinished work at the end of a test does not matter.
     "kohort.shutdown.timeout.ms": "1000",
 }

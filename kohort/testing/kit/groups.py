@@ -4,14 +4,15 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypedDict, Unpack
 
-from kohort.admin.groups import Member, partitions_in
+from kohort.admin.groups import SHARE, Member, partitions_in
 from kohort.broker.app import Broker
 from kohort.broker.coordinator.command import Command
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.group_pages import GroupPages
-from kohort.broker.http.messages import HttpRequest
+from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.runtime.deferred import Deferred
 from kohort.cli.groups.history import why_lines
+from kohort.cli.groups.share import share_lines
 from kohort.groups.classic import rebalance
 from kohort.groups.classic.leave import ADMIN_REASON
 from kohort.groups.classic.membership import ClassicMembership
@@ -25,6 +26,7 @@ from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 from kohort.groups.history.text import parse_text
 from kohort.groups.member_sessions import SESSION
 from kohort.groups.requests import LeaveEntry, Now
+from kohort.groups.share.membership import ShareMembership
 from kohort.groups.steps import at_once
 from kohort.testing.kit.polling import LONG_S, wait_until
 
@@ -45,7 +47,9 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.coordinator = broker.services.groups
-        self.pages = GroupPages(self.coordinator.host, broker.history)
+        self.pages = GroupPages(
+            self.coordinator.host, broker.history, broker.coordinators.get().present_share
+        )
 
     def ids(self) -> list[str]:
         """Return all existing groups, and those with a history."""
@@ -91,7 +95,9 @@ class KitGroup:
 
     @property
     def lag(self) -> int:
-        """Return the number of unread records, all of a partition without a commit."""
+        """Return the number of unread records, all of a partition without a commit; of a share
+        group, those that are not finished.
+        """
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:
@@ -99,9 +105,17 @@ class KitGroup:
         group = self._found
         if group is None:
             return None
+        if isinstance(group.membership, ShareMembership):
+            return self._share_lag(group)
         wanted = {topic for (topic, _), _ in group.offsets.items()}
         wanted |= group.subscribed_topics() or frozenset()
         return sum(self._lag_of(group, name) for name in wanted) if wanted else None
+
+    def _share_lag(self, group: Group) -> int | None:
+        """Return the number of records that a share group has not finished."""
+        partitions = self._groups().broker.coordinators.get().share.partitions
+        shares = partitions.of_group(group.group_id)
+        return sum(map(partitions.lag, shares)) if shares else None
 
     def _lag_of(self, group: Group, name: str) -> int:
         topic = self._groups().broker.services.topics.get(name)
@@ -154,10 +168,16 @@ class KitGroup:
 
     async def why(self) -> list[str]:
         """Return the lines of `kohort groups why` for the last rebalances."""
+        pages = self._groups().pages
         request = HttpRequest("GET", "", f"last={LINES_OF}&kind=rebalance", "", (self.name,))
-        response = await self._groups().pages.rebalances(request)
-        answer = json.loads(b"".join(response.body))
-        return [answer["error"]] if "error" in answer else list(why_lines(answer))
+        answer = _read(await pages.rebalances(request))
+        if "error" in answer:
+            return [answer["error"]]
+        lines = list(why_lines(answer))
+        if answer["type"] == SHARE:
+            share = HttpRequest("GET", "", "", "", (self.name,))
+            lines += ["", *share_lines(_read(await pages.share(share)))]
+        return lines
 
     # Steps.
 
@@ -167,7 +187,7 @@ class KitGroup:
         def step(group: Group, now: Now) -> list[str]:
             chosen = _chosen(group, who)
             membership = group.membership
-            if isinstance(membership, ConsumerMembership):
+            if isinstance(membership, ConsumerMembership | ShareMembership):
                 sessions = membership.data.sessions
                 for member_id in chosen:
                     sessions[member_id].timer_ms = sessions[member_id].deadline_ms = now.ms
@@ -190,6 +210,8 @@ class KitGroup:
         group = self._found
         if group is None:
             raise LookupError(f"there is no group {self.name!r}")
+        if isinstance(group.membership, ShareMembership):
+            raise ValueError(f"group {self.name!r} is a share group")  # noqa: TRY004 - as below.
         chosen = _chosen(group, who)
         entries = [LeaveEntry(member_id, None, ADMIN_REASON) for member_id in chosen]
         await self._groups().broker.services.classic_groups.leave(self.name, entries)
@@ -235,11 +257,16 @@ class KitGroup:
         return outcome[0]
 
 
+def _read(response: HttpResponse) -> Any:  # noqa: ANN401 - as JSON has it.
+    return json.loads(b"".join(response.body))
+
+
 def _classic(group: Group) -> ClassicMembership:
     """Return the membership. Raises ValueError if there is none."""
     membership = group.membership
     if not isinstance(membership, ClassicMembership):
-        raise ValueError(f"group {group.group_id!r} has no members")  # noqa: TRY004 - the user's mistake.
+        reason = "is a share group" if isinstance(membership, ShareMembership) else "has no members"
+        raise ValueError(f"group {group.group_id!r} {reason}")  # noqa: TRY004 - the user's mistake.
     return membership
 
 
