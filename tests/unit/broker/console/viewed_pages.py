@@ -63,7 +63,6 @@ class LookedAt:
         self.history = history
         self.source = ConsoleSource(
             groups=groups.host,
-            share=None,
             history=history,
             lags=LagHistory(),
             topics=topics,
