@@ -1,5 +1,6 @@
 """What a fetch of a share group acquires (KIP-932): ranges, limits, waiting, gaps in the log."""
 
+import select
 import time
 from typing import Final
 
@@ -23,6 +24,7 @@ from tests.interop.same_answers.share import (
 from tests.interop.same_answers.share_differences import (
     ABORTED_FIRST,
     DELETED_WITHIN_A_BATCH,
+    RELEASE_WAKES,
     UNKNOWN_ACQUIRE_MODE,
 )
 from tests.interop.same_answers.share_scenes import Scene
@@ -220,6 +222,19 @@ def test_the_end_of_a_lock_wakes(pair: Pair) -> None:
     waiting = scene.two.send([scene.place])
     assert waiting.is_parked()
     assert acquired(waiting.answers().kafka) == [(0, 0, 2, 2)]
+
+
+def test_a_release_wakes(pair: Pair) -> None:
+    scene = Scene(pair, 3)
+    assert scene.fetch(scene.one) == [0, 2, 1]
+    began_s = time.monotonic()
+    waiting = scene.two.send([scene.place], max_wait_ms=int(RELEASE_WAKES.kafka_s * 1000))
+    assert waiting.is_parked()
+    scene.check(scene.one, NONE, (0, 2, [RELEASE]))
+    kafka, kohort = waiting.line.sockets()
+    assert pair.are_both_kafka or select.select([kafka, kohort], [], [], 20)[0] == [kohort]
+    assert acquired(waiting.answers().kafka) == [(0, 0, 2, 2)]
+    assert time.monotonic() - began_s > RELEASE_WAKES.kafka_s - 0.1
 
 
 def test_an_acknowledgement_waits_with_its_fetch(scene: Scene) -> None:

@@ -23,6 +23,8 @@ from tests.interop.same_answers.share import (
 )
 from tests.interop.same_answers.share_differences import (
     ACKNOWLEDGED_TWICE,
+    ENDED_WHILE_WAITING,
+    SESSIONS_OF_A_CONNECTION,
 )
 from tests.interop.same_answers.share_scenes import Scene
 
@@ -182,6 +184,17 @@ def test_the_end_of_a_connection(scene: Scene) -> None:
     assert answers.kafka.error_code == NOT_FOUND
 
 
+def test_the_sessions_of_a_connection(scene: Scene) -> None:
+    sessions = [scene.group.session(name, scene.one.line) for name in ("first", "last")]
+    for session in sessions:
+        session.fetch([scene.place], max_wait_ms=SHORT_MS)
+    scene.one.line.close()
+    scene.pair.settle()
+    for session, differs in zip(sessions, (SESSIONS_OF_A_CONNECTION, None), strict=True):
+        session.line = scene.two.line
+        session.fetch(max_records=0, differs=differs)
+
+
 def test_membership_is_not_asked_for(scene: Scene) -> None:
     """Strangers get records, and those who have left acknowledge theirs."""
     scene.group.join("one", scene.topic)
@@ -238,7 +251,9 @@ def test_the_number_of_sessions_is_limited(pair: Pair) -> None:
     # There may be some of other tests.
     assert most // 2 < len(sessions) <= most + 1
     for version in (1, 2):
-        answers = sessions[-1].fetch(max_wait_ms=SHORT_MS, version=version)
+        waiting = sessions[-1].send(max_wait_ms=400, version=version)
+        assert waiting.is_parked()
+        answers = waiting.answers()
         assert answers.kafka.error_code == LIMIT_REACHED
         # Replacing one's own is possible.
         assert sessions[0].fetch(epoch=0, max_wait_ms=SHORT_MS).kafka.error_code == NONE
@@ -257,6 +272,15 @@ def test_a_parked_fetch_whose_session_has_moved_on(scene: Scene) -> None:
     other.epoch = scene.one.epoch + 1
     other.acknowledge({scene.place: [(0, 9, [ACCEPT])]})
     assert waiting.answers().kafka.error_code == INVALID_EPOCH
+
+
+def test_a_parked_fetch_whose_session_ends(scene: Scene) -> None:
+    assert scene.fetch(scene.two) == [0, 9, 1]
+    waiting = scene.one.send([scene.place], max_wait_ms=1_000)
+    other = scene.group.session("one")
+    assert waiting.is_parked()
+    other.close()
+    waiting.answers(differs=ENDED_WHILE_WAITING)
 
 
 def test_of_two_lists_of_acknowledgements(scene: Scene) -> None:

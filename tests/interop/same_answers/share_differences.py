@@ -7,11 +7,12 @@ from typing import Final
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
-from tests.interop.same_answers.deliberate import ANY, TEXT, Difference
+from tests.interop.same_answers.deliberate import ANY, TEXT, Difference, Later
 
 NONE: Final = int(ErrorCode.NONE)
 INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 INVALID_RECORD_STATE: Final = int(ErrorCode.INVALID_RECORD_STATE)
+SHARE_SESSION_NOT_FOUND: Final = int(ErrorCode.SHARE_SESSION_NOT_FOUND)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -86,6 +87,26 @@ HIDDEN_TOPIC_ID: Final = Difference(
 ABORTED_FIRST: Final = Difference(
     "a fetch that finds aborted records only goes on behind them; Kafka answers without records",
     [("responses", [], ANY)],
+    by_chance=True,
+)
+RELEASE_WAKES: Final = Later(
+    "a released record is delivered to a fetch that waits; in Kafka, nobody notices the release "
+    "until the fetch has waited for its maximum time",
+    1.5,
+)
+SESSIONS_OF_A_CONNECTION: Final = Difference(
+    "all share sessions that a connection has opened end with it; Kafka ends the last one only",
+    [
+        ("error_code", NONE, SHARE_SESSION_NOT_FOUND),
+        ("acquisition_lock_timeout_ms", ANY, 0),
+        ("responses", ANY, []),
+    ],
+)
+ENDED_WHILE_WAITING: Final = Difference(
+    "a waiting fetch whose session ends is answered at once, and acquires nothing; in Kafka it "
+    "waits on, and locks for nobody what it acquires",
+    [("responses", ANY, [])],
+    by_chance=True,
 )
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
