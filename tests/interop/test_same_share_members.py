@@ -6,7 +6,6 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import consumer_group_describe as consumer_describing
 from kohort.protocol.messages import consumer_group_heartbeat as consumer_beating
 from kohort.protocol.messages import share_group_describe as describing
 from kohort.protocol.messages import share_group_heartbeat as beating
@@ -205,67 +204,3 @@ def test_descriptions(pair: Pair) -> None:
         assert describe(group, operations=operations).group_state == "Stable"
     twice = describing.ShareGroupDescribeRequest(group_ids=[group.id, "", "nowhere", group.id])
     pair.ask(twice, 1)
-
-
-def test_lists_of_groups(pair: Pair) -> None:
-    topic = create_topic(pair)
-    group = ShareGroup(pair, topic)
-    for member_id in (None, "one"):
-        if member_id is not None:
-            group.join(member_id, topic)
-        for filters in (
-            {},
-            {"types_filter": ["SHARE"]},
-            {"types_filter": ["consumer"]},
-            {"states_filter": ["stable"]},
-            {"states_filter": ["EMPTY"]},
-        ):
-            pair.ask(m.ListGroupsRequest(**filters), 5, about=[group.id])
-        pair.ask(m.ListGroupsRequest(), 4, about=[group.id])
-
-
-@pytest.mark.parametrize("is_empty", [True, False])
-def test_other_requests_to_a_share_group(pair: Pair, *, is_empty: bool) -> None:
-    topic = create_topic(pair)
-    group = ShareGroup(pair, topic)
-    if not is_empty:
-        group.join("one", topic)
-    for version in (5, 6):
-        pair.ask(m.DescribeGroupsRequest(groups=[group.id]), version)
-    pair.ask(consumer_describing.ConsumerGroupDescribeRequest(group_ids=[group.id]), 1)
-    for epoch in (0, 1, LEFT):
-        request = consumer_beating.ConsumerGroupHeartbeatRequest(
-            group_id=group.id,
-            member_id="one",
-            member_epoch=epoch,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=["x"],
-            topic_partitions=[],
-        )
-        pair.ask(request, 1)
-    member = Group(pair, group_id=group.id).member("one")
-    member.join().answers()
-    member.id, member.generation = "one", 1
-    member.sync().answers()
-    member.heartbeat()
-    for member_id, generation in (("", -1), ("one", 1)):
-        commit = m.OffsetCommitRequest(
-            group_id=group.id,
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            topics=[commit_topic(topic, {0: 7})],
-        )
-        for version in (8, 9):
-            pair.ask(commit, version)
-    pair.ask(m.OffsetFetchRequest(group_id=group.id, topics=None), 7)
-    asked = m.OffsetFetchRequestGroup(
-        group_id=group.id, member_id="one", member_epoch=1, topics=None
-    )
-    pair.ask(m.OffsetFetchRequest(groups=[asked]), 9)
-    place = m.OffsetDeleteRequestPartition(partition_index=0)
-    listed = m.OffsetDeleteRequestTopic(name=topic.name, partitions=[place])
-    pair.ask(m.OffsetDeleteRequest(group_id=group.id, topics=[listed]), 0)
-    identity = m.MemberIdentity(member_id="one", group_instance_id=None)
-    pair.ask(m.LeaveGroupRequest(group_id=group.id, members=[identity]), 4)
-    pair.ask(m.DeleteGroupsRequest(groups_names=[group.id]), 2)
-    describe(group)
