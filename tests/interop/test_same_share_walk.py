@@ -41,7 +41,7 @@ from tests.interop.same_answers.share import (
     delete_records,
     produce,
 )
-from tests.interop.same_answers.share_differences import ABORTED_FIRST, BEYOND_AN_EMPTY_WINDOW
+from tests.interop.same_answers.share_differences import BEYOND_AN_EMPTY_WINDOW
 from tests.interop.same_answers.transactions import Producer, producer
 
 SEEDS: Final = 2_000
@@ -95,8 +95,6 @@ class Script:
         """Of transactions, by partition."""
         self.sequences: dict[int, int] = {}
         self.producers: dict[int, Producer] = {}
-        self.is_committed_only = False
-        """Whether it was at some time."""
         self.told: list[str] = []
         """What was done, and how Kafka answered."""
         # Kafka drops the windows of a group without sessions.
@@ -177,12 +175,9 @@ class Script:
         return answers
 
     def compare(self, pending: Pending, answers: Answers) -> None:
-        kafka, kohort = answers
         differs = None
-        if kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if answers.kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             differs = BEYOND_AN_EMPTY_WINDOW
-        elif self.is_committed_only and not kafka.responses and kohort.responses:
-            differs = ABORTED_FIRST
         self.pair.compare(pending.request, pending.version, answers, differs)
         if differs is not None:
             raise Diverged
@@ -332,7 +327,6 @@ class Script:
         del member
         name = self.chance.choice(sorted(CONFIGS))
         value = self.chance.choice(CONFIGS[name])
-        self.is_committed_only |= value == "read_committed"
         self.told.append(f"  {name} {value}")
         self.group.configure(**{name.replace(".", "_"): value})
 

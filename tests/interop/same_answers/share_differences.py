@@ -84,11 +84,6 @@ HIDDEN_TOPIC_ID: Final = Difference(
     "the id of a topic that the client may not read is not sent",
     [("responses.topic_id", ANY, ZERO_UUID)],
 )
-ABORTED_FIRST: Final = Difference(
-    "a fetch that finds aborted records only goes on behind them; Kafka answers without records",
-    [("responses", [], ANY)],
-    by_chance=True,
-)
 RELEASE_WAKES: Final = Later(
     "a released record is delivered to a fetch that waits; in Kafka, nobody notices the release "
     "until the fetch has waited for its maximum time",
