@@ -20,7 +20,6 @@ from typing import Final
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.share_fetch import PartitionData
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Answers, Pair, Pending, Twins
 from tests.interop.same_answers.share import (
@@ -39,9 +38,13 @@ from tests.interop.same_answers.share import (
     acquired,
     create_topic,
     delete_records,
+    errors,
     produce,
 )
-from tests.interop.same_answers.share_differences import BEYOND_AN_EMPTY_WINDOW
+from tests.interop.same_answers.share_differences import (
+    BEYOND_AN_EMPTY_WINDOW,
+    FINISHED_BEHIND_DELETED,
+)
 from tests.interop.same_answers.transactions import Producer, producer
 
 SEEDS: Final = 2_000
@@ -95,6 +98,7 @@ class Script:
         """Of transactions, by partition."""
         self.sequences: dict[int, int] = {}
         self.producers: dict[int, Producer] = {}
+        self.has_deleted = False
         self.told: list[str] = []
         """What was done, and how Kafka answered."""
         # Kafka drops the windows of a group without sessions.
@@ -166,20 +170,28 @@ class Script:
         """A fetch. Of the answers only what they acquire and refuse is compared."""
         pending = member.session.send(add, max_wait_ms=WAIT_MS, **fields)
         answers = pending.uncompared()
+        acknowledged = {number for _, number in fields.get("acks") or ()}
         for answer in answers:
             for topic in answer.responses:
-                topic.partitions = [one for one in topic.partitions if says_something(one)]
+                topic.partitions = [
+                    one
+                    for one in topic.partitions
+                    if one.partition_index in acknowledged or one.error_code or one.acquired_records
+                ]
             answer.responses = [topic for topic in answer.responses if topic.partitions]
         self.tell(member, f"acquired {acquired(answers.kafka)}")
         self.compare(pending, answers)
         return answers
 
     def compare(self, pending: Pending, answers: Answers) -> None:
+        kafka, kohort = answers
         differs = None
-        if answers.kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             differs = BEYOND_AN_EMPTY_WINDOW
+        elif self.has_deleted and ErrorCode.INVALID_RECORD_STATE in errors(kafka):
+            differs = FINISHED_BEHIND_DELETED
         self.pair.compare(pending.request, pending.version, answers, differs)
-        if differs is not None:
+        if differs is not None and (kafka.error_code or errors(kafka) != errors(kohort)):
             raise Diverged
 
     def tell(self, member: Member, what: str) -> None:
@@ -312,6 +324,7 @@ class Script:
         for member in self.members:
             self.leave(member)
         self.wait_released()
+        self.has_deleted = True
         before = self.chance.choice(self.borders[number])
         self.told.append(f"  of {number} before {before}")
         delete_records(self.pair, self.topic, before, number)
@@ -329,12 +342,6 @@ class Script:
         value = self.chance.choice(CONFIGS[name])
         self.told.append(f"  {name} {value}")
         self.group.configure(**{name.replace(".", "_"): value})
-
-
-def says_something(partition: PartitionData) -> bool:
-    return bool(
-        partition.error_code or partition.acknowledge_error_code or partition.acquired_records
-    )
 
 
 def run(twins: Twins, seed: int) -> None:

@@ -103,6 +103,15 @@ ENDED_WHILE_WAITING: Final = Difference(
     [("responses", ANY, [])],
     by_chance=True,
 )
+FINISHED_BEHIND_DELETED: Final = Difference(
+    "the start offset passes deleted records and finished ones behind them; in Kafka it now and "
+    "then stays, and an acknowledgement that is repeated is refused",
+    [
+        ("error_code", INVALID_RECORD_STATE, NONE),
+        ("error_message", TEXT, None),
+    ],
+    by_chance=True,
+)
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
