@@ -180,6 +180,24 @@ def test_a_limit_that_is_lowered(pair: Pair, start: int) -> None:
             scene.acknowledge(scene.one, (first, last, [RELEASE]))
 
 
+@pytest.mark.parametrize("ends", ["closed", "disconnected", "timed out"])
+def test_a_limit_that_is_lowered_before_a_lock_ends(pair: Pair, ends: str) -> None:
+    """The records are archived."""
+    scene = Scene(pair, 4, share_record_lock_duration_ms="2000")
+    assert scene.fetch(scene.one) == [0, 3, 1]
+    scene.check(scene.one, NONE, (0, 3, [RELEASE]))
+    assert scene.fetch(scene.one) == [0, 3, 2]
+    scene.group.configure(share_delivery_count_limit="2")
+    # Kafka answers before it has applied the change.
+    time.sleep(0.5)
+    if ends == "closed":
+        scene.one.close()
+    elif ends == "disconnected":
+        scene.one.line.close()
+    wait_ms = 3_000 if ends == "timed out" else 500
+    assert scene.fetch(scene.two, max_wait_ms=wait_ms) == []
+
+
 def test_renewed_locks(pair: Pair) -> None:
     scene = Scene(pair, 10, share_record_lock_duration_ms="1000")
     assert scene.fetch(scene.one) == [0, 9, 1]

@@ -44,8 +44,12 @@ class Acknowledging:
         """Release everything that the member has locked in these partitions."""
         for topic_id, number in partitions:
             share = self._partitions.find_loaded(group_id, topic_id, number)
-            if share is not None and share.window is not None:
-                share.window.release_all(self._member_id)
+            if share is None or share.window is None:
+                continue
+            # With the group's settings of now.
+            window = self._partitions.window(share)
+            if window is not None:
+                window.release_all(self._member_id)
                 self._changed[share] = None
 
     def store(self, then: Callable[[], None]) -> None:

@@ -270,8 +270,11 @@ class SharePartitions:
             self._slices.add(partial(self._end_locks, share))
 
     def _end_locks(self, share: SharePartition, _: Slice) -> None:
-        window = share.window
-        if window is not None and not share.is_gone:
+        if share.window is None or share.is_gone:
+            return
+        # With the group's settings of now.
+        window = self.window(share)
+        if window is not None:
             share.counts.lock_timeouts += window.on_deadline(self._clock.monotonic_ms())
             self.after_step(share)
 
