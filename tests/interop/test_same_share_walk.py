@@ -342,6 +342,8 @@ class Script:
         value = self.chance.choice(CONFIGS[name])
         self.told.append(f"  {name} {value}")
         self.group.configure(**{name.replace(".", "_"): value})
+        # Kafka answers before it has applied the change.
+        time.sleep(WAIT_MS / 1000)
 
 
 def run(twins: Twins, seed: int) -> None:
