@@ -178,7 +178,7 @@ class _ShareFetchCall:
         session = self._session
         was_known = not is_new and key not in session.unknown
         located = share.locate(self._ctx, self._group_id, key, was_in_session=was_known)
-        if located.error is ErrorCode.UNKNOWN_TOPIC_ID:
+        if located.error is ErrorCode.UNKNOWN_TOPIC_ID and key in session.partitions:
             session.unknown.add(key)
         return located
 

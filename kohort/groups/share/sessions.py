@@ -67,7 +67,9 @@ class ShareSession:
                 added.add(partition)
         for partition in forgotten:
             self.partitions.pop(partition, None)
-            added.discard(partition)
+            for noted in (added, self.due, self.unknown):
+                noted.discard(partition)
+            self.located = None
         return added
 
     def rotated(self, epoch: int) -> list[SessionPartition]:

@@ -99,6 +99,18 @@ def test_partitions_are_added_and_then_forgotten() -> None:
     assert session.update([], [PARTITIONS[0]]) == set()
 
 
+def test_nothing_is_kept_of_a_forgotten_partition() -> None:
+    session = opened(ShareSessions(10))
+    session.update(PARTITIONS)
+    session.due |= set(PARTITIONS)
+    session.unknown |= set(PARTITIONS)
+    session.located = dict.fromkeys(PARTITIONS)
+    session.update([], PARTITIONS)
+    assert not session.due
+    assert not session.unknown
+    assert not session.located
+
+
 def test_each_epoch_begins_at_another_partition() -> None:
     session = opened(ShareSessions(10))
     assert session.rotated(1) == []
