@@ -110,7 +110,8 @@ def test_a_fetch_fails_in_time_and_in_little_memory(kind: str) -> None:
     # A loaded machine is late, too; by the time of each read it would be more than a minute.
     assert time.monotonic() - begun_s < LIMIT_S + 20
     assert most_bytes < 8 * KEYS_BYTES_MAX
-    assert len(issuer.asked) == 1
+    # Not asked at all if the time was over when the connection stood.
+    assert len(issuer.asked) <= 1
 
 
 def test_a_handshake_that_drips_ends_in_time() -> None:
