@@ -4,6 +4,8 @@ v1-2. v2 renews locks (KIP-1222). The answer waits until the changes are durable
 closes the session also releases the records that the member has locked in the session's partitions.
 """
 
+from typing import TypeAlias
+
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared import share
@@ -11,8 +13,9 @@ from kohort.broker.handlers.shared.share import Acknowledgements
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
-from kohort.groups.share.sessions import SessionPartition
+from kohort.groups.share.sessions import SessionPartition, ShareSession
 from kohort.groups.share.window import AcknowledgementError
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_acknowledge import (
     PartitionData,
@@ -21,37 +24,52 @@ from kohort.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
+_Answer: TypeAlias = "ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse]"
+
 
 @handles(ShareAcknowledgeRequest, versions="1-2", long_bytes=share.LONG_BYTES)
 def share_acknowledge(
     ctx: RequestContext, request: ShareAcknowledgeRequest
-) -> ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse]:
+) -> ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse] | Steps[_Answer]:
     error = share.request_error(ctx, request.group_id, request.member_id)
     if error:
         return _failed(error)
     assert request.group_id is not None
     assert request.member_id is not None
-    delivery, group_id = ctx.broker.share_delivery, request.group_id
     named = share.collected(request.topics)
     try:
-        session = delivery.accept_acknowledge(
-            group_id, request.member_id, request.share_session_epoch
+        session = ctx.broker.share_delivery.accept_acknowledge(
+            request.group_id, request.member_id, request.share_session_epoch
         )
     except KafkaError as refused:
         return _failed(refused.code)
-    acknowledging = Acknowledging(delivery.partitions, request.member_id)
+    steps = _acknowledge(ctx, session, named, is_renew_ack=request.is_renew_ack)
+    return steps if len(named) > share.MANY else at_once(steps)
+
+
+def _acknowledge(
+    ctx: RequestContext, session: ShareSession, named: Acknowledgements, *, is_renew_ack: bool
+) -> Steps[_Answer]:
+    group_id = session.group_id
+    acknowledging = Acknowledging(ctx.broker.share_delivery.partitions, session.member_id)
     shares: dict[SessionPartition, SharePartition] = {}
     errors: dict[SessionPartition, AcknowledgementError] = {}
     for key, batches in named.items():
         if not batches:
             continue
+        yield
         located = share.locate(ctx, group_id, key)
         if located.share is None:
             errors[key] = share.acknowledgement_error(located.error, located.message)
             continue
         shares[key] = located.share
         invalid = share.apply(
-            ctx, acknowledging, located.share, batches, is_renew_ack=request.is_renew_ack
+            ctx,
+            acknowledging,
+            located.share,
+            batches,
+            is_renew_ack=is_renew_ack,
+            releases=session.is_closed and key in session.partitions,
         )
         if invalid is not None:
             errors[key] = invalid

@@ -27,9 +27,6 @@ from kohort.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 
-MANY: Final = 100
-"""The number of partitions from which on a request is executed in steps."""
-
 _Answer: TypeAlias = "ShareFetchResponse | Deferred[ShareFetchResponse]"
 
 _MODES: Final = frozenset(AcquireMode)
@@ -71,7 +68,7 @@ def share_fetch(
         return _refused(ctx, request, refused.code)
     ctx.connection.opened_share_session = True
     steps = _ShareFetchCall(ctx, request, session, named).begin()
-    return steps if len(session.partitions) + len(named) > MANY else at_once(steps)
+    return steps if len(session.partitions) + len(named) > share.MANY else at_once(steps)
 
 
 def _refused(
@@ -139,6 +136,7 @@ class _ShareFetchCall:
         for key, batches in named.items():
             if batches:
                 self._acknowledge(acknowledging, key, by_key[key])
+                yield
         if self._is_final:
             acknowledging.release_all(self._group_id, session.partitions)
         fetch = self._new_fetch()
@@ -198,6 +196,7 @@ class _ShareFetchCall:
                 fetched.share,
                 self._named[key],
                 is_renew_ack=self._request.is_renew_ack,
+                releases=self._session.is_closed and key in self._session.partitions,
             )
 
     def _new_fetch(self) -> ShareFetch | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.partitions import SharePartitions
 from kohort.groups.share.sessions import SessionPartition
@@ -12,24 +13,33 @@ from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 
 class Acknowledging:
-    """Steps the windows, then stores all changes: one record per share-partition."""
+    """Steps the windows, and stores their changes: one record per share-partition.
 
-    __slots__ = ("_changed", "_member_id", "_partitions", "_then", "_unstored_count", "errors")
+    Each change is staged with its step, so that a request that is interrupted leaves none behind.
+    """
+
+    __slots__ = ("_member_id", "_partitions", "_then", "_unstored_count", "errors")
 
     def __init__(self, partitions: SharePartitions, member_id: str) -> None:
         self._partitions = partitions
         self._member_id = member_id
-        self._changed: dict[SharePartition, None] = {}
-        self._unstored_count = 0
+        self._unstored_count = 1
         self._then: Callable[[], None] | None = None
         self.errors: dict[SharePartition, AcknowledgementError] = {}
         """Share-partitions whose acknowledgements have failed."""
 
     def acknowledge(
-        self, share: SharePartition, now_ms: int, batches: Sequence[AcknowledgementBatch]
+        self,
+        share: SharePartition,
+        now_ms: int,
+        batches: Sequence[AcknowledgementBatch],
+        *,
+        releases: bool = False,
     ) -> None:
-        """Apply the acknowledgements of a share-partition, which are valid."""
-        window = self._partitions.window(share)
+        """Apply the acknowledgements of a share-partition, which are valid, and then release what
+        the member still has locked, if it `releases`.
+        """
+        window = None if share.is_gone else self._partitions.window(share)
         if window is None:
             self.errors[share] = AcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
             return
@@ -38,29 +48,41 @@ class Acknowledging:
             self.errors[share] = error
         else:
             share.counts.note_acknowledged(batches)
-        self._changed[share] = None
+        if releases:
+            window.release_all(self._member_id)
+        self._store(share)
 
     def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:
-        """Release everything that the member has locked in these partitions."""
-        for topic_id, number in partitions:
-            share = self._partitions.find_loaded(group_id, topic_id, number)
-            if share is None or share.window is None:
-                continue
-            # With the group's settings of now.
-            window = self._partitions.window(share)
-            if window is not None:
-                window.release_all(self._member_id)
-                self._changed[share] = None
+        """Release everything that the member has locked in these partitions, in slices; goes on
+        even if the request is interrupted.
+        """
+        self._unstored_count += 1
+        left = iter(list(partitions))
+
+        def release(time_slice: Slice) -> bool:
+            for topic_id, number in left:
+                share = self._partitions.find_loaded(group_id, topic_id, number)
+                if share is not None and share.window is not None:
+                    # With the group's settings of now.
+                    window = self._partitions.window(share)
+                    if window is not None:
+                        window.release_all(self._member_id)
+                        self._store(share)
+                if time_slice.is_over():
+                    return True
+            self._count_down()
+            return False
+
+        self._partitions.run_in_slices(release)
 
     def store(self, then: Callable[[], None]) -> None:
         """Call `then` when all changes are durable, or have failed: at once if there are none."""
-        self._unstored_count = 1
         self._then = then
-        for share in self._changed:
-            self._unstored_count += 1
-            if not self._partitions.after_step(share, partial(self._on_stored, share)):
-                self._unstored_count -= 1
         self._count_down()
+
+    def _store(self, share: SharePartition) -> None:
+        if self._partitions.after_step(share, partial(self._on_stored, share)):
+            self._unstored_count += 1
 
     def _on_stored(self, share: SharePartition, error: KafkaError | None) -> None:
         if error is not None and share not in self.errors:
@@ -69,7 +91,6 @@ class Acknowledging:
 
     def _count_down(self) -> None:
         self._unstored_count -= 1
-        if not self._unstored_count:
+        if not self._unstored_count and self._then is not None:
             then, self._then = self._then, None
-            assert then is not None
             then()

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.runtime.slices import RoundRobin, Slice, Work
 from kohort.broker.share.counts import ShareCounts
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.reports import Reports
@@ -263,6 +263,11 @@ class SharePartitions:
             on_stored(error)
 
         self._topic.write(share.state_partition, record.key, record.value, on_written)
+
+    def run_in_slices(self, work: Work) -> None:
+        """Run work on share-partitions now, for one slice; and what is left of it later."""
+        if work(self._slices.new_slice()):
+            self._slices.add(work)
 
     def _on_locks_ended(self, shares: list[SharePartition], now_ms: int) -> None:
         del now_ms

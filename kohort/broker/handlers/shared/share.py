@@ -19,6 +19,9 @@ from kohort.protocol.messages.share_acknowledge import (
 )
 from kohort.protocol.messages.share_fetch import FetchTopic
 
+MANY: Final = 100
+"""The number of partitions from which on a request is executed in steps."""
+
 RENEWS_SINCE: Final = 2
 """The first version of both APIs with acquire modes and the acknowledgement type renew."""
 
@@ -107,15 +110,18 @@ def apply(
     batches: Sequence[AcknowledgementBatch],
     *,
     is_renew_ack: bool,
+    releases: bool,
 ) -> AcknowledgementError | None:
     """Apply the acknowledgements of a share-partition; return the error if they are not valid.
 
-    Other errors are in `acknowledging` afterwards.
+    `releases`: the member's other records of the share-partition are released, too. Other errors
+    are in `acknowledging` afterwards.
     """
     highest_type = _RENEW if ctx.api_version >= RENEWS_SINCE else _RENEW - 1
     if not are_valid(batches, may_renew=is_renew_ack, highest_type=highest_type):
         return AcknowledgementError(ErrorCode.INVALID_REQUEST)
-    acknowledging.acknowledge(share, ctx.broker.clock.monotonic_ms(), batches)
+    now_ms = ctx.broker.clock.monotonic_ms()
+    acknowledging.acknowledge(share, now_ms, batches, releases=releases)
     return None
 
 

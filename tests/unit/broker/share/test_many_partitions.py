@@ -1,0 +1,99 @@
+"""Requests with many partitions are executed in steps, which may be interrupted."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.handlers.share_acknowledge import share_acknowledge
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.share.acknowledge import Acknowledging
+from kohort.broker.share.partition import SharePartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.messages import share_acknowledge as acks
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.share.running_share import GROUP, Acquired, RunningShare, running_share
+from tests.support.virtual_time import virtual
+
+ACCEPT = 1
+MANY = range(2, 3_000)
+"""Partitions that do not exist."""
+
+
+def share_of(broker: RunningShare) -> SharePartition:
+    """Partition 0."""
+    share = broker.delivery.partitions.find_loaded(GROUP, broker.topic_id, 0)
+    assert share is not None
+    return share
+
+
+def acceptance(last_offset: int) -> acks.AcknowledgementBatch:
+    return acks.AcknowledgementBatch(
+        first_offset=0, last_offset=last_offset, acknowledge_types=[ACCEPT]
+    )
+
+
+def accepting(broker: RunningShare, partitions: Iterable[int]) -> Any:  # noqa: ANN401 - steps.
+    """The steps of a ShareAcknowledge that accepts offsets 0 to 2."""
+    request = acks.ShareAcknowledgeRequest(
+        group_id=GROUP,
+        member_id="m",
+        share_session_epoch=1,
+        topics=[
+            acks.AcknowledgeTopic(
+                topic_id=broker.topic_id,
+                partitions=[
+                    acks.AcknowledgePartition(
+                        partition_index=number, acknowledgement_batches=[acceptance(2)]
+                    )
+                    for number in partitions
+                ],
+            )
+        ],
+    )
+    context = RequestContext(RequestHeader(79, 2, 1, "c"), broker.connection, broker.services)
+    return share_acknowledge(context, request)
+
+
+@virtual
+async def test_an_interrupted_acknowledgement_leaves_nothing_half_done(
+    clock: VirtualClock,
+) -> None:
+    async with running_share(clock) as broker:
+        broker.produce(3)
+        await broker.acquire()
+        with closing(accepting(broker, [0, *MANY])) as steps:
+            for _ in range(2):
+                next(steps)
+        await asyncio.sleep(0.1)
+        window = share_of(broker).window
+        assert window is not None
+        assert window.is_idle
+        assert window.start_offset == 3
+
+
+@virtual
+async def test_the_records_of_a_large_session_are_released_in_slices(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        broker.produce(2)
+        connection = ConnectionInfo("/127.0.0.2")
+        await broker.acquire("a", partitions=[*MANY, 0], connection=connection)
+        window = share_of(broker).window
+        assert window is not None
+        broker.delivery.connection_lost(connection)
+        assert window.next_deadline_ms is not None
+        assert await broker.acquire("b") == [Acquired(0, 1, 2)]
+
+
+@virtual
+async def test_a_deleted_share_partition_is_not_acknowledged(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        broker.produce(3)
+        await broker.acquire()
+        share = share_of(broker)
+        broker.forget(0)
+        acknowledging = Acknowledging(broker.delivery.partitions, "m")
+        acknowledging.acknowledge(share, clock.monotonic_ms(), [acceptance(2)])
+        assert acknowledging.errors[share].code is ErrorCode.INVALID_RECORD_STATE
