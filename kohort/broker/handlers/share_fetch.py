@@ -211,6 +211,7 @@ class _ShareFetchCall:
             max_bytes=min(max(request.max_bytes, 0), ctx.broker.config.fetch_max_bytes),
             max_records=max(request.max_records, 0),
             batch_size=request.batch_size,
+            response_bytes=ctx.broker.config.fetch_max_bytes,
             mode=AcquireMode(request.share_acquire_mode),
         )
         quotas = ctx.broker.quotas

@@ -51,6 +51,9 @@ class FetchTerms(NamedTuple):
     max_bytes: int
     max_records: int
     batch_size: int
+    response_bytes: int
+    """Bytes of records at which the response is full. `max_bytes` does not limit it: each partition
+    yields a batch of any size."""
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
 
 
@@ -119,6 +122,7 @@ class ShareFetch:
         self._has_advanced = False
         """Whether a window has passed records that are not delivered, such as aborted ones."""
         self._retries_left = RETRIES
+        self._response_bytes = 0
         self.answer: Deferred[ErrorCode] = Deferred()
         """The error of the whole request. The results are in the partitions."""
 
@@ -199,7 +203,7 @@ class ShareFetch:
         left = self._terms.max_records
         uncached: list[tuple[FetchedPartition, int]] = []
         for number, fetched in enumerate(takers):
-            if left <= 0:
+            if left <= 0 or self._is_full:
                 break
             max_bytes = each if number else each + rest
             taken = self._acquire_cached(fetched, max_bytes, left, settings)
@@ -257,7 +261,7 @@ class ShareFetch:
         self, takers: list[tuple[FetchedPartition, int]], left: int, *, may_wait: bool
     ) -> None:
         for fetched, max_bytes in takers:
-            if left > 0 and not self._is_superseded:
+            if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
         # A partition may have got records after it was read.
         self._retries_left -= 1
@@ -318,10 +322,15 @@ class ShareFetch:
             share.note_acquired(ranges)
             fetched.acquired = ranges
             fetched.data = read.part(ranges[0].first_offset, ranges[-1].last_offset)
+            self._response_bytes += len(fetched.data)
         self._reader.partitions.set_timer(share)
         return acquisition.record_count
 
     # Answering.
+
+    @property
+    def _is_full(self) -> bool:
+        return self._response_bytes >= self._terms.response_bytes
 
     @property
     def _is_superseded(self) -> bool:

@@ -14,7 +14,13 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.messages import share_acknowledge as acks
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.share.running_share import GROUP, Acquired, RunningShare, running_share
+from tests.support.share.running_share import (
+    GROUP,
+    Acquired,
+    RunningShare,
+    acquired,
+    running_share,
+)
 from tests.support.virtual_time import virtual
 
 ACCEPT = 1
@@ -97,3 +103,15 @@ async def test_a_deleted_share_partition_is_not_acknowledged(clock: VirtualClock
         acknowledging = Acknowledging(broker.delivery.partitions, "m")
         acknowledging.acknowledge(share, clock.monotonic_ms(), [acceptance(2)])
         assert acknowledging.errors[share].code is ErrorCode.INVALID_RECORD_STATE
+
+
+@virtual
+async def test_a_response_that_is_full_gets_no_more_partitions(clock: VirtualClock) -> None:
+    async with running_share(clock, "fetch.max.bytes=1024") as broker:
+        for partition in (0, 1):
+            broker.produce(500, partition=partition)
+        response = await broker.fetch(partitions=[0, 1], max_bytes=1)
+        assert acquired(response) == [Acquired(0, 499, 1)]
+        following = await broker.fetch(max_bytes=1)
+        assert len(following.responses[0].partitions[0].acquired_records) == 1
+        assert acquired(following) == []
