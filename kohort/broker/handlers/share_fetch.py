@@ -27,6 +27,9 @@ from kohort.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 
+STRANGE_PARTITIONS_MAX: Final = 1_000
+"""Partitions that a session may have beyond those that exist."""
+
 _Answer: TypeAlias = "ShareFetchResponse | Deferred[ShareFetchResponse]"
 
 _MODES: Final = frozenset(AcquireMode)
@@ -56,6 +59,8 @@ def share_fetch(
     assert request.group_id is not None
     assert request.member_id is not None
     named = share.collected(request.topics)
+    if _names_too_many(ctx, request, len(named)):
+        return _answer(ErrorCode.INVALID_REQUEST, 0, [])
     try:
         session = ctx.broker.share_delivery.accept_fetch(
             request.group_id,
@@ -69,6 +74,17 @@ def share_fetch(
     ctx.connection.opened_share_session = True
     steps = _ShareFetchCall(ctx, request, session, named).begin()
     return steps if len(session.partitions) + len(named) > share.MANY else at_once(steps)
+
+
+def _names_too_many(ctx: RequestContext, request: ShareFetchRequest, count: int) -> bool:
+    """Whether a session would have many more partitions than exist. They stay until forgotten, and
+    each is answered every time.
+    """
+    known = ctx.broker.share_delivery.sessions.get(request.group_id, request.member_id)
+    if known is not None and request.share_session_epoch != NEW_EPOCH:
+        count += len(known.partitions)
+    # A request may name the partitions of the session again.
+    return count > 2 * ctx.broker.topics.catalog.partition_count + STRANGE_PARTITIONS_MAX
 
 
 def _refused(

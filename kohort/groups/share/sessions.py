@@ -89,6 +89,9 @@ class ShareSessions:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connections: dict[Hashable, dict[ShareSession, None]] = {}
 
+    def get(self, group_id: str | None, member_id: str | None) -> ShareSession | None:
+        return self._sessions.get((group_id or "", member_id or ""))
+
     def fetch(
         self,
         group_id: str,

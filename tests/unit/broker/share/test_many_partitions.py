@@ -24,7 +24,7 @@ from tests.support.share.running_share import (
 from tests.support.virtual_time import virtual
 
 ACCEPT = 1
-MANY = range(2, 3_000)
+MANY = range(2, 1_003)
 """Partitions that do not exist."""
 
 
@@ -115,3 +115,16 @@ async def test_a_response_that_is_full_gets_no_more_partitions(clock: VirtualClo
         following = await broker.fetch(max_bytes=1)
         assert len(following.responses[0].partitions[0].acquired_records) == 1
         assert acquired(following) == []
+
+
+@virtual
+async def test_a_session_does_not_grow_beyond_the_partitions_that_exist(
+    clock: VirtualClock,
+) -> None:
+    async with running_share(clock) as broker:
+        await broker.fetch(partitions=MANY)
+        response = await broker.fetch(partitions=range(1_100, 2_000))
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        broker.produce(1)
+        response = await broker.fetch(epoch=1, partitions=[0])
+        assert acquired(response) == [Acquired(0, 0, 1)]
