@@ -12,12 +12,13 @@ such a read, so what was read is compared with its position afterwards.
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.share.log_read import LogRead, Wanted, read_cached, read_in_thread
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.partitions import SharePartitions
@@ -30,9 +31,13 @@ from kohort.groups.share.window import (
     AcquireMode,
     Window,
 )
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 T = TypeVar("T")
+
+MANY: Final = 100
+"""The number of partitions from which on records are acquired in slices."""
 
 ATTEMPTS: Final = 3
 """Reads of one partition in another thread, if its window changes meanwhile."""
@@ -77,6 +82,10 @@ class FetchedPartition:
 
     def fail(self, error: ErrorCode, message: str | None = None) -> None:
         self.error, self.message = error, message
+
+
+_Taker: TypeAlias = tuple[FetchedPartition, int]
+"""A partition, and how many bytes to read of it."""
 
 
 class ShareReader(NamedTuple):
@@ -197,13 +206,47 @@ class ShareFetch:
 
     def _acquire(self, *, may_wait: bool) -> None:
         """Acquire records, as many as wanted, and answer; wait on if there were none after all."""
+        readable = self._readable()
+        steps = self._acquire_steps(readable)
+        if len(readable) > MANY:
+            self._run_in_task(self._acquire_in_slices(steps, may_wait=may_wait))
+            return
+        uncached, left = at_once(steps)
+        if uncached and left > 0:
+            self._run_in_task(self._acquire_in_threads(uncached, left, may_wait=may_wait))
+        else:
+            self._end(may_wait=may_wait)
+
+    def _run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Acquire in a task; it ends if the client disconnects."""
+        task = self._run(work, "share fetch")
+        task.add_done_callback(self._on_task_done)
+        self.answer.add_done_callback(lambda _: task.cancel())
+
+    async def _acquire_in_slices(
+        self, steps: Steps[tuple[list[_Taker], int]], *, may_wait: bool
+    ) -> None:
+        uncached, left = await run(steps, Slice(self._reader.clock))
+        if uncached and left > 0:
+            await self._acquire_in_threads(uncached, left, may_wait=may_wait)
+        else:
+            self._end(may_wait=may_wait)
+
+    def _acquire_steps(self, readable: list[FetchedPartition]) -> Steps[tuple[list[_Taker], int]]:
+        """Acquire what is cached; return the partitions that are not, each with the bytes to read,
+        and how many records are still wanted.
+        """
         settings = self._reader.partitions.settings(self._session.group_id)
-        takers = [fetched for fetched in self._readable() if self._takes_part(fetched, settings)]
+        takers = []
+        for fetched in readable:
+            if self._takes_part(fetched, settings):
+                takers.append(fetched)
+            yield
         each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
         left = self._terms.max_records
-        uncached: list[tuple[FetchedPartition, int]] = []
+        uncached: list[_Taker] = []
         for number, fetched in enumerate(takers):
-            if left <= 0 or self._is_full:
+            if left <= 0 or self._is_full or self._is_superseded:
                 break
             max_bytes = each if number else each + rest
             taken = self._acquire_cached(fetched, max_bytes, left, settings)
@@ -211,13 +254,8 @@ class ShareFetch:
                 uncached.append((fetched, max_bytes))
             else:
                 left -= taken
-        if uncached and left > 0:
-            work = self._acquire_in_threads(uncached, left, may_wait=may_wait)
-            task = self._run(work, "share fetch")
-            task.add_done_callback(self._on_task_done)
-            self.answer.add_done_callback(lambda _: task.cancel())
-        else:
-            self._end(may_wait=may_wait)
+            yield
+        return uncached, left
 
     def _takes_part(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
         """Whether records of a partition may be acquired; sets its error."""
@@ -247,7 +285,7 @@ class ShareFetch:
         assert share is not None
         assert log is not None
         window = share.window
-        if window is None or not _bytes_from(window.position, log, 1, settings):
+        if share.is_gone or window is None or not _bytes_from(window.position, log, 1, settings):
             return 0
         try:
             read = read_cached(log, _wanted(share, window, max_bytes, max_records, settings))
@@ -257,9 +295,7 @@ class ShareFetch:
             return 0
         return None if read is None else self._take(fetched, window, read, max_records)
 
-    async def _acquire_in_threads(
-        self, takers: list[tuple[FetchedPartition, int]], left: int, *, may_wait: bool
-    ) -> None:
+    async def _acquire_in_threads(self, takers: list[_Taker], left: int, *, may_wait: bool) -> None:
         for fetched, max_bytes in takers:
             if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)

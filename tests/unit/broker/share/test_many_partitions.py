@@ -10,9 +10,15 @@ from kohort.broker.handlers.share_acknowledge import share_acknowledge
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
+from kohort.groups.events import SharePartitionsInitialized
+from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.messages import share_acknowledge as acks
+from kohort.protocol.messages import share_fetch as fetches
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import (
     GROUP,
@@ -128,3 +134,35 @@ async def test_a_session_does_not_grow_beyond_the_partitions_that_exist(
         broker.produce(1)
         response = await broker.fetch(epoch=1, partitions=[0])
         assert acquired(response) == [Acquired(0, 0, 1)]
+
+
+@virtual
+async def test_a_session_may_end_while_a_fetch_acquires_in_slices(clock: VirtualClock) -> None:
+    count = 600
+    async with running_share(clock) as broker:
+        topic = await broker.topics.changes.create_topic("many", partition_count=count)
+        partitions = broker.delivery.partitions
+        event = SharePartitionsInitialized(
+            2, {topic.topic_id: (topic.name, tuple(range(count)))}, frozenset()
+        )
+        partitions.observe(GROUP, event, Now(0, 0))
+        batch = encode_batch([Record(b"v", timestamp=clock.wall_ms())])
+        for log in topic.partitions:
+            log.append(batch, read_header(batch), wall_ms=clock.wall_ms(), is_numbered=False)
+        named = [
+            fetches.FetchPartition(partition_index=number, acknowledgement_batches=[])
+            for number in range(count)
+        ]
+        requested = [fetches.FetchTopic(topic_id=topic.topic_id, partitions=named)]
+        fetching = broker.fetch(topics=requested, max_records=count)
+        shares = [partitions.find_loaded(GROUP, topic.topic_id, n) for n in range(count)]
+        windows = [share.window for share in shares if share is not None]
+        while windows[0] is None or windows[0].is_idle:
+            await asyncio.sleep(0)
+            windows = [share.window for share in shares if share is not None]
+        broker.delivery.connection_lost(broker.connection)
+        response = await fetching
+        got = [p for p in response.responses[0].partitions if p.acquired_records]
+        assert 0 < len(got) < count
+        await asyncio.sleep(1)
+        assert all(window.is_idle for window in windows if window is not None)
