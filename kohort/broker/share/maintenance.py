@@ -182,13 +182,14 @@ class Maintenance:
             self.prune()
 
     def prune(self) -> None:
-        """Delete the records below all snapshots."""
+        """Delete the records below all snapshots; all if there is no share-partition."""
+        end_offsets = {n: self._topic.end_offset(n) for n in range(self._topic.partition_count)}
         needed: dict[int, int] = {}
         for share in self._partitions:
             offset = -1 if share.snapshot_offset is None else share.snapshot_offset
             known = needed.get(share.state_partition, offset)
             needed[share.state_partition] = min(known, offset)
-        for partition, offset in needed.items():
+        for partition, offset in (end_offsets | needed).items():
             if offset > 0 and partition not in self._partitions.unreadable:
                 try:
                     self._topic.prune(partition, offset)

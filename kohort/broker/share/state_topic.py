@@ -73,6 +73,11 @@ class StateTopic:
         """Yield all durable records, in order. Raises KafkaError if the rest cannot be read."""
         return self._log.read(partition)
 
+    def end_offset(self, partition: int) -> int:
+        """Return the offset after the last durable record."""
+        opened = self._log.on_disk(partition)
+        return 0 if opened is None else opened.high_watermark
+
     def prune(self, partition: int, offset: int) -> None:
         """Delete all records below an offset. Raises KafkaError."""
         self._log.delete_before(partition, offset)

@@ -1,5 +1,6 @@
 """What a member sees after the broker's process was killed at any moment."""
 
+import asyncio
 import errno
 
 import pytest
@@ -185,6 +186,23 @@ async def test_a_pruned_log_has_the_whole_state(clock: VirtualClock) -> None:
         assert topic.partitions[share.state_partition].log.log_start_offset > 0
     async with running_share(clock, disk=disk) as broker:
         assert await broker.acquire() == [Acquired(10, 10, 1)]
+
+
+@virtual
+async def test_the_log_of_forgotten_state_is_pruned(clock: VirtualClock) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.forget(0, 1)
+        await asyncio.sleep(1)
+        broker.delivery.maintenance.prune()
+        topic = broker.topics.get("__share_group_state")
+        assert topic is not None
+        logs = [partition.log for partition in topic.partitions]
+        assert any(log.log_end_offset for log in logs)
+        assert all(log.log_start_offset == log.log_end_offset for log in logs)
+    async with running_share(clock, disk=disk) as broker:
+        broker.produce(1)
+        assert await broker.acquire() == [Acquired(0, 0, 1)]
 
 
 def is_loaded(broker: RunningShare) -> bool:
