@@ -290,19 +290,24 @@ class SharePartitions:
         del now
         if isinstance(event, SharePartitionsInitialized):
             policy = self.settings(group_id).reset_policy
+            refused = 0
             for topic_id, (_, numbers) in event.topics.items():
                 for number in numbers:
                     key = SharePartitionKey(group_id, topic_id, number)
                     if self.find_loaded(*key) is not None:
                         continue  # An alteration has begun it.
                     if self._count >= PARTITIONS_MAX:
-                        logger.warning("Too many share-partitions: %s is not delivered", key)
+                        refused += 1
                         continue
                     if topic_id in event.grown:
                         # Whatever the policy: all records of an added partition are new.
                         self._restart(self.add(key, None), 0, event.epoch, _ignore)
                     else:
                         self.begin(key, policy, event.epoch)
+            if refused:
+                logger.warning(
+                    "Too many share-partitions: %d of group %r are not delivered", refused, group_id
+                )
             # Before the request that caused it is answered: a crash must not move the start.
             self._topic.flush()
         elif isinstance(event, SharePartitionsForgotten):
@@ -347,6 +352,9 @@ class SharePartitions:
         share = self.find_loaded(*key)
         settings = self.settings(key.group_id)
         if share is None:
+            if self._count >= PARTITIONS_MAX:
+                on_stored(KafkaError(ErrorCode.POLICY_VIOLATION, "Too many share-partitions."))
+                return
             share = self.add(key, None)
         if offset is None:
             share.reset_policy = settings.reset_policy

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.handlers.share_acknowledge import share_acknowledge
 from kohort.broker.network.service import ConnectionInfo
@@ -12,7 +14,8 @@ from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
 from kohort.groups.events import SharePartitionsInitialized
 from kohort.groups.requests import Now
-from kohort.protocol.errors import ErrorCode
+from kohort.groups.share.state_log import SharePartitionKey
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.messages import share_acknowledge as acks
 from kohort.protocol.messages import share_fetch as fetches
@@ -22,6 +25,7 @@ from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import (
     GROUP,
+    TOPIC,
     Acquired,
     RunningShare,
     acquired,
@@ -166,3 +170,22 @@ async def test_a_session_may_end_while_a_fetch_acquires_in_slices(clock: Virtual
         assert 0 < len(got) < count
         await asyncio.sleep(1)
         assert all(window.is_idle for window in windows if window is not None)
+
+
+@virtual
+async def test_the_number_of_share_partitions_is_bounded(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kohort.broker.share.partitions.PARTITIONS_MAX", 2)
+    async with running_share(clock) as broker:
+        partitions = broker.delivery.partitions
+        event = SharePartitionsInitialized(2, {broker.topic_id: (TOPIC, (0, 1))}, frozenset())
+        partitions.observe("other", event, Now(0, 0))
+        (message,) = [line for line in caplog.messages if "Too many" in line]
+        assert "2 of group 'other'" in message
+        errors: list[KafkaError | None] = []
+        for group_id in ("other", GROUP):
+            partitions.alter(SharePartitionKey(group_id, broker.topic_id, 0), 0, 2, errors.append)
+        await asyncio.sleep(1)
+        assert [error and error.code for error in errors] == [ErrorCode.POLICY_VIOLATION, None]
+        assert len(partitions) == 2
