@@ -35,7 +35,8 @@ authentication, and all other pages, the console's too, answer 503 with that pro
 
 So that existing dashboards and alerts work, metrics of topics and groups have kafka_exporter's
 names (Grafana dashboard 7589 uses them), others those that Prometheus' JMX exporter gives to Apache
-Kafka's metrics; the rest begin with `kohort_`.
+Kafka's metrics; the rest begin with `kohort_`. Labels
+are in braces. Metrics whose names end in `_total` are counters, the others gauges unless marked.
 
 ## Limits
 
@@ -60,12 +61,15 @@ def document() -> str:
 def _section(section: Section) -> Iterator[str]:
     yield f"## {section.title}\n"
     yield f"{section.doc}\n"
-    yield "| Metric | Type | Labels | Meaning |"
-    yield "|---|---|---|---|"
+    yield "| Metric | Meaning |\n|---|---|"
     for metric in section.metrics:
-        yield f"| `{metric.name}` | {metric.kind} | {_labels(metric)} | {metric.doc} |"
+        labels = f" {{{', '.join(metric.labels)}}}" if metric.labels else ""
+        yield f"| `{metric.name}`{labels} | {metric.doc}{_kind(metric)} |"
     yield ""
 
 
-def _labels(metric: MetricInfo) -> str:
-    return ", ".join(f"`{label}`" for label in metric.labels)
+def _kind(metric: MetricInfo) -> str:
+    """Return the type of a metric if its name does not show it."""
+    usual = "counter" if metric.name.endswith("_total") else "gauge"
+    kind = "untyped" if metric.kind == "unknown" else metric.kind
+    return "" if kind == usual else f" *{kind.capitalize()}.*"

@@ -171,7 +171,7 @@ async def test_every_metric_of_the_catalogue_is_there_and_every_one_is_documente
         name
         for name, kind in types.items()
         if not name.startswith(("process_", "python_"))
-        and f"| `{name}{'_total' if kind == 'counter' else ''}` |" not in documented
+        and f"| `{name}{'_total' if kind == 'counter' else ''}` " not in documented
     }
     assert undocumented == set()
 
