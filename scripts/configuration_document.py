@@ -39,7 +39,8 @@ or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 - Any other name is logged as a warning: it may belong to a client, another program or a plug-in.
 - A value out of range stops the start with a message that names its source and what is allowed. So
   does a value for security that Kohort does not provide: an authorizer class, SASL mechanism, JAAS
-  module, callback handler, key store format or TLS version.
+  module, callback handler, key store format or TLS version. The tables leave out lower bounds of 0
+  and 1.
 
 Settings marked *at run time* can be changed while the broker runs, for this broker or as the
 default of all brokers, with `kohort config set` or `kafka-configs.sh --entity-type brokers`. As in
@@ -128,9 +129,12 @@ def _topic_tables() -> Iterator[str]:
             )
     yield "\n### Accepted and stored, without effect\n"
     yield "| Config | Meaning |\n|---|---|"
+    by_meaning: dict[str, list[str]] = {}
     for known in _listed(TOPIC_SETTINGS.values()):
         if not known.declared.honoured:
-            yield f"| `{known.name}` | {known.declared.doc} |"
+            by_meaning.setdefault(known.declared.doc, []).append(f"`{known.name}`")
+    for meaning, names in by_meaning.items():
+        yield f"| {', '.join(names)} | {meaning} |"
     yield ""
 
 
@@ -187,7 +191,7 @@ def _allowed(known: Setting) -> str:
     declared = known.declared
     if declared.one_of:
         return f" Allowed: {known.allowed()}."
-    if declared.at_least is None and declared.at_most is None:
+    if declared.at_least in {None, 0, 1} and declared.at_most is None:
         return ""
     _, _, bounds = known.allowed().partition(" of ")
     return f" {bounds[0].upper()}{bounds[1:]}."

@@ -61,18 +61,19 @@ class TopicConfig(Settings):
     )
     compression_gzip_level: Int = _default_of(
         "compression.gzip.level",
-        doc="Level of gzip when the broker compresses, which it never does.",
+        doc="Compression by the broker, which stores batches as the producer sent them.",
     )
     compression_lz4_level: Int = _default_of(
-        "compression.lz4.level", doc="Level of lz4 when the broker compresses, which it never does."
+        "compression.lz4.level",
+        doc="Compression by the broker, which stores batches as the producer sent them.",
     )
     compression_type: String = _default_of(
         "compression.type",
-        doc="Codec of stored batches. Batches are always stored as the producer sent them.",
+        doc="Compression by the broker, which stores batches as the producer sent them.",
     )
     compression_zstd_level: Int = _default_of(
         "compression.zstd.level",
-        doc="Level of zstd when the broker compresses, which it never does.",
+        doc="Compression by the broker, which stores batches as the producer sent them.",
     )
     delete_retention_ms: Long = _default_of(
         "log.cleaner.delete.retention.ms",
@@ -102,7 +103,7 @@ class TopicConfig(Settings):
         (),
         check=_check_throttled,
         honoured=False,
-        doc="Replicas whose fetching is throttled; there are no followers.",
+        doc="Throttled replicas; there are no followers.",
     )
     index_interval_bytes: Int = _default_of(
         "log.index.interval.bytes", doc="Bytes of log between two entries of its index."
@@ -111,15 +112,15 @@ class TopicConfig(Settings):
         (),
         check=_check_throttled,
         honoured=False,
-        doc="Replicas whose serving of followers is throttled; there are no followers.",
+        doc="Throttled replicas; there are no followers.",
     )
     local_retention_bytes: Long = _default_of(
         "log.local.retention.bytes",
-        doc="Local part of retention.bytes with tiered storage, which is not supported.",
+        doc="Part of tiered storage, which is not supported.",
     )
     local_retention_ms: Long = _default_of(
         "log.local.retention.ms",
-        doc="Local part of retention.ms with tiered storage, which is not supported.",
+        doc="Part of tiered storage, which is not supported.",
     )
     max_compaction_lag_ms: Long = _default_of(
         "log.cleaner.max.compaction.lag.ms",
@@ -164,20 +165,19 @@ class TopicConfig(Settings):
     )
     remote_copy_lag_bytes: Long = _default_of(
         "log.remote.copy.lag.bytes",
-        doc="When a segment is copied to tiered storage, which is not supported.",
+        doc="Part of tiered storage, which is not supported.",
     )
     remote_copy_lag_ms: Long = _default_of(
         "log.remote.copy.lag.ms",
-        doc="When a segment is copied to tiered storage, which is not supported.",
+        doc="Part of tiered storage, which is not supported.",
     )
     remote_log_copy_disable: Boolean = setting(
-        False, honoured=False, doc="Stops copying to tiered storage, which is not supported."
+        False, honoured=False, doc="Part of tiered storage, which is not supported."
     )
     remote_log_delete_on_disable: Boolean = setting(
         False,
         honoured=False,
-        doc="What happens to remote segments when tiered storage, which is not supported, "
-        "is turned off.",
+        doc="Part of tiered storage, which is not supported.",
     )
     remote_storage_enable: Boolean = setting(
         False,
