@@ -15,6 +15,8 @@ TRIGGER: Final = "trigger_"
 STRING: Final = "string"
 WHOLE_NUMBERS: Final = ("_ms", "_count")
 """Endings of names whose type, bigint, the document states once."""
+USUAL_KEY: Final = ("cluster_id", "group")
+"""The beginning of most keys, which the document states once."""
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")
     for name in ("history", "findings", "advice")
@@ -37,8 +39,9 @@ def document(tables: Iterable[Table]) -> str:
 
 
 def _chapter(table: Table) -> Iterator[str]:
-    key = ", ".join(f"`{name}`" for name in table.key)
-    yield f"### {table.name}\n\n{table.meaning} Key: {key}.\n"
+    own = table.key[2:] if table.key[:2] == USUAL_KEY else table.key
+    key = f" Key: {', '.join(f'`{name}`' for name in own)}." if own else ""
+    yield f"### {table.name}\n\n{table.meaning}{key}\n"
     known = () if table is REBALANCES else REBALANCES.columns
     repeated = [column.name for column in table.columns if column in known]
     named = list(_named([name for name in repeated if name not in table.key], known))

@@ -6,14 +6,15 @@ from kohort.broker.metrics.metric_info import OTHER, Section
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
-_RECENTLY: Final = "per second, over the last 30 to 60 seconds, measured between scrapes."
+_PER_SECOND: Final = "per second."
 
 _GROUPS: Final = Section(
     "Group coordinator",
     "Over all groups, mostly under Kafka's names. Kafka counts groups once a minute; these "
     "counts are exact. There is no event queue between a request and its group: instead of "
     "Kafka's event-queue-time-ms, event-processing-time-ms and event-purgatory-time-ms, use the "
-    "request times and the lag of the event loop.",
+    "request times and the lag of the event loop. Rates are of the last 30 to 60 seconds, measured "
+    "between scrapes.",
 )
 NUM_GROUPS = _GROUPS.gauge(f"{_MANAGER}_numgroups", "Classic groups.")
 NUM_GROUPS_BY_STATE: Final = {
@@ -34,7 +35,7 @@ CONSUMER_GROUP_REBALANCES = _GROUPS.unknown(
     "Bumps of the epochs of consumer groups, which Kafka calls rebalances, since the start.",
 )
 CONSUMER_GROUP_REBALANCE_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_consumer_group_rebalance_rate", f"Epoch bumps of consumer groups {_RECENTLY}"
+    f"{_COORDINATOR}_consumer_group_rebalance_rate", f"Epoch bumps of consumer groups {_PER_SECOND}"
 )
 SHARE_GROUP_COUNT = _GROUPS.gauge(
     f"{_COORDINATOR}_share_group_count", "Share groups (KIP-932), by state.", "state"
@@ -44,7 +45,7 @@ SHARE_GROUP_REBALANCES = _GROUPS.unknown(
     "Bumps of the epochs of share groups, which Kafka calls rebalances, since the start.",
 )
 SHARE_GROUP_REBALANCE_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_share_group_rebalance_rate", f"Epoch bumps of share groups {_RECENTLY}"
+    f"{_COORDINATOR}_share_group_rebalance_rate", f"Epoch bumps of share groups {_PER_SECOND}"
 )
 PARTITION_LOAD_MAX = _GROUPS.gauge(
     f"{_COORDINATOR}_partition_load_time_max",
@@ -60,27 +61,27 @@ COMPLETED_REBALANCES = _GROUPS.unknown(
     "the start.",
 )
 COMPLETED_REBALANCE_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_group_completed_rebalance_rate", f"Completed rebalances {_RECENTLY}"
+    f"{_COORDINATOR}_group_completed_rebalance_rate", f"Completed rebalances {_PER_SECOND}"
 )
 OFFSET_COMMITS = _GROUPS.unknown(
     f"{_COORDINATOR}_offset_commit_count", "Committed offsets since the start."
 )
 OFFSET_COMMIT_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_offset_commit_rate", f"Offsets committed {_RECENTLY}"
+    f"{_COORDINATOR}_offset_commit_rate", f"Offsets committed {_PER_SECOND}"
 )
 OFFSET_EXPIRATIONS = _GROUPS.unknown(
     f"{_COORDINATOR}_offset_expiration_count",
     "Committed offsets that expired since the start.",
 )
 OFFSET_EXPIRATION_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_offset_expiration_rate", f"Offsets expired {_RECENTLY}"
+    f"{_COORDINATOR}_offset_expiration_rate", f"Offsets expired {_PER_SECOND}"
 )
 OFFSET_DELETIONS = _GROUPS.unknown(
     f"{_COORDINATOR}_offset_deletion_count",
     "Committed offsets deleted on request or with their topic, since the start.",
 )
 OFFSET_DELETION_RATE = _GROUPS.gauge(
-    f"{_COORDINATOR}_offset_deletion_rate", f"Offsets deleted {_RECENTLY}"
+    f"{_COORDINATOR}_offset_deletion_rate", f"Offsets deleted {_PER_SECOND}"
 )
 PARKED_JOINS = _GROUPS.gauge(
     "kohort_group_parked_joins", "JoinGroup requests that wait for other members."
