@@ -16,6 +16,7 @@ from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.checks import check_repeats
+from kohort.broker.handlers.shared.share import NOT_HOSTED
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.topics.partition import Partition
@@ -46,7 +47,6 @@ from kohort.protocol.types import ZERO_UUID
 BY_RESET_POLICY: Final = -1
 """The offset that stands for the group's `share.auto.offset.reset`."""
 
-NO_SUCH_PARTITION: Final = "This server does not host this topic-partition."
 DENIED: Final = denied(ResourceType.TOPIC)
 
 
@@ -167,7 +167,7 @@ async def alter_share_group_offsets(
     for requested in request.topics:
         name = requested.topic_name
         topic = ctx.broker.topics.get(name)
-        error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
+        error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED
         if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
             topic, error, message = None, DENIED.code, DENIED.message or ""
         answer = topics.get(name)
@@ -271,7 +271,7 @@ def delete_share_group_offsets(
             topic_name=name,
             topic_id=ZERO_UUID,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=NO_SUCH_PARTITION,
+            error_message=NOT_HOSTED,
         )
         response.responses.append(answer)
         if not ctx.may(Operation.READ, ResourceType.TOPIC, name):

@@ -12,7 +12,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.checks import check_repeats
+from kohort.broker.handlers.shared.checks import check_repeats, is_member_id
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.share import assignor
 from kohort.groups.share.data import ShareData, ShareMember
@@ -38,9 +38,6 @@ from kohort.protocol.messages.share_group_heartbeat import (
 
 MESSAGE_CHARS: Final = 1_000
 """Maximum length of an error message, which may contain an id of 32 KiB; the rest is cut off."""
-
-ID_UNITS_MAX: Final = 36
-"""Maximum length of a member id, in UTF-16 units as Java counts."""
 
 
 @handles(
@@ -71,13 +68,6 @@ def share_group_heartbeat(
         ),
     )
     return result.map(_response) if isinstance(result, Deferred) else _response(result)
-
-
-def is_member_id(member_id: str | None) -> bool:
-    """Whether share groups accept a member id, which clients make."""
-    if not member_id:
-        return False
-    return len(member_id.encode("utf-16-le", "surrogatepass")) // 2 <= ID_UNITS_MAX
 
 
 def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:

@@ -21,6 +21,16 @@ from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 NO_LEADER: Final = -1
 """The id of the leader of a partition that has none."""
 
+_MEMBER_ID_UNITS_MAX: Final = 36
+"""Maximum length of a share group member id, in UTF-16 units as Java counts."""
+
+
+def is_member_id(member_id: str | None) -> bool:
+    """Whether share groups accept a member id, which clients generate."""
+    if not member_id:
+        return False
+    return len(member_id.encode("utf-16-le", "surrogatepass")) // 2 <= _MEMBER_ID_UNITS_MAX
+
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
     """Return the error for a request with this ``current_leader_epoch``; -1 skips the check.

@@ -5,12 +5,13 @@ from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.handlers.shared.checks import is_member_id
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.fetch import NOT_INITIALIZED
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.topics.partition import Partition
 from kohort.groups.share.sessions import SessionPartition
-from kohort.groups.share.window import AcknowledgementError, are_valid
+from kohort.groups.share.window import AcknowledgementError, AcknowledgeType, are_valid
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -30,8 +31,6 @@ NOT_HOSTED: Final = "This server does not host this topic-partition."
 LONG_BYTES: Final = 32 * 1024
 """Smaller requests are decoded at once: librdkafka sends a batch for each of 500 records."""
 
-_RENEW: Final = 4
-_MEMBER_ID_UNITS_MAX: Final = 36
 
 NO_LEADER_CHANGE: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
 
@@ -44,11 +43,7 @@ def request_error(ctx: RequestContext, group_id: str | None, member_id: str | No
         return ErrorCode.INVALID_REQUEST
     if not ctx.may(Operation.READ, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id.encode("utf-16-le", "surrogatepass")) > 2 * (
-        _MEMBER_ID_UNITS_MAX
-    ):
-        return ErrorCode.INVALID_REQUEST
-    return NO_ERROR
+    return NO_ERROR if is_member_id(member_id) else ErrorCode.INVALID_REQUEST
 
 
 def collected(topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]) -> Acknowledgements:
@@ -117,7 +112,8 @@ def apply(
     `releases`: the member's other records of the share-partition are released, too. Other errors
     are in `acknowledging` afterwards.
     """
-    highest_type = _RENEW if ctx.api_version >= RENEWS_SINCE else _RENEW - 1
+    may_be_renewed = ctx.api_version >= RENEWS_SINCE
+    highest_type = AcknowledgeType.RENEW if may_be_renewed else AcknowledgeType.REJECT
     if not are_valid(batches, may_renew=is_renew_ack, highest_type=highest_type):
         return AcknowledgementError(ErrorCode.INVALID_REQUEST)
     now_ms = ctx.broker.clock.monotonic_ms()
