@@ -1,18 +1,10 @@
 """How an assignment changes the partitions of members, for the history."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
-from kohort.formats.text import listed
 from kohort.groups.events import MemberAssigned, SharePartitionsAssigned
 from kohort.groups.share.data import NO_PARTITIONS, ShareState
 from kohort.groups.topics import Partition
-
-
-def subscription_changes(old: Collection[str], new: Collection[str]) -> str:
-    """Describe what a member has added to its topics and removed from them."""
-    added, removed = sorted({*new} - {*old}), sorted({*old} - {*new})
-    changes = [f"added {listed(added)}"] if added else []
-    return ", ".join([*changes, f"removed {listed(removed)}"] if removed else changes)
 
 
 def partitions_assigned(

@@ -18,7 +18,7 @@ from kohort.groups.events import (
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
-from kohort.groups.share.assigned import partitions_assigned, subscription_changes
+from kohort.groups.share.assigned import partitions_assigned
 from kohort.groups.share.data import ShareMember, ShareState
 from kohort.groups.share.encoding import SHARE_CODEC
 from kohort.groups.share.records import (
@@ -31,7 +31,7 @@ from kohort.groups.share.records import (
     ShareTargetEpochRecord,
     ShareTombstone,
 )
-from kohort.groups.topics import Partition
+from kohort.groups.topics import Partition, subscription_changes
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_sharer
 from kohort.watch.core.followed import FollowedGroup, TimedEvent, likely
@@ -183,7 +183,7 @@ def _restated(old: ShareState, new: ShareState) -> Iterator[Trigger]:
                 member.ref,
                 old_protocols=before.topic_names,
                 new_protocols=member.topic_names,
-                detail=subscription_changes(before.topic_names, member.topic_names),
+                detail=", ".join(subscription_changes(before.topic_names, member.topic_names)),
             )
 
 
