@@ -647,7 +647,6 @@ class World:
         self.lowest_start = window.start_offset
         assert window.delivery_complete_count == model.complete
         assert window.position == model.position
-        assert window.has_available == (model.position <= model.end)
         if locks:
             assert window.next_deadline_ms is not None
             assert window.next_deadline_ms <= min(locks)

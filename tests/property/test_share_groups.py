@@ -133,7 +133,7 @@ class World(ShareGroup):
             for number in range(0 if topic is None else topic.partition_count):
                 assert topic is not None
                 # S11, second half.
-                assert state.is_initialized((topic.topic_id, number))
+                assert number in state.initialized[topic.topic_id].partitions
                 assert 1 <= counts[topic.topic_id, number] <= len(members)
         before = len(self.appended)
         for member_id in state.members:

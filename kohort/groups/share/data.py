@@ -125,10 +125,6 @@ class ShareState:
         """Return the names of all topics that members subscribe to, existing or not."""
         return frozenset().union(*[member.topic_names for member in self.members.values()])
 
-    def is_initialized(self, partition: Partition) -> bool:
-        topic = self.initialized.get(partition[0])
-        return topic is not None and partition[1] in topic.partitions
-
     def size(self) -> int:
         return sum([member.size for member in self.members.values()])
 

@@ -114,11 +114,6 @@ class Window:
         return self._in_flight.position
 
     @property
-    def has_available(self) -> bool:
-        """Whether an offset within the window is Available."""
-        return self._in_flight.available > 0
-
-    @property
     def can_acquire(self) -> bool:
         """Whether the partition takes part in a fetch: an offset is Available, or the window is
         below the lock limit. Whether the log holds anything at `position` is not known here.
