@@ -35,8 +35,8 @@ authentication, and all other pages, the console's too, answer 503 with that pro
 
 So that existing dashboards and alerts work, metrics of topics and groups have kafka_exporter's
 names (Grafana dashboard 7589 uses them), others those that Prometheus' JMX exporter gives to Apache
-Kafka's metrics; the rest begin with `kohort_`. Labels
-are in braces. Metrics whose names end in `_total` are counters, the others gauges unless marked.
+Kafka's metrics; the rest begin with `kohort_`. Labels are in braces. Metrics
+whose names end in `_total` are counters, the others gauges unless marked.
 
 ## Limits
 
