@@ -31,8 +31,8 @@ class MemberMemory:
 
 
 class MemberAccount:
-    """The members of all consumer groups of the broker: how many there are, and their memory, which
-    they share with the members of other groups.
+    """The members of all consumer groups, or of all share groups: their number, and their memory,
+    which members of all kinds of groups share.
     """
 
     __slots__ = ("count", "memory")

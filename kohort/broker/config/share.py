@@ -102,7 +102,7 @@ class ShareSettings(Settings):
         30_000,
         at_least=1_000,
         at_most=3_600_000,
-        doc="How long an acquired record is locked before it is delivered again. A group's "
+        doc="Duration of the acquisition lock of a record. A group's "
         "`share.record.lock.duration.ms` overrides it.",
     )
     group_share_min_record_lock_duration_ms: Int = setting(
@@ -134,7 +134,7 @@ class ShareSettings(Settings):
         2_000,
         at_least=100,
         at_most=10_000,
-        doc="Maximum number of records in flight per partition and group. A group's "
+        doc="Maximum number of in-flight records of a share-partition. A group's "
         "`share.partition.max.record.locks` overrides it.",
     )
     group_share_min_partition_max_record_locks: Int = setting(
@@ -175,13 +175,13 @@ class ShareSettings(Settings):
         500,
         at_least=0,
         at_most=500,
-        doc="Updates of a partition's state before its whole state is stored again.",
+        doc="Updates of a share-partition's state between two snapshots.",
     )
     share_coordinator_cold_partition_snapshot_interval_ms: Int = setting(
         300_000,
         at_least=1,
         internal=True,
-        doc="The state of a partition that has not changed for this long is stored again, so that "
+        doc="A share-partition whose state has not changed for this long gets a snapshot, so that "
         "older records of the topic can be deleted.",
     )
     share_coordinator_state_topic_prune_interval_ms: Int = setting(
@@ -198,7 +198,7 @@ class ShareGroupConfigs(Settings):
     share_auto_offset_reset: String = setting(
         "latest",
         check=reset_policy,
-        doc="Where a share group begins to read a partition: `earliest`, `latest`, or an ISO 8601 "
+        doc="Initial start offset of share-partitions: `earliest`, `latest`, or an ISO 8601 "
         "duration before now, such as `by_duration:PT1H`.",
     )
     share_isolation_level: String = setting(
@@ -207,7 +207,7 @@ class ShareGroupConfigs(Settings):
         doc="Whether a share group leaves out records of aborted and open transactions.",
     )
     share_renew_acknowledge_enable: Boolean = setting(
-        True, doc="Whether members may renew the lock of a record that they still process."
+        True, doc="Whether members may renew acquisition locks."
     )
     share_assignor_offload_enable: Boolean = setting(
         True, internal=True, honoured=False, doc="Assignments are always made on the event loop."

@@ -1,5 +1,5 @@
-"""DescribeShareGroupOffsets (key 90): where share groups deliver from, and how much is left.
-AlterShareGroupOffsets (key 91): let a share group without members begin elsewhere.
+"""DescribeShareGroupOffsets (key 90): return the start offsets and lags of share groups.
+AlterShareGroupOffsets (key 91): change start offsets of a group without members.
 DeleteShareGroupOffsets (key 92): delete the state of topics.
 
 90 v0-1, 91 and 92 v0. DescribeShareGroupOffsets v1 has the lag.

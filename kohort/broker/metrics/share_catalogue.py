@@ -16,28 +16,24 @@ ACKNOWLEDGEMENTS = SECTION.counter(
 )
 LOCK_TIMEOUTS = SECTION.counter(
     "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total",
-    "Records whose acquisition lock ended before they were acknowledged.",
+    "Records whose acquisition lock timed out.",
 )
 IN_FLIGHT = SECTION.gauge(
     "kafka_server_sharepartitionmetrics_inflightmessagecount",
-    "Records from the start offset to the last acquired one whose delivery is not complete.",
+    "In-flight records, from the start offset to the last acquired one.",
 )
-SESSIONS = SECTION.gauge(
-    "kafka_server_sharesessioncache_sharesessionscount", "Share sessions of members."
-)
+SESSIONS = SECTION.gauge("kafka_server_sharesessioncache_sharesessionscount", "Share sessions.")
 SESSION_PARTITIONS = SECTION.gauge(
     "kafka_server_sharesessioncache_sharepartitionscount",
-    "Partitions of all share sessions.",
+    "Share-partitions of all share sessions.",
 )
-PARTITIONS = SECTION.gauge(
-    "kohort_share_partitions", "Partitions whose delivery is stored for a share group."
-)
+PARTITIONS = SECTION.gauge("kohort_share_partitions", "Initialized share-partitions.")
 DELIVERIES = SECTION.counter(
     "kohort_sharegroup_deliveries_total", "Records delivered to members.", "sharegroup"
 )
 REDELIVERIES = SECTION.counter(
     "kohort_sharegroup_redeliveries_total",
-    "Deliveries other than the first of a record.",
+    "Deliveries after the first one of a record.",
     "sharegroup",
 )
 GROUP_ACKNOWLEDGEMENTS = SECTION.counter(
@@ -48,7 +44,7 @@ GROUP_ACKNOWLEDGEMENTS = SECTION.counter(
 )
 GROUP_LOCK_TIMEOUTS = SECTION.counter(
     "kohort_sharegroup_lock_timeouts_total",
-    "Records of the group whose acquisition lock ended.",
+    "Records of the group whose acquisition lock timed out.",
     "sharegroup",
 )
 GROUP_ARCHIVED_AT_LIMIT = SECTION.counter(

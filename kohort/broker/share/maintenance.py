@@ -83,10 +83,10 @@ class Maintenance:
                         share.snapshot_offset = stored.snapshot_offsets.get(key)
                     await time_slice.pause()
         if begun:
-            logger.warning("Share-partitions without stored state, begun again: %d", begun)
+            logger.warning("Initialized %d share-partitions that had no stored state", begun)
         if stored.states:
             logger.warning(
-                "Deleting the state of share-partitions of no group: %d", len(stored.states)
+                "Deleting the state of %d share-partitions without a group", len(stored.states)
             )
         for key in stored.states:
             record = tombstone(key)
@@ -122,7 +122,9 @@ class Maintenance:
                     try:
                         key = replay.apply(record.key, record.value)
                     except DecodeError as error:
-                        logger.warning("Skipped a record of the share groups' log: %s", error)
+                        logger.warning(
+                            "Skipped an invalid record of __share_group_state: %s", error
+                        )
                         continue
                     if key is not None and (
                         key not in offsets or record.key.startswith(_SNAPSHOT_KEY)
@@ -132,7 +134,7 @@ class Maintenance:
                         await time_slice.pause()
             except KafkaError as error:
                 logger.error(  # noqa: TRY400 - the disk is at fault, not this code.
-                    "Partition %d of the share groups' log cannot be read, its state is "
+                    "Partition %d of __share_group_state cannot be read; its state is "
                     "unavailable: %s",
                     partition,
                     error,
@@ -140,7 +142,7 @@ class Maintenance:
                 unreadable.add(partition)
         if replay.updates_without_snapshot:
             logger.warning(
-                "Updates of share-partitions without a snapshot: %d",
+                "Updates in __share_group_state without a snapshot: %d",
                 replay.updates_without_snapshot,
             )
         self._partitions.unreadable = frozenset(unreadable)
@@ -194,7 +196,7 @@ class Maintenance:
                 try:
                     self._topic.prune(partition, offset)
                 except KafkaError as error:
-                    logger.warning("The share groups' log cannot be pruned: %s", error)
+                    logger.warning("Cannot prune __share_group_state: %s", error)
 
 
 def _ignore(error: KafkaError | None, offset: int) -> None:

@@ -184,7 +184,7 @@ class SharePartitions:
         state = share.state.clamped(log.log.log_start_offset, log.high_watermark)
         if state is not share.state:
             logger.warning(
-                "The state of %s was cut to offsets %d to %d of the log",
+                "Truncated the state of %s to the log's offsets %d to %d",
                 share,
                 log.log.log_start_offset,
                 log.high_watermark,
@@ -348,7 +348,7 @@ class SharePartitions:
     def alter(
         self, key: SharePartitionKey, offset: int | None, state_epoch: int, on_stored: OnStored
     ) -> None:
-        """Let a share-partition begin elsewhere; all its locks end. None: by the reset policy."""
+        """Change the start offset; all acquisition locks end. None: by the reset policy."""
         share = self.find_loaded(*key)
         settings = self.settings(key.group_id)
         if share is None:

@@ -36,6 +36,8 @@ class StartOffsets:
         try:
             found = await log.reads.offset_for_timestamp(timestamp)
         except KafkaError as error:
-            logger.warning("The start of a share-partition of %r was not found: %s", log, error)
+            logger.warning(
+                "Cannot look up the start offset of a share-partition of %r: %s", log, error
+            )
             found = None
         on_found(log.high_watermark if found is None else found[0])

@@ -107,7 +107,7 @@ class StateTopic:
         try:
             await prepared
         except KafkaError as error:
-            logger.warning("The share groups' log cannot be created: %s", error)
+            logger.warning("Cannot create __share_group_state: %s", error)
             staged, self._staged = self._staged, {}
             for records in staged.values():
                 _report(records, error, -1)

@@ -155,7 +155,7 @@ class ShareRequests:
         try:
             await prepared
         except KafkaError as error:
-            logger.warning("The share groups' log cannot be created: %s", error)
+            logger.warning("Cannot create __share_group_state: %s", error)
             assert command.ticket is not None
             command.ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
