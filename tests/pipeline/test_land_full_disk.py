@@ -36,7 +36,7 @@ def test_a_full_disk_is_named_and_costs_no_row(
 ) -> None:
     topic = topics.create()
     # Text that does not compress away would be slow to make; many rows do it too.
-    for part in range(4):
+    for part in range(12):
         topics.produce(topic, 30_000, first=part * 30_000, size=0)
     options = (topic, "--available-now", "--lake", small_disk / "lake")
     given = ("land", *options, "--bootstrap-server", topics.bootstrap)
