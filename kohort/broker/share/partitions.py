@@ -306,7 +306,9 @@ class SharePartitions:
                         self.begin(key, policy, event.epoch)
             if refused:
                 logger.warning(
-                    "Too many share-partitions: %d of group %r are not delivered", refused, group_id
+                    "Too many share-partitions: %d of group %r are not initialized",
+                    refused,
+                    group_id,
                 )
             # Before the request that caused it is answered: a crash must not move the start.
             self._topic.flush()
