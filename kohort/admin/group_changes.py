@@ -1,4 +1,4 @@
-"""Deletes groups and their offsets, and commits offsets for groups without members."""
+"""Deletes groups and their offsets, and sets the offsets of groups without members."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -22,6 +22,15 @@ from kohort.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponseTopic,
 )
+from kohort.protocol.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
 
 _OFFSET_COMMIT_MAX: Final = 9
 """Last version with topic names; later ones have topic ids."""
@@ -29,6 +38,7 @@ _OFFSET_COMMIT_MAX: Final = 9
 _HINTS: Final = {
     int(ErrorCode.UNKNOWN_MEMBER_ID): ": it has members; stop them first",
     int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): ": members read the topic; stop them first",
+    int(ErrorCode.NON_EMPTY_GROUP): ": it has members; stop them first",
 }
 
 
@@ -102,6 +112,58 @@ def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPa
         answer: OffsetDeleteResponse = cluster.ask(coordinator, request)
         check(answer.error_code, f"group {group_id!r}")
         _check_all(group_id, answer.topics)
+
+    cluster.at_coordinator(group_id, ask)
+
+
+def set_start_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Set start offsets of a share group without members.
+
+    Raises:
+        RefusedError: NON_EMPTY_GROUP; the error of the first failed partition.
+    """
+    topics = by_topic(
+        (topic, AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset))
+        for (topic, index), offset in sorted(offsets.items())
+    )
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=partitions)
+            for name, partitions in topics
+        ],
+    )
+
+    def ask(coordinator: BlockingConnection) -> None:
+        answer: AlterShareGroupOffsetsResponse = cluster.ask(coordinator, request)
+        check(answer.error_code, f"group {group_id!r}{_HINTS.get(answer.error_code, '')}")
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                what = f"group {group_id!r}, {topic.topic_name}-{partition.partition_index}"
+                check(partition.error_code, what, partition.error_message)
+
+    cluster.at_coordinator(group_id, ask)
+
+
+def delete_start_offsets(cluster: Cluster, group_id: str, topics: Iterable[str]) -> None:
+    """Delete the state of a share group without members in all partitions of these topics.
+
+    Raises:
+        RefusedError: NON_EMPTY_GROUP; the error of the first failed topic.
+    """
+    request = DeleteShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],
+    )
+
+    def ask(coordinator: BlockingConnection) -> None:
+        answer: DeleteShareGroupOffsetsResponse = cluster.ask(coordinator, request)
+        check(answer.error_code, f"group {group_id!r}{_HINTS.get(answer.error_code, '')}")
+        for topic in answer.responses:
+            what = f"group {group_id!r}, {topic.topic_name}"
+            check(topic.error_code, what, topic.error_message)
 
     cluster.at_coordinator(group_id, ask)
 

@@ -205,6 +205,18 @@ def _describe_share(cluster: Cluster, group_id: str) -> Group | None:
     )
 
 
+def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int] | None:
+    """Return the start offsets of a share group that are set; None if it is not a share group."""
+    coordinator, described = _ask_share(cluster, group_id)
+    if described is None:
+        return None
+    return {
+        (position.topic, position.partition): position.committed
+        for position in start_offsets(cluster, coordinator, [group_id]).get(group_id, [])
+        if position.committed is not None
+    }
+
+
 def start_offsets(
     cluster: Cluster, coordinator: BlockingConnection, group_ids: Iterable[str]
 ) -> dict[str, list[Position]]:

@@ -6,6 +6,12 @@ from typing import Any
 import pytest
 
 from kohort.cli import main
+from kohort.protocol.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
 from kohort.testing import Kafka
 from tests.support import messages as m
 from tests.support.network.wire import RawClient
@@ -86,3 +92,26 @@ def test_a_reset_offset_is_within_the_log(
         assert (moved["before"], moved["after"]) == (9, after)
         (partition,) = said(capsys, orders, "describe", "billing")["partitions"]
         assert partition["committed"] == (after if executed else 9)
+
+
+def test_offsets_of_a_share_group_are_reset_and_deleted(
+    orders: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=9)
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[start])
+    with RawClient(orders.port) as client:
+        request = AlterShareGroupOffsetsRequest(group_id="workers", topics=[topic])
+        assert client.call(request, 0, AlterShareGroupOffsetsResponse).error_code == 0
+    command = ["reset-offsets", "workers", "--topic", TOPIC, "--to-earliest"]
+    for executed in (False, True):
+        given = [*command, "--execute"] if executed else command
+        (moved,) = said(capsys, orders, *given)["partitions"]
+        assert (moved["before"], moved["after"]) == (9, START)
+        (partition,) = said(capsys, orders, "describe", "workers")["partitions"]
+        assert partition["start"] == (START if executed else 9)
+    where = ("--bootstrap-server", orders.bootstrap_servers)
+    assert main(["groups", "delete-offsets", "workers", "--topic", f"{TOPIC}:0", *where]) == 2
+    capsys.readouterr()
+    (deleted,) = said(capsys, orders, "delete-offsets", "workers", "--topic", TOPIC)["deleted"]
+    assert deleted == {"topic": TOPIC, "partition": 0, "committed": START}
+    assert said(capsys, orders, "describe", "workers")["partitions"] == []

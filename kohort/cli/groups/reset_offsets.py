@@ -1,6 +1,7 @@
 """``kohort groups reset-offsets``: shows a group's new offsets, and commits them with --execute.
 
-Takes the options of ``kafka-consumer-groups.sh --reset-offsets``. Offsets outside a partition's
+Takes the options of ``kafka-consumer-groups.sh --reset-offsets``. The offsets of a share group are
+the start offsets of its share-partitions. Offsets outside a partition's
 range are moved to its nearer end.
 """
 
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
-from kohort.admin.group_changes import set_offsets
-from kohort.admin.groups import committed_offsets
+from kohort.admin.group_changes import set_offsets, set_start_offsets
+from kohort.admin.groups import committed_offsets, share_offsets
 from kohort.admin.offsets import TopicPartition
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
@@ -59,19 +60,21 @@ def add_reset_offsets(commands: Commands) -> None:
     parser.add_argument(
         "--execute",
         action="store_true",
-        help="commit the new offsets; without it they are only shown",
+        help="set the new offsets; without it they are only shown",
     )
     add_kafka(parser)
 
 
 def _reset(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
-        known = committed_offsets(cluster, options.group)
+        of_shares = share_offsets(cluster, options.group)
+        known = committed_offsets(cluster, options.group) if of_shares is None else of_shares
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
         if options.execute:
             wanted = {(move.topic, move.partition): move.after for move in moves}
-            set_offsets(cluster, options.group, wanted)
+            change = set_offsets if of_shares is None else set_start_offsets
+            change(cluster, options.group, wanted)
     data = {
         "group": options.group,
         "executed": options.execute,

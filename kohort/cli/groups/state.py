@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from kohort.admin.cluster import Cluster, RefusedError
-from kohort.admin.group_changes import delete_group, delete_offsets
+from kohort.admin.group_changes import delete_group, delete_offsets, delete_start_offsets
 from kohort.admin.group_overview import RECENT_S, overview
 from kohort.admin.groups import (
     SHARE,
@@ -16,12 +16,19 @@ from kohort.admin.groups import (
     committed_offsets,
     describe_group,
     groups_of,
+    share_offsets,
 )
 from kohort.admin.offsets import TopicPartition
 from kohort.cli import patterns
 from kohort.cli.admin_http import Json
 from kohort.cli.commands import Commands
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError, no_group
+from kohort.cli.errors import (
+    NotFoundError,
+    RefusedCommandError,
+    UnavailableError,
+    UsageError,
+    no_group,
+)
 from kohort.cli.groups.from_files import add_from, groups_in_files
 from kohort.cli.groups.history import local_clock
 from kohort.cli.groups.share import share_group, share_partition_lines
@@ -357,10 +364,13 @@ def _delete(options: argparse.Namespace) -> None:
 def _delete_offsets(options: argparse.Namespace) -> None:
     """Topics are looked up among the group's offsets, because a topic may be deleted already."""
     with cluster_of(options) as cluster:
-        known = committed_offsets(cluster, options.group)
+        of_shares = share_offsets(cluster, options.group)
+        known = committed_offsets(cluster, options.group) if of_shares is None else of_shares
         deleted: dict[TopicPartition, int] = {}
         for text in options.topic:
             topic, wanted = split_partitions(text)
+            if of_shares is not None and wanted is not None:
+                raise UsageError(f"a share group's offsets are deleted by whole topics: {topic}")
             found = {
                 (name, index): offset
                 for (name, index), offset in known.items()
@@ -369,7 +379,10 @@ def _delete_offsets(options: argparse.Namespace) -> None:
             if not found:
                 raise NotFoundError(f"the group {options.group!r} has no offsets in {text}")
             deleted |= found
-        delete_offsets(cluster, options.group, deleted)
+        if of_shares is None:
+            delete_offsets(cluster, options.group, deleted)
+        else:
+            delete_start_offsets(cluster, options.group, sorted({topic for topic, _ in deleted}))
     rows = [(*partition, offset) for partition, offset in sorted(deleted.items())]
     keys = ("topic", "partition", "committed")
     data = {
