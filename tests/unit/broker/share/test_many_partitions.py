@@ -9,6 +9,7 @@ import pytest
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.handlers.share_acknowledge import share_acknowledge
+from kohort.broker.handlers.share_group_offsets import describe_share_group_offsets
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
@@ -19,6 +20,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.messages import share_acknowledge as acks
 from kohort.protocol.messages import share_fetch as fetches
+from kohort.protocol.messages import share_group_offsets as offsets
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -189,3 +191,16 @@ async def test_the_number_of_share_partitions_is_bounded(
         await asyncio.sleep(1)
         assert [error and error.code for error in errors] == [ErrorCode.POLICY_VIOLATION, None]
         assert len(partitions) == 2
+
+
+@virtual
+async def test_topics_without_partitions_are_described_in_steps(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        topics = [
+            offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[])
+            for _ in range(1_000)
+        ]
+        group = offsets.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=topics)
+        context = RequestContext(RequestHeader(90, 1, 1, "c"), broker.connection, broker.services)
+        request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+        assert len(list(describe_share_group_offsets(context, request))) >= 10
