@@ -17,6 +17,10 @@ from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+)
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.virtual_kafka import VirtualKafka
@@ -24,6 +28,8 @@ from tests.support import messages as m
 from tests.support.network.wire import request_body, response_in
 
 REQUESTS: Final = (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
     m.AlterPartitionReassignmentsRequest,
     m.CreateAclsRequest,
     m.DeleteAclsRequest,
@@ -87,6 +93,7 @@ class Chance:
             "coordinator_keys": groups,
             "key": groups,
             "key_type": (0, 0, 1, 2),
+            "start_offset": (-2, -1, 0, 1, 2),
             "committed_offset": (0, 1, 2, 3),
             "committed_metadata": ("", "m", "m" * 4_097),
             "generation_id_or_member_epoch": (-1, -1, -1, 0),
@@ -220,6 +227,10 @@ def answers(seed: int, api_of: Callable[[Api], Api]) -> list[tuple[Any, int, Any
             if isinstance(request, m.LeaveGroupRequest):
                 # Each part starts a rebalance, so other requests to this group may differ.
                 request.group_id = "members"
+            if isinstance(request, AlterShareGroupOffsetsRequest | DeleteShareGroupOffsetsRequest):
+                # Entries of a topic are merged in the response, but not across parts.
+                named: Any = request.topics
+                request.topics = list({topic.topic_name: topic for topic in named}.values())
             told.append((request, version, await client.send(request, version)))
         return told
 

@@ -198,23 +198,33 @@ def _unknown_group(group: str) -> NotFoundError:
 
 def _why(options: argparse.Namespace) -> None:
     answer = _summarized(options)
-    if answer.get("type") == SHARE:
-        query = {name: getattr(options, name) for name in ("topic", "partition", "offset")}
-        path = share_path(options.group, **query)
-        share = fetch(options.answered_by, path, options.timeout, security_of(options))
+    share = _share_partitions(options) if answer.get("type") == SHARE else None
+    if share is not None:
         lines = [*share_lines(share)]
         if options.topic is None:
             lines = [*why_lines(answer), "", *lines]
             share = answer | share
         print_result(options, share, wrapped(lines))
         return
-    if options.topic is not None:
+    if options.topic is not None and answer.get("type") != SHARE:
         raise UsageError(f"{options.group!r} is not a share group, so only GROUP can be given")
     wanted = answer["rebalances"]
     if not options.avoided:
         wanted = [record for record in wanted if _is_told(record)]
     answer["rebalances"] = wanted
     print_result(options, answer, wrapped(why_lines(answer)))
+
+
+def _share_partitions(options: argparse.Namespace) -> Json | None:
+    """The page of a share group's records; None if `kohort watch` answers, which has none."""
+    query = {name: getattr(options, name) for name in ("topic", "partition", "offset")}
+    path = share_path(options.group, **query)
+    try:
+        return fetch(options.answered_by, path, options.timeout, security_of(options))
+    except NotFoundError:
+        if options.topic is not None:
+            raise
+        return None
 
 
 def _summarized(options: argparse.Namespace) -> Json:
