@@ -188,8 +188,6 @@ def test_a_limit_that_is_lowered_before_a_lock_ends(pair: Pair, ends: str) -> No
     scene.check(scene.one, NONE, (0, 3, [RELEASE]))
     assert scene.fetch(scene.one) == [0, 3, 2]
     scene.group.configure(share_delivery_count_limit="2")
-    # Kafka answers before it has applied the change.
-    time.sleep(0.5)
     if ends == "closed":
         scene.one.close()
     elif ends == "disconnected":

@@ -2,6 +2,7 @@
 and share sessions.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeAlias
 
@@ -27,6 +28,10 @@ WAIT_MS: Final = 20_000
 GROUP_CONFIGS: Final = 32
 """Resource type."""
 SHORT_MS: Final = 100
+APPLIED_S: Final = 0.5
+"""Kafka answers before it has applied a change of configs."""
+LOADED_S: Final = 20.0
+"""The longest time in which Kafka loads the state of partitions."""
 """Of a fetch that may find nothing. One that does not wait at all may miss records in Kafka that
 are there.
 """
@@ -92,6 +97,7 @@ class ShareGroup:
         """Change configs; a name is `share_isolation_level` for `share.isolation.level`."""
         named = {name.replace("_", "."): value for name, value in configs.items()}
         alter_group_configs(self.pair, self.id, named)
+        time.sleep(APPLIED_S)
 
     # Membership.
 
@@ -152,10 +158,14 @@ class ShareGroup:
         self.load(*topics)
 
     def load(self, *topics: Topic) -> None:
-        """Fetch nothing from all partitions."""
-        with self.session("loader") as session:
-            places = [(topic, number) for topic in topics for number in range(self.count(topic))]
-            session.peek(places, max_wait_ms=SHORT_MS, max_records=-1)
+        """Fetch nothing from all partitions, until Kafka answers for each."""
+        places = [(topic, number) for topic in topics for number in range(self.count(topic))]
+        deadline_s = time.monotonic() + LOADED_S
+        answered = 0
+        while answered < len(places) and time.monotonic() < deadline_s:
+            with self.session("loader") as session:
+                found = session.peek(places, max_wait_ms=SHORT_MS, max_records=-1).kafka
+            answered = sum(len(topic.partitions) for topic in found.responses)
 
     def count(self, topic: Topic) -> int:
         """The partitions that Kafka has."""
