@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from kohort.groups.share.window import AcknowledgeType, AcquiredRange
+from kohort.groups.share.window import AcknowledgeType
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 REST: Final = ""
@@ -30,12 +30,6 @@ class GroupCounts:
         self.archived_at_limit = 0
         self.acknowledgements: Counter[int] = Counter()
         """By `AcknowledgeType`."""
-
-    def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
-        for first, last, delivery_count in ranges:
-            self.deliveries += last - first + 1
-            if delivery_count > 1:
-                self.redeliveries += last - first + 1
 
     def note_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
         counts = self.acknowledgements

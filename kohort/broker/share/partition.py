@@ -6,7 +6,7 @@ from typing import Final
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.share.counts import GroupCounts
 from kohort.broker.share.log_read import LogRead
-from kohort.broker.share.reports import NOTHING_COUNTED, Counts, add_deliveries
+from kohort.broker.share.reports import NOTHING_COUNTED, Counts
 from kohort.broker.share.settings import GroupSettings
 from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
 from kohort.groups.share.window import AcquiredRange, Window
@@ -78,9 +78,15 @@ class SharePartition:
         return f"SharePartition({self.key})"
 
     def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
-        """Count acquired records."""
-        self.counts.note_acquired(ranges)
-        add_deliveries(self.changing_counts, ranges)
+        """Count acquired records, of the group and of the share-partition."""
+        of_group, own = self.counts, self.changing_counts
+        for first, last, delivery_count in ranges:
+            count = last - first + 1
+            of_group.deliveries += count
+            own["deliveries"] += count
+            if delivery_count > 1:
+                of_group.redeliveries += count
+                own["redeliveries"] += count
 
     @property
     def changing_counts(self) -> Counts:

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.groups.share.acknowledgements import LOCK_TIMEOUT, SESSION_END, AcknowledgeType, Change
 from kohort.groups.share.state_log import SharePartitionKey
 from kohort.groups.share.states import RecordState
-from kohort.groups.share.window import AcquiredRange
 
 COUNTED: Final = (
     "deliveries",
@@ -39,14 +38,6 @@ REMEMBERING_MAX: Final = 100
 """Groups that remember ranges: up to 40 MB. The one that began first forgets them."""
 MEMBERS_MAX: Final = 1_000
 """Members of a group whose deliveries are counted, before this begins anew."""
-
-
-def add_deliveries(counts: Counts, ranges: Iterable[AcquiredRange]) -> None:
-    """Count acquired records."""
-    for first, last, delivery_count in ranges:
-        counts["deliveries"] += last - first + 1
-        if delivery_count > 1:
-            counts["redeliveries"] += last - first + 1
 
 
 class How(StrEnum):
