@@ -23,7 +23,7 @@ def sharing(bootstrap: str, group: str, topic: str) -> Iterator[ShareConsumer]:
 
 @pytest.fixture
 def topic(tools: Tools, client_named: ClientNamed, create_topic: CreateTopic, group: str) -> str:
-    """A topic with ten records, from whose beginning the group reads."""
+    """A topic of ten records, which the group reads from the beginning."""
     set_config(tools, group, "--add-config", "share.auto.offset.reset=earliest")
     name = create_topic()
     client_named("confluent").produce(name, [Record(b"%d" % number) for number in range(10)])

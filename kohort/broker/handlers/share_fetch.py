@@ -312,7 +312,7 @@ class _ShareFetchCall:
         )
 
     def _is_answered(self, fetched: FetchedPartition) -> bool:
-        """Whether the response has a partition; updates which are due."""
+        """Whether the response includes a partition; updates `ShareSession.due`."""
         session = self._session
         key = SessionPartition(fetched.topic_id, fetched.number)
         if fetched.error:

@@ -205,7 +205,7 @@ class ShareFetch:
     # Acquiring.
 
     def _acquire(self, *, may_wait: bool) -> None:
-        """Acquire records, as many as wanted, and answer; wait on if there were none after all."""
+        """Acquire records, as many as wanted, and answer; keep waiting if there are none."""
         readable = self._readable()
         steps = self._acquire_steps(readable)
         if len(readable) > MANY:
@@ -375,7 +375,7 @@ class ShareFetch:
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
     def _end(self, *, may_wait: bool, after_check: bool = True) -> None:
-        """Answer; or wait on, if others were faster."""
+        """Answer, or keep waiting if other members have acquired the records."""
         has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
         if (
             may_wait

@@ -30,7 +30,7 @@ Counts: TypeAlias = dict[str, int]
 """By name, with all names of `COUNTED`."""
 
 NOTHING_COUNTED: Final[Mapping[str, int]] = MappingProxyType(dict.fromkeys(COUNTED, 0))
-"""Of share-partitions that were never acquired from, since of many most are not used."""
+"""Shared by share-partitions from which nothing was acquired, usually most of them."""
 
 RANGES_MAX: Final = 1_000
 """Released ranges, and archived ones, that are remembered per group."""

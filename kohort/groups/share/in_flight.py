@@ -192,7 +192,7 @@ class InFlight:
         return self._earliest_ms if self.locks else None
 
     def recompute_deadline(self) -> None:
-        """Look for the earliest deadline among the locks that are left."""
+        """Recompute the earliest deadline of the remaining locks."""
         self._earliest_ms = min((lock.deadline_ms for lock in self.locks), default=0)
 
     def advance(self) -> None:

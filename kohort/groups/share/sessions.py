@@ -48,7 +48,7 @@ class ShareSession:
         self.partitions: dict[SessionPartition, None] = {}
         """In the order in which they were added."""
         self.due: set[SessionPartition] = set()
-        """Partitions that are answered with their next read even without records."""
+        """Partitions that the response after their next read includes even without records."""
         self.unknown: set[SessionPartition] = set()
         """Partitions whose topic did not exist when they were added."""
         self.located: object = None

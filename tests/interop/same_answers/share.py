@@ -138,7 +138,7 @@ class ShareGroup:
         return epochs
 
     def initialize(self, *topics: Topic, member_id: str = "founder") -> None:
-        """Have a member until the partitions are initialized. Kafka loads them when they are
+        """Keep a member until the partitions are initialized. Kafka loads them when they are
         first fetched, and leaves them out until then.
 
         Afterwards both groups have the same epoch: a Kafka has assigned the partitions in an epoch
