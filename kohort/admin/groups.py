@@ -264,9 +264,7 @@ def _group(
     return Group(group_id, state, protocol_type, protocol, address, members, positions, epoch)
 
 
-def _partitions(
-    assignment: new_groups.Assignment | share_groups.Assignment,
-) -> list[TopicPartition]:
+def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
     return sorted(
         (topic.topic_name, index)
         for topic in assignment.topic_partitions

@@ -9,7 +9,6 @@ v0-1. v1 adds the member type: classic or consumer.
 """
 
 import uuid
-from collections.abc import Iterable
 from typing import Final
 
 from kohort.broker.coordinator.requests.consumer import consumer_membership, short_id
@@ -17,6 +16,11 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.assignments import (
+    MESSAGE_CHARS,
+    assignment_of,
+    described_assignment,
+)
 from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerData
@@ -25,30 +29,19 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from kohort.groups.reasons import state_reason
 from kohort.groups.steps import FEW, Steps
-from kohort.groups.topics import Partition, by_topic
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.consumer_group_describe import (
-    Assignment as DescribedAssignment,
-)
 from kohort.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
 from kohort.protocol.messages.consumer_group_describe import Member as DescribedMember
-from kohort.protocol.messages.consumer_group_describe import (
-    TopicPartitions as DescribedPartitions,
-)
 from kohort.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 
 CLIENT_MAKES_ID_SINCE: Final = 1
-MESSAGE_CHARS: Final = 1_000
-"""Maximum length of an error message, which may contain an id of 32 KiB; the rest is cut off."""
 
 
 @handles(
@@ -117,21 +110,13 @@ def core_request(
 
 
 def response_for(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
-    assignment = None
-    if result.assigned is not None:
-        assignment = Assignment(
-            topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=list(numbers))
-                for topic_id, numbers in by_topic(result.assigned).items()
-            ]
-        )
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=None if result.message is None else result.message[:MESSAGE_CHARS],
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=assignment,
+        assignment=assignment_of(result.assigned),
     )
 
 
@@ -229,19 +214,7 @@ def _member(data: ConsumerData, member: Member) -> DescribedMember:
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(data, (*member.assigned, *member.pending)),
-        target_assignment=_assignment(data, data.target(member.member_id)),
+        assignment=described_assignment(data.topics, (*member.assigned, *member.pending)),
+        target_assignment=described_assignment(data.topics, data.target(member.member_id)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
-
-
-def _assignment(data: ConsumerData, partitions: Iterable[Partition]) -> DescribedAssignment:
-    """Return partitions with the names of their topics; those of deleted topics are left out."""
-    assignment = DescribedAssignment(topic_partitions=[])
-    for topic_id, numbers in by_topic(partitions).items():
-        name = data.topics.name_of(topic_id)
-        if name is not None:
-            assignment.topic_partitions.append(
-                DescribedPartitions(topic_id=topic_id, topic_name=name, partitions=list(numbers))
-            )
-    return assignment

@@ -4,14 +4,16 @@ ShareGroupDescribe (key 77): state and members of share groups.
 v1. The rules of the heartbeat are in :mod:`kohort.groups.share.heartbeat`.
 """
 
-from collections.abc import Iterable
-from typing import Final
-
 from kohort.broker.coordinator.requests.share import not_found, share_membership
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.assignments import (
+    MESSAGE_CHARS,
+    assignment_of,
+    described_assignment,
+)
 from kohort.broker.handlers.shared.checks import check_repeats, is_member_id
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.share import assignor
@@ -19,25 +21,17 @@ from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
 from kohort.groups.steps import FEW, Steps
-from kohort.groups.topics import Partition, by_topic
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.share_group_describe import Assignment as DescribedAssignment
 from kohort.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
 from kohort.protocol.messages.share_group_describe import Member as DescribedMember
-from kohort.protocol.messages.share_group_describe import TopicPartitions as DescribedPartitions
 from kohort.protocol.messages.share_group_heartbeat import (
-    Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    TopicPartitions,
 )
-
-MESSAGE_CHARS: Final = 1_000
-"""Maximum length of an error message, which may contain an id of 32 KiB; the rest is cut off."""
 
 
 @handles(
@@ -71,21 +65,13 @@ def share_group_heartbeat(
 
 
 def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
-    assignment = None
-    if result.assigned is not None:
-        assignment = Assignment(
-            topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=list(numbers))
-                for topic_id, numbers in by_topic(result.assigned).items()
-            ]
-        )
     return ShareGroupHeartbeatResponse(
         error_code=result.error,
         error_message=None if result.message is None else result.message[:MESSAGE_CHARS],
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=assignment,
+        assignment=assignment_of(result.assigned),
     )
 
 
@@ -177,17 +163,5 @@ def _member(data: ShareData, member: ShareMember) -> DescribedMember:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
-        assignment=_assignment(data, member.assigned),
+        assignment=described_assignment(data.topics, member.assigned),
     )
-
-
-def _assignment(data: ShareData, partitions: Iterable[Partition]) -> DescribedAssignment:
-    """Return partitions with the names of their topics; those of deleted topics are left out."""
-    assignment = DescribedAssignment(topic_partitions=[])
-    for topic_id, numbers in by_topic(partitions).items():
-        name = data.topics.name_of(topic_id)
-        if name is not None:
-            assignment.topic_partitions.append(
-                DescribedPartitions(topic_id=topic_id, topic_name=name, partitions=list(numbers))
-            )
-    return assignment

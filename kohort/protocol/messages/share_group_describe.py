@@ -4,25 +4,14 @@ v0 was early access in Kafka 4.0; v1 is the first stable version.
 """
 
 from kohort.protocol.message import field, request, response, struct
-from kohort.protocol.types import Bool, Int16, Int32, String, Uuid
+from kohort.protocol.messages.consumer_group_describe import Assignment
+from kohort.protocol.types import Bool, Int16, Int32, String
 
 
 @request(key=77, versions="1", flexible="0+")
 class ShareGroupDescribeRequest:
     group_ids: list[String]
     include_authorized_operations: Bool = field(default=False)
-
-
-@struct
-class TopicPartitions:
-    topic_id: Uuid
-    topic_name: String
-    partitions: list[Int32]
-
-
-@struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = field(default=[])
 
 
 @struct

@@ -3,8 +3,9 @@
 v0 was early access in Kafka 4.0; v1 is the first stable version.
 """
 
-from kohort.protocol.message import field, request, response, struct
-from kohort.protocol.types import Int16, Int32, String, Uuid
+from kohort.protocol.message import field, request, response
+from kohort.protocol.messages.consumer_group_heartbeat import Assignment
+from kohort.protocol.types import Int16, Int32, String
 
 
 @request(key=76, versions="1", flexible="0+")
@@ -18,19 +19,6 @@ class ShareGroupHeartbeatRequest:
     """0 to join, -1 to leave."""
     rack_id: String | None = field(default=None)
     subscribed_topic_names: list[String] | None = field(default=None)
-
-
-@struct
-class TopicPartitions:
-    topic_id: Uuid
-    partitions: list[Int32]
-
-
-@struct
-class Assignment:
-    """The partitions that the member fetches from."""
-
-    topic_partitions: list[TopicPartitions]
 
 
 @response(key=76, versions="1", flexible="0+")
