@@ -178,10 +178,14 @@ class Driver:
         self._process.wait()
 
     def kill_jvm(self) -> None:
-        """SIGKILL to Spark's JVM alone, as the kernel does when memory is short."""
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
-        for pid in children.split():
-            os.kill(int(pid), signal.SIGKILL)
+        """SIGKILL to Spark's JVM alone, as the kernel does when memory is short.
+
+        Does nothing if the driver has ended.
+        """
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            task = Path(f"/proc/{self._process.pid}/task/{self._process.pid}")
+            for pid in (task / "children").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
     @property
     def is_over(self) -> bool:
