@@ -29,7 +29,8 @@ async def running_partition(root: Path, *, stop_cleanly: bool = True) -> AsyncIt
             "orders", partition_count=1
         )
         yield topic.partitions[0]
-        await topic.partitions[0].force()
+        topic.partitions[0].start_flush()
+        await topic.partitions[0].wait_flushed()
         await topics.disk.write_checkpoints()
 
 

@@ -8,9 +8,7 @@ from typing import Final
 
 from kohort.broker.coordinator.log.offsets_log import (
     Stored,
-    StoredRecord,
     decode_stored,
-    encode_stored,
 )
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.groups.encoding import encode_as_batch
@@ -101,19 +99,11 @@ class MemoryOffsetsLog(MemoryLog):
     ) -> Awaitable[None] | None:
         return self.append_batch(partition, encode_as_batch(records, wall_ms)[0])
 
-    def append_stored(
-        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        return self.append_batch(partition, encode_stored(records)[0])
-
     def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Append the marker that ends a producer's transaction."""
         marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
         batch = make_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)[0]
         self.append_batch(partition, batch)
-
-    async def force(self, partition: int) -> None:
-        """Do nothing: batches in memory are durable."""
 
     def read(self, partition: int) -> Iterator[Stored]:
         for batch in self.batches[partition]:

@@ -14,7 +14,6 @@ from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.coordinator.log.relocation import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.timing_wheel import KeyedTimers
@@ -108,7 +107,6 @@ class GroupHost:
         """Groups that may hold offsets of an open transaction, by their partition of the log and
         the producer id; removed when the transaction ends there."""
         self._unreadable: frozenset[int] = frozenset()
-        self._refused: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -120,7 +118,6 @@ class GroupHost:
         loaded = await load_groups(self.log, self._clock)
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
-        self._refused = loaded.refused_groups
         self._pending = loaded.pending
         now = self.now()
         time_slice = Slice(self._clock)
@@ -330,14 +327,8 @@ class GroupHost:
 
         Groups whose part of the log could not be read must not seem to be absent.
         """
-        if group_id in self._refused:
+        if self._unreadable and self.partition_of(group_id) in self._unreadable:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if self._unreadable:
-            count = self.log.partition_count
-            # Groups that were found are loaded; others may be in their former partition.
-            places = {partition_of(group_id, count), former_partition_of(group_id, count)}
-            if not places.isdisjoint(self._unreadable):
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
     # Internals.

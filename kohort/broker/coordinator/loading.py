@@ -17,7 +17,6 @@ from kohort.broker.coordinator.log.offsets_log import (
     Stored,
     StoredRecord,
 )
-from kohort.broker.coordinator.log.relocation import Relocation, Stray
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -53,8 +52,6 @@ class LoadedGroups(NamedTuple):
     earlier_by_group: dict[str, list[Generation]]
     """Generations before the last one that were stored within `RECENT_MS` before it."""
     unreadable_partitions: frozenset[int]
-    refused_groups: frozenset[str]
-    """Groups that could not be moved to their partition."""
     pending: dict[tuple[int, int], set[str]]
     """Groups with offsets in a producer's open transaction, by their partition and the producer
     id."""
@@ -63,14 +60,17 @@ class LoadedGroups(NamedTuple):
 
 
 async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
-    """Load all groups, as the last record of each key, each from its own partition; groups that are
-    found elsewhere are moved.
+    """Load all groups, as the last record of each key. Records in another partition than that of
+    their group are left out, as Kafka does not look for them there.
     """
-    found = _LogContent(log, clock)
-    time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
-    load_times_ms: list[int] = []
+    by_group: dict[str, list[DurableRecord]] = {}
     earlier: dict[str, list[Generation]] = {}
+    pending: dict[tuple[int, int], set[str]] = {}
     unreadable: set[int] = set()
+    homes: dict[str, int] = {}
+    elsewhere: set[str] = set()
+    load_times_ms: list[int] = []
+    time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     for partition in range(log.partition_count):
         begun_ms = clock.monotonic_ms()
         content = _PartitionContent()
@@ -84,57 +84,28 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             )
             unreadable.add(partition)
             continue
-        await found.add(partition, content, time_slice)
-        for stored in content.earlier():
-            earlier.setdefault(stored.group_id, []).append(stored)
-        if content.count:
-            load_times_ms.append(clock.monotonic_ms() - begun_ms)
-    refused = await found.bring_home(unreadable)
-    return LoadedGroups(
-        found.by_group,
-        earlier,
-        frozenset(unreadable),
-        refused,
-        found.pending,
-        tuple(load_times_ms),
-    )
-
-
-class _LogContent:
-    def __init__(self, log: OffsetsLog, clock: Clock) -> None:
-        self.by_group: dict[str, list[DurableRecord]] = {}
-        self.pending: dict[tuple[int, int], set[str]] = {}
-        self._partition_count = log.partition_count
-        self._relocation = Relocation(log, clock)
-        self._pending_elsewhere: list[PendingOffset] = []
-
-    async def add(self, partition: int, content: "_PartitionContent", time_slice: Slice) -> None:
-        is_home: dict[str, bool] = {}
-        for count, (stored, durable) in enumerate(content.decode()):
+        for count, durable in enumerate(content.decode()):
             group_id = durable.group_id
-            if group_id not in is_home:
-                is_home[group_id] = partition_of(group_id, self._partition_count) == partition
+            if group_id not in homes:
+                homes[group_id] = partition_of(group_id, log.partition_count)
+            if homes[group_id] != partition:
+                elsewhere.add(group_id)
+                continue
+            by_group.setdefault(group_id, []).append(durable)
             if isinstance(durable, PendingOffset):
-                self.pending.setdefault((partition, durable.producer_id), set()).add(group_id)
-            if is_home[group_id]:
-                self.by_group.setdefault(group_id, []).append(durable)
-            elif isinstance(durable, PendingOffset):
-                # Not moved, because the transaction's marker will be appended to this partition.
-                self._pending_elsewhere.append(durable)
-            else:
-                self._relocation.add(Stray(partition, stored, durable))
+                pending.setdefault((partition, durable.producer_id), set()).add(group_id)
             if isinstance(durable, GroupRecord) or count % FEW == 0:
                 await time_slice.pause()
-
-    async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
-        """Move groups to their partitions; return those that could not be moved."""
-        refused: frozenset[str] = frozenset()
-        if self._relocation.is_needed:
-            refused = await self._relocation.carry_out(self.by_group, unreadable)
-        for durable in self._pending_elsewhere:
-            if durable.group_id not in refused:
-                self.by_group.setdefault(durable.group_id, []).append(durable)
-        return refused
+        for generation in content.earlier():
+            earlier.setdefault(generation.group_id, []).append(generation)
+        if content.count:
+            load_times_ms.append(clock.monotonic_ms() - begun_ms)
+    if elsewhere:
+        logger.warning(
+            "Left out records of %d groups in partitions where Kafka does not look for them",
+            len(elsewhere),
+        )
+    return LoadedGroups(by_group, earlier, frozenset(unreadable), pending, tuple(load_times_ms))
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
@@ -146,7 +117,7 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
     content = _PartitionContent()
     for entry in log.read(partition_of(group_id, log.partition_count)):
         content.take(entry)
-    return [durable for _, durable in content.decode() if durable.group_id == group_id]
+    return [durable for durable in content.decode() if durable.group_id == group_id]
 
 
 class _Recent:
@@ -192,15 +163,19 @@ class _PartitionContent:
         for record in self._resolver.take(entry):
             if record.key[:2] in GENERATION_KEYS:
                 self._keep_generation(record)
-            _keep(self.latest, record)
+            if record.value is None:
+                self.latest.pop(record.key, None)
+            else:
+                self.latest[record.key] = record
 
-    def decode(self) -> Iterator[tuple[StoredRecord, DurableRecord]]:
+    def decode(self) -> Iterator[DurableRecord]:
         """Yield the valid records, those of each key in log order: the last record, and those of
         open transactions before and after it.
         """
         held = self._resolver.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))
-        yield from _decode(self.latest.values())
+        for _, durable in _decode(self.latest.values()):
+            yield durable
         yield from _decode_pending(record for _, record in held.items(overtaken=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
@@ -228,19 +203,10 @@ class _PartitionContent:
                     yield stored
 
 
-def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
-    if record.value is None:
-        latest.pop(record.key, None)
-    else:
-        latest[record.key] = record
-
-
-def _decode_pending(
-    records: Iterable[StoredRecord],
-) -> Iterator[tuple[StoredRecord, DurableRecord]]:
+def _decode_pending(records: Iterable[StoredRecord]) -> Iterator[PendingOffset]:
     for stored, durable in _decode(records):
         if isinstance(durable, OffsetRecord):
-            yield stored, PendingOffset(*durable, stored.producer_id, stored.producer_epoch)
+            yield PendingOffset(*durable, stored.producer_id, stored.producer_epoch)
 
 
 def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, DurableRecord]]:

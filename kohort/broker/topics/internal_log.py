@@ -151,12 +151,6 @@ class InternalLog:
         """Create the topic if it does not exist; None if it exists. Raises KafkaError."""
         return None if (self._found or self._find()) is not None else self._prepare()
 
-    async def force(self, partition: int) -> None:
-        """Return when everything in the partition is on disk. Raises KafkaError."""
-        topic = self._found or self._find()
-        if topic is not None:
-            await topic.partitions[partition].force()
-
     def delete_before(self, partition: int, offset: int) -> None:
         """Delete the records below an offset, as far as they fill segments. Raises KafkaError."""
         opened = self.on_disk(partition)

@@ -293,21 +293,6 @@ class Partition:
         if self.flush is not None:
             await asyncio.wait([self.flush])
 
-    async def force(self) -> None:
-        """Return when everything appended is on the disk, regardless of the configuration.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
-        """
-        wanted = self.log.log_end_offset
-        while True:
-            self.check_online()
-            if self.log.flushed_offset >= wanted:
-                return
-            # A running flush may have begun before the last append.
-            self.start_flush()
-            await self.wait_flushed()
-
     def take_offline(self, reason: str) -> None:
         """Refuse all requests until the next start, because the disk cannot be trusted."""
         if self.failure is None:

@@ -14,11 +14,9 @@ from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
-    SealedBatch,
 )
-from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.control import ControlType, decode_marker
-from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.record import decode_records
 from kohort.protocol.records.varint import Buffer
 
 
@@ -68,25 +66,11 @@ class OffsetsLog(Protocol):
         """
         ...
 
-    def append_stored(
-        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        """Append records copied from a log, with their own timestamps; see `append`."""
-        ...
-
     def prepare(self) -> Awaitable[None] | None:
         """Create the log if it does not exist, so that appends are immediate; None if it exists.
 
         Raises:
             KafkaError: it cannot be created.
-        """
-        ...
-
-    async def force(self, partition: int) -> None:
-        """Flush everything in the partition to disk, whatever the flush settings are.
-
-        Raises:
-            KafkaError: the flush may have failed.
         """
         ...
 
@@ -113,16 +97,6 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
                 producer_id,
                 producer_epoch,
             )
-
-
-def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
-    """Encode records copied from a log as one batch of another partition."""
-    return make_batch(
-        [
-            Record(record.value, key=record.key, headers=record.headers, timestamp=record.timestamp)
-            for record in records
-        ]
-    )
 
 
 class PendingResolver:

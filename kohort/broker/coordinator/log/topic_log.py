@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.log.offsets_log import (
     Stored,
-    StoredRecord,
     decode_stored,
-    encode_stored,
 )
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.internal_log import InternalLog, read_batches
@@ -41,7 +39,6 @@ class TopicOffsetsLog:
             configs=internal_topic_configs(CONSUMER_OFFSETS, config),
         )
         self.prepare = self._log.prepare
-        self.force = self._log.force
 
     @property
     def partition_count(self) -> int:
@@ -76,12 +73,6 @@ class TopicOffsetsLog:
                 yield from decode_stored(header, batch)
             except DecodeError as error:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-
-    def append_stored(
-        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        """Append records copied from a log, with their own timestamps; see `append`."""
-        return self._log.append(partition, encode_stored(records), wall_ms=wall_ms)
 
     async def _append_when(
         self, encoding: Awaitable[SealedBatch], partition: int, wall_ms: int

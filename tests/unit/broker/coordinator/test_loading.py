@@ -106,6 +106,18 @@ async def test_a_partition_that_cannot_be_read_to_its_end_gives_nothing(
     assert "cannot be read" in caplog.text
 
 
+async def test_records_in_the_partition_of_other_groups_are_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = Log()
+    log.write(offset("g", 1))
+    for partition in range(2):
+        log.append(partition, [offset("g", 2), offset("payments", 1)], wall_ms=99)
+    assert not {partition_of("g", 50), partition_of("payments", 50)} & {0, 1}
+    assert await loaded(log) == {"g": [offset("g", 1)]}
+    assert "2 groups" in caplog.text
+
+
 async def test_the_time_of_each_partition_that_has_records_is_told() -> None:
     clock = VirtualClock()
 

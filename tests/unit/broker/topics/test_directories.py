@@ -65,7 +65,8 @@ async def test_whose_records_were_flushed_is_known_after_a_power_loss(seed: int)
     ) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[0])
-        await topic.partitions[0].force()
+        topic.partitions[0].start_flush()
+        await topic.partitions[0].wait_flushed()
         append(topic.partitions[1])
     disk.lose_power(Random(seed).randrange)
     assert read_topic_id(disk, str(ROOT / "orders-0")) == topic.topic_id

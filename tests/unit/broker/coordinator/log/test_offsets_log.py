@@ -76,14 +76,6 @@ async def test_what_was_appended_is_read_in_order(kind: str, tmp_path: Path) -> 
 
 
 @both
-async def test_what_lies_in_a_log_already_keeps_its_time(kind: str, tmp_path: Path) -> None:
-    async with a_log(kind, tmp_path) as log:
-        await done(log.append_stored(7, [stored(OFFSET, 98), stored(GROUP, 97)], wall_ms=100))
-        await log.force(7)
-        assert list(log.read(7)) == [stored(OFFSET, 98), stored(GROUP, 97)]
-
-
-@both
 async def test_a_partition_no_one_wrote_to_is_empty(kind: str, tmp_path: Path) -> None:
     async with a_log(kind, tmp_path) as log:
         assert list(log.read(7)) == []
