@@ -2,65 +2,33 @@
 and share groups for one group, which need not exist yet. A few have no setting of the broker.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from kohort.broker.config.broker import BrokerConfig
 from kohort.broker.config.settings import InvalidValueError, Setting, Value, settings_of
-from kohort.broker.config.share import ShareGroupConfigs
+from kohort.broker.config.share import BOUNDED as BOUNDED_OF_SHARE
+from kohort.broker.config.share import ShareGroupConfigs, number_of
 from kohort.protocol.errors import ErrorCode, KafkaError
 
-_BOUNDS: Final[Mapping[str, Callable[[BrokerConfig], tuple[int, int]]]] = {
-    "consumer.assignment.interval.ms": lambda config: (
-        config.group_consumer_min_assignment_interval_ms,
-        config.group_consumer_max_assignment_interval_ms,
-    ),
-    "consumer.heartbeat.interval.ms": lambda config: (
-        config.group_consumer_min_heartbeat_interval_ms,
-        config.group_consumer_max_heartbeat_interval_ms,
-    ),
-    "consumer.session.timeout.ms": lambda config: (
-        config.group_consumer_min_session_timeout_ms,
-        config.group_consumer_max_session_timeout_ms,
-    ),
-    "share.assignment.interval.ms": lambda config: (
-        config.group_share_min_assignment_interval_ms,
-        config.group_share_max_assignment_interval_ms,
-    ),
-    "share.delivery.count.limit": lambda config: (
-        config.group_share_min_delivery_count_limit,
-        config.group_share_max_delivery_count_limit,
-    ),
-    "share.heartbeat.interval.ms": lambda config: (
-        config.group_share_min_heartbeat_interval_ms,
-        config.group_share_max_heartbeat_interval_ms,
-    ),
-    "share.partition.max.record.locks": lambda config: (
-        config.group_share_min_partition_max_record_locks,
-        config.group_share_max_partition_max_record_locks,
-    ),
-    "share.record.lock.duration.ms": lambda config: (
-        config.group_share_min_record_lock_duration_ms,
-        config.group_share_max_record_lock_duration_ms,
-    ),
-    "share.session.timeout.ms": lambda config: (
-        config.group_share_min_session_timeout_ms,
-        config.group_share_max_session_timeout_ms,
-    ),
-}
-"""The smallest and the largest value that the broker's settings allow, for each config that
-overrides one of them."""
+BOUNDED: Final = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    *(f"share.{name}" for name in BOUNDED_OF_SHARE),
+)
+"""The configs that override a setting of the broker, within a range that two others set."""
 
 _OWN: Final = settings_of(ShareGroupConfigs)
 
-GROUP_CONFIGS: Final = tuple(sorted([*_BOUNDS, *_OWN]))
+GROUP_CONFIGS: Final = tuple(sorted([*BOUNDED, *_OWN]))
 """Names of the configs, in the order in which they are described."""
 
 
 def broker_name(name: str) -> str | None:
     """Return the name of the broker's setting that a group config overrides, if there is one."""
-    return f"group.{name}" if name in _BOUNDS else None
+    return f"group.{name}" if name in BOUNDED else None
 
 
 @cache
@@ -84,9 +52,9 @@ def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
         if name not in GROUP_CONFIGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
         values[name] = _parse(name, text)
-        if name not in _BOUNDS:
+        if name not in BOUNDED:
             continue
-        low, high = _BOUNDS[name](config)
+        low, high = _bounds(name, config)
         if not low <= _whole(values[name]) <= high:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{name} must be in the range {low} to {high} inclusive."
@@ -95,22 +63,25 @@ def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
         _check_timeouts(values, config)
 
 
+def _bounds(name: str, config: BrokerConfig) -> tuple[int, int]:
+    """Return the smallest and the largest value that the broker's settings allow."""
+    kind, _, rest = name.partition(".")
+    return (
+        number_of(config, f"group.{kind}.min.{rest}"),
+        number_of(config, f"group.{kind}.max.{rest}"),
+    )
+
+
 def _check_timeouts(values: Mapping[str, Value], config: BrokerConfig) -> None:
-    for session, heartbeat, session_ms, heartbeat_ms in (
-        (
-            "consumer.session.timeout.ms",
-            "consumer.heartbeat.interval.ms",
-            config.group_consumer_session_timeout_ms,
-            config.group_consumer_heartbeat_interval_ms,
-        ),
-        (
-            "share.session.timeout.ms",
-            "share.heartbeat.interval.ms",
-            config.group_share_session_timeout_ms,
-            config.group_share_heartbeat_interval_ms,
-        ),
+    for session, heartbeat in (
+        ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
+        ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
     ):
-        if _whole(values.get(session, session_ms)) <= _whole(values.get(heartbeat, heartbeat_ms)):
+        session_ms, heartbeat_ms = (
+            _whole(values.get(name, number_of(config, f"group.{name}")))
+            for name in (session, heartbeat)
+        )
+        if session_ms <= heartbeat_ms:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}"
             )
@@ -133,7 +104,7 @@ def clamped(configs: Mapping[str, str], name: str, config: BrokerConfig) -> int 
     text = configs.get(name)
     if text is None:
         return None
-    low, high = _BOUNDS[name](config)
+    low, high = _bounds(name, config)
     return min(max(int(text), low), high)
 
 

@@ -214,7 +214,7 @@ class ShareGroupConfigs(Settings):
     )
 
 
-_BOUNDED: Final = (
+BOUNDED: Final = (
     "assignment.interval.ms",
     "delivery.count.limit",
     "heartbeat.interval.ms",
@@ -228,9 +228,9 @@ _BOUNDED: Final = (
 def share_problems(config: ShareSettings) -> list[str]:
     """Return the errors in combinations of the settings of share groups."""
     errors = []
-    for bounded in _BOUNDED:
+    for bounded in BOUNDED:
         for low, high in pairwise(f"group.share.{end}{bounded}" for end in ("min.", "", "max.")):
-            if _value(config, low) > _value(config, high):
+            if number_of(config, low) > number_of(config, high):
                 errors.append(f"{low} must be less than or equal to {high}")
     if config.group_share_heartbeat_interval_ms >= config.group_share_session_timeout_ms:
         errors.append(
@@ -243,6 +243,7 @@ def share_problems(config: ShareSettings) -> list[str]:
     return errors
 
 
-def _value(config: ShareSettings, name: str) -> int:
+def number_of(config: Settings, name: str) -> int:
+    """Return the value of an integer setting by Kafka's name."""
     value: int = getattr(config, name.replace(".", "_"))
     return value
