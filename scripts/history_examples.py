@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from kohort.groups.history.json_form import parse_text, text_steps
 from kohort.groups.history.model import HistoryRecord
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once
 
 ROOT: Final = Path(__file__).parents[1]

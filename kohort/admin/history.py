@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from kohort.admin.cluster import Cluster, check
 from kohort.admin.groups import describe_state
 from kohort.admin.offsets import END, START, find_offsets
-from kohort.groups.history.observed import observed_key
+from kohort.groups.history.entry import observed_key
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.fetch import (
     FetchPartition,

@@ -47,8 +47,7 @@ from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.memory.collector import nothing_collected
-from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer
-from kohort.broker.runtime.memory.trim import limit_retained_memory
+from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer, limit_retained_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.security.listeners import SecureListeners

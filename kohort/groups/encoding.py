@@ -15,8 +15,13 @@ from kohort.groups.kinds import GroupKind
 from kohort.groups.offsets.encoding import OFFSET_CODEC
 from kohort.groups.offsets.encoding import encode_key as encode_offset_key
 from kohort.groups.offsets.encoding import encode_value as encode_offset
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import DurableRecord, OffsetRecord, PendingOffset
+from kohort.groups.records import (
+    DurableRecord,
+    OffsetRecord,
+    PendingOffset,
+    RecordCodec,
+    RecordHeaders,
+)
 from kohort.groups.share.encoding import SHARE_CODEC
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError

@@ -32,7 +32,7 @@ from kohort.groups.events import CommitFenced, Event, GroupRestored
 from kohort.groups.kinds import DEAD, EMPTY, GroupKind
 from kohort.groups.membership import Membership
 from kohort.groups.offsets import commit as offsets
-from kohort.groups.offsets import pending, removal
+from kohort.groups.offsets import removal
 from kohort.groups.offsets.table import OffsetTable
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.records import (
@@ -148,7 +148,7 @@ class Group:
             self.outbox.note(CommitFenced(error))
             self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
         else:
-            pending.store(self, request, transaction, ticket, now)
+            offsets.store_in_transaction(self, request, transaction, ticket, now)
 
     def _validate_commit(self, request: CommitRequest) -> ErrorCode:
         """Return whether a commit is allowed while no one has joined: from non-members only."""
@@ -165,7 +165,7 @@ class Group:
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker of the log; also while an append is in progress."""
-        pending.end_transaction(self, producer_id, commit=commit)
+        offsets.end_transaction(self, producer_id, commit=commit)
 
     # Removal. Each operation needs a step of its own, with no append in progress.
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.events import MemberRef
-from kohort.groups.history.limits import IDS_LISTED, cut_id
+from kohort.groups.history.names import IDS_LISTED, cut_id
 from kohort.groups.history.shares import parse_share
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import CONSUMER, Now

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.groups.history.observed import observed_key
+from kohort.groups.history.entry import observed_key
 from kohort.insight.parsing import Record
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.rebalances.findings import Findings, Thresholds

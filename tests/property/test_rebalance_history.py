@@ -16,6 +16,7 @@ from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.evidence import evidence
 from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.json_form import parse_text, text_steps
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -24,7 +25,6 @@ from kohort.groups.history.model import (
     RebalanceRecord,
 )
 from kohort.groups.history.sentence import PROBLEMS, sentence
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
+from kohort.groups.share.data import ShareSettings
 from kohort.groups.share.requests import ShareHeartbeatRequest
-from kohort.groups.share.settings import ShareSettings
 from kohort.groups.share.write import ASSIGN_TIMER
 from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode

@@ -4,11 +4,11 @@ import pytest
 
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import TriggerKind
+from kohort.groups.history.facts import AssignedFacts
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import AssignedRecord, TriggerRecord
 from kohort.groups.history.names import MemberFate
-from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.share_record import build_assigned
 from kohort.protocol.records.record import Record
 from kohort.watch.core.fate import Timeouts

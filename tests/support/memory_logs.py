@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
-from kohort.broker.coordinator.log.offsets_log import (
+from kohort.broker.coordinator.offsets_log import (
     Stored,
     decode_stored,
 )
@@ -90,7 +90,7 @@ class MemoryLog:
 
 
 class MemoryOffsetsLog(MemoryLog):
-    """An :class:`~kohort.broker.coordinator.log.offsets_log.OffsetsLog` that keeps its batches in
+    """An :class:`~kohort.broker.coordinator.offsets_log.OffsetsLog` that keeps its batches in
     memory.
     """
 

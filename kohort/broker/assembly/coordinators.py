@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
-from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.offsets_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment

@@ -8,16 +8,16 @@ from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.group import clamped
 from kohort.broker.coordinator.requests.consumer import short_id
 from kohort.broker.environment import Environment
-from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.topic import Catalog
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.consumer.data import ConsumerSettings
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.group import Group
 from kohort.groups.member_memory import MemberAccount, MemberMemory
-from kohort.groups.share.settings import ShareSettings
+from kohort.groups.share.data import ShareSettings
 from kohort.groups.topics import Topic
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from kohort.broker.console.source import GroupsSource
 from kohort.broker.groups_seen import GroupSeen
 from kohort.formats.text import counted, duration
 from kohort.groups.description import WaitingFor
-from kohort.groups.history.limits import cut_id
+from kohort.groups.history.names import cut_id
 from kohort.groups.history.waiting_text import waited_for
 from kohort.groups.requests import Now
 from kohort.groups.views import waiting_json

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.history.store import StoredRecord
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
+from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.sentence import PROBLEMS
-from kohort.groups.history.text import parse_text
 from kohort.groups.history.wording import cause_text, causes_text
 
 Json: TypeAlias = dict[str, Any]

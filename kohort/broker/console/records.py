@@ -16,10 +16,9 @@ from kohort.broker.runtime.slices import Slice, run
 from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps
 from kohort.groups.history.evidence import record_evidence
-from kohort.groups.history.json_form import kind_of
+from kohort.groups.history.json_form import kind_of, parse_text
 from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
 from kohort.groups.history.sentence import record_sentence, sentence
-from kohort.groups.history.text import parse_text
 
 Json: TypeAlias = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """The group coordinator: the shells around :mod:`kohort.groups`."""
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator, GroupObserver
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog
 
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver", "OffsetsLog"]

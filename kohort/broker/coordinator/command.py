@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog
 from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import RoundRobin

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.timing_wheel import KeyedTimers

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.log.offsets_log import (
+from kohort.broker.coordinator.offsets_log import (
     OffsetsLog,
     PendingResolver,
     Stored,

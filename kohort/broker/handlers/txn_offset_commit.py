@@ -4,7 +4,7 @@ v0-6. v3 member id and generation (KIP-447), v4 may answer TRANSACTION_ABORTABLE
 group's partition of __consumer_offsets to the transaction, for which earlier versions need
 AddOffsetsToTxn (KIP-890), v6 topic ids instead of names. Partitions that do not exist are answered
 here; the transaction is checked next, and the group last. The group's rules are in
-:mod:`kohort.groups.classic.commit` and :mod:`kohort.groups.offsets.pending`.
+:mod:`kohort.groups.classic.commit` and :mod:`kohort.groups.offsets.commit`.
 """
 
 from collections.abc import Sequence

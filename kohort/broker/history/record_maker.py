@@ -9,16 +9,14 @@ from kohort.broker.runtime.clock import Clock
 from kohort.formats.text import shown
 from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.history.build import build_avoided, build_steps, let_go
-from kohort.groups.history.facts import RebalanceFacts
+from kohort.groups.history.facts import AssignedFacts, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
-from kohort.groups.history.json_form import kind_of
+from kohort.groups.history.json_form import kind_of, parse_text, text_steps
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
 from kohort.groups.history.recovered import completed, recovered
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.share_record import build_assigned
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.records import Generation
 from kohort.groups.steps import Steps, at_once
 

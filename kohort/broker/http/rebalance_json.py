@@ -5,8 +5,8 @@
 import json
 from typing import Final
 
+from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.text import parse_text
 from kohort.groups.kinds import GroupKind
 
 MEMBERS_BEGIN: Final = b',"members":['

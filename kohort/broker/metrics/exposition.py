@@ -31,8 +31,7 @@ from kohort.broker.metrics.broker_metrics import (
     TransactionMetrics,
 )
 from kohort.broker.metrics.families import Family, counted, load_times, single
-from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.metrics.lag_times import LagTimeCollector, OldestUnread
+from kohort.broker.metrics.groups import GroupCollector, LagTimeCollector, OldestUnread
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeVar
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.addresses import FailureDelays
 from kohort.broker.core.security.sasl import WRONG, Challenge, Done, SaslFailure
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import (

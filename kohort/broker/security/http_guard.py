@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.security.addresses import host_text
-from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.addresses import FailureDelays, host_text
 from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.sasl import Done, PlainLogin, SaslFailure, read_plain
 from kohort.broker.core.security.session import USER, Principal, Session

@@ -19,8 +19,7 @@ from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
 from kohort.broker.config.network import EVERY_INTERFACE, Endpoint
 from kohort.broker.config.security import LOGIN_MODULES
-from kohort.broker.core.security.addresses import address_block_of, is_loopback
-from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.addresses import FailureDelays, is_loopback
 from kohort.broker.core.security.session import ANONYMOUS, USER, Session
 from kohort.broker.network.service import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks
@@ -119,7 +118,7 @@ class SecureListeners:
         self.disabled = DisabledUsers(settings)
         self._passwords: Passwords | None = None
         """Checks the passwords of PLAIN and of the HTTP port."""
-        self._delays = FailureDelays(address_block_of)
+        self._delays = FailureDelays()
         self._given: dict[str, Mapping[str, str]] = {}
         """Passwords in `sasl.jaas.config`, by listener with PLAIN."""
         # The settings after the last change, to determine which listeners the next one affects.

@@ -14,9 +14,9 @@ from kohort.broker.share.reports import Ended, How
 from kohort.broker.topics.partition import Partition
 from kohort.formats.text import counted, duration, shown
 from kohort.groups.requests import Now
+from kohort.groups.share.acquire import records_to_take, throttle_threshold
 from kohort.groups.share.segments import Lock, Segment
 from kohort.groups.share.states import RecordState
-from kohort.groups.share.throttle import records_to_take, throttle_threshold
 from kohort.groups.share.window import Window
 from kohort.protocol.errors import KafkaError
 

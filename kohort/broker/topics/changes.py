@@ -21,13 +21,12 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import TopicRecord
-from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.creation import NewTopic, checked_partition_count
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.names import collision_key
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topic import Catalog, Topic
 from kohort.broker.topics.upkeep import Upkeep
 from kohort.protocol.errors import ErrorCode, KafkaError
 

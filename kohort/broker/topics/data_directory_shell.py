@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from kohort.broker.runtime.slices import yield_to_loop
-from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.data_directory import DataDirectory, close_logs
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Catalog
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,16 +23,15 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.changes import TopicChanges
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.data_directory import DataDirectory
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition_reads import TailCache
 from kohort.broker.topics.startup_progress import StartupProgress
-from kohort.broker.topics.tail_cache import TailCache
-from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topic import Catalog, Topic
 from kohort.broker.topics.upkeep import Upkeep
 from kohort.formats.text import counted
 

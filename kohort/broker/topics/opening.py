@@ -20,7 +20,7 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.tail_cache import TailCache
+from kohort.broker.topics.partition_reads import TailCache
 from kohort.broker.topics.topic import PartitionList, Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 

@@ -33,8 +33,7 @@ from kohort.broker.core.partition.transactions import OpenTransaction, StableOff
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.topics.partition_reads import PartitionReads
-from kohort.broker.topics.tail_cache import TailCache
+from kohort.broker.topics.partition_reads import PartitionReads, TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker

@@ -28,10 +28,7 @@ from kohort.broker.core.transaction.effects import (
     Superseded,
 )
 from kohort.broker.core.transaction.reconcile import OpenInPartition
-from kohort.broker.core.transaction.requests import (
-    TopicPartition,
-    TransactionConfig,
-)
+from kohort.broker.core.transaction.requests import TopicPartition, TransactionConfig
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.background_tasks import BackgroundTasks

@@ -14,9 +14,9 @@ from typing import Any, Final
 from kohort.cli.admin_http import Json
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.formats.text import listed
+from kohort.groups.history.entry import observed_key
 from kohort.groups.history.json_form import as_json, from_json
 from kohort.groups.history.names import AVOIDED
-from kohort.groups.history.observed import observed_key
 from kohort.insight.zones import add_timezone
 
 UNKNOWN_STATE: Final = "Unknown"

@@ -10,8 +10,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from kohort.groups.kinds import GroupKind
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import GroupRecord, GroupTombstone, StoredMember
+from kohort.groups.records import (
+    GroupRecord,
+    GroupTombstone,
+    RecordCodec,
+    RecordHeaders,
+    StoredMember,
+)
 from kohort.groups.steps import FEW, Steps, at_once
 from kohort.protocol.codec import codec, decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError

@@ -7,7 +7,7 @@ exclusive: a step continues the draft of the previous one, or begins after that 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -20,7 +20,6 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.effects import TimerKey
 from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.member_memory import MemberAccount
@@ -28,6 +27,27 @@ from kohort.groups.member_sessions import Session
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
 from kohort.groups.topics import Partition, Topic, Topics, flat
+
+
+class ConsumerSettings(NamedTuple):
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    """How often members are to send heartbeats."""
+    assignment_interval_ms: int = 1_000
+    """The least time between two target assignments."""
+    max_size: int = 2**31 - 1
+    """Maximum number of members."""
+    assignors: Sequence[str] = ("uniform", "range")
+    """Names of the assignors; the first is used unless members request another."""
+    regex_refresh_interval_ms: int = 600_000
+    """How often regular expressions are resolved if no topic was created."""
+    allows_upgrade: bool = True
+    """Whether a classic group with members becomes a consumer group when a consumer joins."""
+    allows_downgrade: bool = True
+    """Whether it becomes a classic group when its last consumer leaves."""
+    allows_classic_members: bool = True
+    """Whether classic members may join."""
+
 
 ASSIGNING: Final = "Assigning"
 """The group epoch has increased, and its target assignment is not computed yet."""

@@ -23,8 +23,7 @@ from kohort.groups.consumer.records import (
     TargetTombstone,
 )
 from kohort.groups.kinds import GroupKind
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import DurableRecord
+from kohort.groups.records import DurableRecord, RecordCodec, RecordHeaders
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_groups_log import (

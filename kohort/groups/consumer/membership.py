@@ -18,6 +18,7 @@ from kohort.groups.consumer.data import (
     RECONCILING,
     STABLE,
     ConsumerData,
+    ConsumerSettings,
     ResolvedRegex,
 )
 from kohort.groups.consumer.describe import describe_member, describe_waiting, gauges
@@ -35,7 +36,6 @@ from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.removal import leave, leave_steps
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.consumer.validation import Rejected
 from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor

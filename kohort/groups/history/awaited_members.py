@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from kohort.groups.events import JoinPhaseEnd
 from kohort.groups.history.facts import RebalanceFacts
-from kohort.groups.history.limits import cut_ids
 from kohort.groups.history.model import LeaderChange, MemberFate, WaitedFor
+from kohort.groups.history.names import cut_ids
 
 
 def waited_for(facts: RebalanceFacts, until_ms: int) -> WaitedFor:

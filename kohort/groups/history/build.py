@@ -14,7 +14,6 @@ from kohort.groups.history.awaited_members import leader_change, waited_for
 from kohort.groups.history.consumers import CONSUMER_MODE
 from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts
-from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
 from kohort.groups.history.model import (
     AvoidedRecord,
     MemberFate,
@@ -27,6 +26,7 @@ from kohort.groups.history.model import (
     WaitedFor,
 )
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
+from kohort.groups.history.names import MEMBERS_LISTED, cut_id
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
 from kohort.groups.history.unread import unread_steps

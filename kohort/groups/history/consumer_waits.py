@@ -6,13 +6,13 @@ from typing import Any
 from kohort.groups.events import AT_ONCE, MemberRef
 from kohort.groups.history.consumers import ConsumerFacts, Partition, Progress
 from kohort.groups.history.facts import RebalanceFacts
-from kohort.groups.history.limits import PARTITIONS_LISTED, cut_id, cut_ids
 from kohort.groups.history.model import (
     MemberPartitions,
     PartitionCounts,
     RebalanceOutcome,
     WaitedFor,
 )
+from kohort.groups.history.names import PARTITIONS_LISTED, cut_id, cut_ids
 from kohort.groups.kinds import GroupKind
 
 

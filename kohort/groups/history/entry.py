@@ -1,8 +1,9 @@
 """The records of the topic __rebalance_history, which brokers and watchers write."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
-from kohort.groups.history.names import SCHEMA
+from kohort.groups.history.names import AVOIDED, SCHEMA, RebalanceOutcome
 from kohort.protocol.records.record import Record
 
 
@@ -47,3 +48,30 @@ def entry_of(record: Record) -> Entry | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+ObservedKey: TypeAlias = tuple[object, ...]
+
+
+def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
+    """Return the identity of a watched rebalance, the same in the records of all watchers; None if
+    a broker made the record.
+
+    Their numbers may differ if one watcher saw more of the past, but not where in
+    __consumer_offsets they were known.
+    """
+    observed = record.get("observed")
+    if not isinstance(observed, Mapping):
+        return None
+    # One stored generation may complete several records: superseded rebalances differ by the
+    # generation before them, avoided ones by their member.
+    apart: tuple[object, ...]
+    if record.get("kind") == AVOIDED:
+        apart = (AVOIDED, (record.get("trigger") or {}).get("member_id"))
+    else:
+        apart = (
+            record.get("outcome") == RebalanceOutcome.SUPERSEDED.value,
+            record.get("previous_generation"),
+        )
+    place = observed.get("partition"), observed.get("offset")
+    return record.get("group"), *place, *apart

@@ -4,25 +4,29 @@ Nothing is derived here, since this runs within the steps of a group, a few micr
 `build` creates the record later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kohort.groups.events import (
+    Certainty,
     JoinPhaseEnded,
     JoinReceived,
     MemberRef,
     RebalanceStarted,
+    SharePartitionsAssigned,
     Trigger,
+    TriggerKind,
 )
 from kohort.groups.history.consumers import ConsumerFacts, Partition
-from kohort.groups.history.limits import (
+from kohort.groups.history.names import (
     CAUSES_LISTED,
     EXTENSIONS_LISTED,
     GONE_KEPT,
     STRANGERS_KEPT,
+    MemberFate,
+    RebalanceOutcome,
 )
-from kohort.groups.history.names import MemberFate, RebalanceOutcome
 from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 
@@ -208,3 +212,46 @@ def remains_of(facts: RebalanceFacts) -> list[Any]:
     """Return the objects with most of the memory of `facts`, to be freed in steps."""
     members = () if facts.join_phase is None else facts.join_phase.members
     return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]
+
+
+class AssignedFacts(NamedTuple):
+    """The facts about one assignment."""
+
+    sequence: int
+    previous_generation: int
+    at: Now
+    assigned: SharePartitionsAssigned
+    causes: tuple[Cause, ...]
+    causes_dropped: int
+    departed: tuple[Departure, ...]
+    """The members that are gone since the previous assignment."""
+
+
+@dataclass(slots=True, eq=False)
+class Bumps:
+    """Why the epoch of a share group has increased since its last assignment."""
+
+    causes: list[Cause] = field(default_factory=list)
+    dropped: int = 0
+
+    def add(self, trigger: Trigger, now: Now) -> None:
+        if len(self.causes) <= CAUSES_LISTED:
+            self.causes.append(Cause(trigger, now))
+        else:
+            self.dropped += 1
+
+    def facts(
+        self,
+        event: SharePartitionsAssigned,
+        now: Now,
+        departed: Sequence[Departure],
+        *,
+        sequence: int,
+        generation: int,
+    ) -> AssignedFacts:
+        """Return the facts about the assignment that follows; `generation` is the one before."""
+        unknown = Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), now)
+        causes = tuple(self.causes) or (unknown,)
+        return AssignedFacts(
+            sequence, generation, now, event, causes, self.dropped, tuple(departed)
+        )

@@ -40,10 +40,16 @@ from kohort.groups.events import (
     UnusedIdDropped,
 )
 from kohort.groups.history.consumers import ConsumerFacts
-from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
-from kohort.groups.history.limits import AVOIDED_HELD
-from kohort.groups.history.names import MemberFate, RebalanceOutcome
-from kohort.groups.history.share_facts import AssignedFacts, Bumps
+from kohort.groups.history.facts import (
+    AssignedFacts,
+    Awaited,
+    Bumps,
+    Cause,
+    Departure,
+    Holdings,
+    RebalanceFacts,
+)
+from kohort.groups.history.names import AVOIDED_HELD, MemberFate, RebalanceOutcome
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER, Now
 from kohort.protocol.errors import ErrorCode

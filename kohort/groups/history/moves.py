@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.groups.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
 from kohort.groups.history.model import MemberPartitions, PartitionCounts
+from kohort.groups.history.names import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
 from kohort.groups.history.shares import NOTHING, Share, TopicPartition, parse_share
 from kohort.groups.steps import FEW
 

@@ -11,13 +11,13 @@ from typing import Final
 from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.events import TriggerKind
-from kohort.groups.history.limits import MEMBERS_LISTED, cut_id, cut_text
 from kohort.groups.history.model import (
     MemberTimeline,
     RebalanceOutcome,
     RebalanceRecord,
     TriggerRecord,
 )
+from kohort.groups.history.names import MEMBERS_LISTED, cut_id, cut_text
 from kohort.groups.history.triggers import cut_or_none
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.reasons import ReasonSource

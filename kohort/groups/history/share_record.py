@@ -6,9 +6,9 @@ from kohort.formats.text import counted
 from kohort.groups.events import MemberRef, TriggerKind
 from kohort.groups.history.consumer_waits import listed_partitions
 from kohort.groups.history.consumers import Partition
-from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
+from kohort.groups.history.facts import AssignedFacts
 from kohort.groups.history.model import AssignedRecord, MemberChange, MemberFate, MemberPartitions
-from kohort.groups.history.share_facts import AssignedFacts
+from kohort.groups.history.names import MEMBERS_LISTED, cut_id
 from kohort.groups.history.triggers import trigger_record
 from kohort.groups.history.wording import ClockText, causes_text
 

@@ -6,7 +6,7 @@ Clients make these bytes, and the broker does not validate them: bytes that cann
 
 from typing import Final, TypeAlias
 
-from kohort.groups.history.limits import ASSIGNMENT_BYTES_MAX
+from kohort.groups.history.names import ASSIGNMENT_BYTES_MAX
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_protocol import (

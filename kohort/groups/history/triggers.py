@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from kohort.groups.events import Certainty, TriggerKind
 from kohort.groups.history.facts import Cause
-from kohort.groups.history.limits import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
 from kohort.groups.history.model import TriggerRecord
+from kohort.groups.history.names import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
 from kohort.groups.reasons import ReasonSource, StatedReason
 
 _SOURCES: Final = {ReasonSource.TAG: "tag", ReasonSource.INFERRED: "text", ReasonSource.NONE: None}

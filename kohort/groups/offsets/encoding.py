@@ -6,8 +6,13 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import OffsetRecord, OffsetTombstone, PendingOffset
+from kohort.groups.records import (
+    OffsetRecord,
+    OffsetTombstone,
+    PendingOffset,
+    RecordCodec,
+    RecordHeaders,
+)
 from kohort.groups.requests import CommittedOffset
 from kohort.protocol.codec import codec, decode_versioned, encode_versioned
 from kohort.protocol.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue

@@ -32,8 +32,18 @@ from kohort.groups.share.records import (
     ShareTombstone,
     StoredTopic,
 )
-from kohort.groups.share.settings import ShareSettings
 from kohort.groups.topics import Partition, Topic, Topics, by_topic, flat
+
+
+class ShareSettings(NamedTuple):
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    """How often members are to send heartbeats."""
+    assignment_interval_ms: int = 1_000
+    """The least time between two target assignments."""
+    max_size: int = 200
+    """Maximum number of members."""
+
 
 STABLE: Final = "Stable"
 """The group has members."""

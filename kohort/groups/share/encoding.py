@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kohort.groups.kinds import GroupKind
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import DurableRecord
+from kohort.groups.records import DurableRecord, RecordCodec, RecordHeaders
 from kohort.groups.share.records import (
     CURRENT,
     EPOCH,

@@ -29,7 +29,7 @@ from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation
 from kohort.groups.requests import CommitRequest, Now, Ticket
 from kohort.groups.share import assignor
-from kohort.groups.share.data import STABLE, ShareData
+from kohort.groups.share.data import STABLE, ShareData, ShareSettings
 from kohort.groups.share.draft import ShareDraft
 from kohort.groups.share.heartbeat import Rejected, changes_nothing, heartbeat_steps, leave
 from kohort.groups.share.records import StoredTopic
@@ -38,7 +38,6 @@ from kohort.groups.share.requests import (
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
-from kohort.groups.share.settings import ShareSettings
 from kohort.groups.share.write import (
     ASSIGN_TIMER,
     ShareWrite,

@@ -1,12 +1,15 @@
 """Applies the changes of a draft when they are durable, reports them, and sets timers."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kohort.groups.effects import Cancel, Schedule, TimerKey
 from kohort.groups.events import (
+    MemberAssigned,
     MemberRemoved,
     ShareEpochBumped,
+    SharePartitionsAssigned,
     SharePartitionsForgotten,
     SharePartitionsInitialized,
 )
@@ -14,14 +17,15 @@ from kohort.groups.member_sessions import SESSION, extend
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
-from kohort.groups.share.assigned import partitions_assigned
-from kohort.groups.share.data import ShareData, ShareState
+from kohort.groups.share.data import NO_PARTITIONS, ShareData, ShareState
 from kohort.groups.share.draft import ShareDraft
+from kohort.groups.topics import Partition
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 if TYPE_CHECKING:
     from kohort.groups.group import Group
     from kohort.groups.share.membership import ShareMembership
+
 
 ASSIGN_TIMER: Final = TimerKey("assign")
 """Fires at the end of the assignment interval, and computes a target if no heartbeat has."""
@@ -115,3 +119,27 @@ def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
     ]
     if gone:
         data.outbox.note(SharePartitionsForgotten(tuple(gone)))
+
+
+def partitions_assigned(
+    old: ShareState,
+    new: ShareState,
+    named: Callable[[Iterable[Partition]], tuple[tuple[str, int], ...]],
+) -> SharePartitionsAssigned:
+    """Compare the states before and after a target was computed.
+
+    Args:
+        named: returns partitions with the names of their topics.
+    """
+    changes = []
+    for member_id, target in new.targets.items():
+        before = old.targets.get(member_id, NO_PARTITIONS)
+        member = new.members.get(member_id)
+        if member is not None and before != target:
+            kept_count = len(before & target)
+            gained, given_up = named(target - before), named(before - target)
+            changes.append(MemberAssigned(member.ref, kept_count, gained, given_up))
+    assigned = NO_PARTITIONS.union(*new.targets.values())
+    return SharePartitionsAssigned(
+        new.target_epoch, len(new.members), len(assigned), tuple(changes)
+    )

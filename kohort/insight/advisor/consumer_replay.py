@@ -6,10 +6,10 @@ from typing import Final
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.consumer import sessions
+from kohort.groups.consumer.data import ConsumerSettings
 from kohort.groups.consumer.member import LEFT_FOR_RESTART
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.events import Event, MemberRemoved, TargetAssigned
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.member_memory import MemberAccount

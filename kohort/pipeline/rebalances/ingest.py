@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kohort.groups.history.observed import ObservedKey, observed_key
+from kohort.groups.history.entry import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
 from kohort.insight.output import counted

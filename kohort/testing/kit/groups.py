@@ -22,8 +22,8 @@ from kohort.groups.consumer.write import ConsumerWrite
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.group import Group
+from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord
-from kohort.groups.history.text import parse_text
 from kohort.groups.member_sessions import SESSION
 from kohort.groups.requests import LeaveEntry, Now
 from kohort.groups.share.membership import ShareMembership

@@ -3,10 +3,10 @@
 from typing import Any, TypeAlias
 
 from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.facts import AssignedFacts
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import TakenPartitions
-from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.share_record import build_assigned
 from kohort.groups.steps import at_once
 from kohort.watch.core.fate import Fate

@@ -18,7 +18,6 @@ from kohort.groups.events import (
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
-from kohort.groups.share.assigned import partitions_assigned
 from kohort.groups.share.data import ShareMember, ShareState
 from kohort.groups.share.encoding import SHARE_CODEC
 from kohort.groups.share.records import (
@@ -31,6 +30,7 @@ from kohort.groups.share.records import (
     ShareTargetEpochRecord,
     ShareTombstone,
 )
+from kohort.groups.share.write import partitions_assigned
 from kohort.groups.topics import Partition, subscription_changes
 from kohort.watch.core.commits import Signs
 from kohort.watch.core.fate import Fate, Timeouts, fate_of_sharer

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from kohort.broker.config import LoadedConfig, load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.offsets_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices

@@ -8,7 +8,7 @@ from kohort.groups.events import Event
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import AvoidedFacts, GroupFold
-from kohort.groups.history.json_form import from_json
+from kohort.groups.history.json_form import from_json, text_steps
 from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -16,7 +16,6 @@ from kohort.groups.history.model import (
     RebalanceRecord,
 )
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
-from kohort.groups.history.text import text_steps
 from kohort.groups.steps import at_once
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
-from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.data import ConsumerData, ConsumerSettings
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
 from kohort.groups.encoding import decode, encode_headers, encode_key, encode_value, types_of_kind
 from kohort.groups.events import CauseAdded, Event, RebalanceStarted
@@ -19,12 +18,11 @@ from kohort.groups.group import Group
 from kohort.groups.history.build import build_steps
 from kohort.groups.history.facts import RebalanceFacts
 from kohort.groups.history.fold import GroupFold
-from kohort.groups.history.json_form import from_json
+from kohort.groups.history.json_form import from_json, text_steps
 from kohort.groups.history.model import RebalanceRecord
-from kohort.groups.history.text import text_steps
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.record_codec import RecordHeaders
+from kohort.groups.records import RecordHeaders
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 from kohort.groups.topics import Partition, Topic

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.groups.classic.data import ClassicData

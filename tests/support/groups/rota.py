@@ -22,8 +22,7 @@ from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
-from kohort.groups.record_codec import RecordCodec, RecordHeaders
-from kohort.groups.records import DurableRecord, Generation
+from kohort.groups.records import DurableRecord, Generation, RecordCodec, RecordHeaders
 from kohort.groups.requests import CommitRequest, Now, Ticket
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.raw_members import share, subscription

@@ -7,13 +7,11 @@ from kohort.groups.events import Event
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.record_codec import RecordHeaders
-from kohort.groups.records import DurableRecord
+from kohort.groups.records import DurableRecord, RecordHeaders
 from kohort.groups.requests import Now
-from kohort.groups.share.data import ShareState
+from kohort.groups.share.data import ShareSettings, ShareState
 from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
-from kohort.groups.share.settings import ShareSettings
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.consumer_group import Topics

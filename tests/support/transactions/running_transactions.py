@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.offsets_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell

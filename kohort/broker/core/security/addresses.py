@@ -1,7 +1,11 @@
-"""Addresses of peers and listeners: loopback addresses, text forms and address blocks."""
+"""Addresses of peers and listeners: loopback addresses, text forms, address blocks, and delays of
+responses to those from which authentication fails again and again.
+"""
 
 from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+from kohort.broker.core.recently_used import RecentlyUsed
 
 _PREFIX_BITS: Final = 64
 """Prefix length of an IPv6 address block: the smallest network of a customer (RFC 6177)."""
@@ -53,3 +57,28 @@ def address_block_of(ip: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return f"{int(address) >> _PREFIX_BITS:x}/{_PREFIX_BITS}"
+
+
+FAILURES: Final = 10
+WITHIN_MS: Final = 10_000
+LONGEST_MS: Final = 5_000
+BLOCKS_MAX: Final = 10_000
+
+
+class FailureDelays:
+    """Recent failures by address block, never by user, or attackers could lock users out; the block
+    that failed longest ago is dropped first.
+    """
+
+    def __init__(self) -> None:
+        # Lists, because most have one item, and a deque takes half a kilobyte.
+        self._failed_ms: RecentlyUsed[str, list[int]] = RecentlyUsed(list, BLOCKS_MAX)
+
+    def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int:
+        """Record a failure; return the delay of its response from the arrival of the token."""
+        failed = self._failed_ms[address_block_of(ip)]
+        is_much = len(failed) == FAILURES and now_ms - failed[0] < WITHIN_MS
+        if len(failed) == FAILURES:
+            del failed[0]
+        failed.append(now_ms)
+        return max(least_ms, LONGEST_MS) if is_much else least_ms

@@ -43,7 +43,7 @@ from kohort.broker.network.timeouts import CloseReason, ServingTime
 from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
-from kohort.broker.runtime.memory.trim import return_free_memory
+from kohort.broker.runtime.memory.reclaimer import return_free_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog
 from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.deferred import Deferred

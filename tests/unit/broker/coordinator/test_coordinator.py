@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.broker.coordinator.log.offsets_log import Stored
+from kohort.broker.coordinator.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.loading import load_groups, read_group
-from kohort.broker.coordinator.log.offsets_log import Stored, StoredRecord
+from kohort.broker.coordinator.offsets_log import Stored, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.groups.records import (

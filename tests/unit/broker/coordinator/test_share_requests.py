@@ -11,6 +11,7 @@ from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitia
 from kohort.groups.group import Group, NewMembership
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.share.data import ShareSettings
 from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.share.requests import (
@@ -18,7 +19,6 @@ from kohort.groups.share.requests import (
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
-from kohort.groups.share.settings import ShareSettings
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.consumer_group import Topics

@@ -9,9 +9,9 @@ import pytest
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.runtime.deferred import Deferred
+from kohort.groups.consumer.data import ConsumerSettings
 from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.settings import ConsumerSettings
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount

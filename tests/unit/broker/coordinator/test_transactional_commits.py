@@ -7,7 +7,7 @@ import pytest
 
 from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
-from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord
+from kohort.broker.coordinator.offsets_log import StoredMarker, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.offsets_log import TopicOffsetsLog
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS

@@ -29,8 +29,8 @@ from kohort.groups.events import (
 )
 from kohort.groups.history.entry import Entry
 from kohort.groups.history.fold import SETTLE_MS, GroupFold
+from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.model import AssignedRecord, HistoryRecord, RebalanceRecord
-from kohort.groups.history.text import parse_text
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import Now

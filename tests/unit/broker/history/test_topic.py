@@ -15,8 +15,8 @@ from kohort.broker.topics import names
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.groups.history.entry import Entry
+from kohort.groups.history.json_form import parse_text, text_steps
 from kohort.groups.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import at_once
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch

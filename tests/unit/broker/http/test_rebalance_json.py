@@ -3,8 +3,8 @@
 import json
 
 from kohort.broker.http.rebalance_json import with_sentence
+from kohort.groups.history.json_form import text_steps
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.text import text_steps
 from kohort.groups.steps import at_once
 from tests.support.groups.consumer_group import Client, ConsumerGroup, beat
 

@@ -1,6 +1,6 @@
 """Lag in time, of more groups than one scrape has time for."""
 
-from kohort.broker.metrics.lag_times import BUDGET_MS, LagTimeCollector
+from kohort.broker.metrics.groups import BUDGET_MS, LagTimeCollector
 from kohort.broker.runtime.slices import Slice
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import Group, Groups, Offsets, values

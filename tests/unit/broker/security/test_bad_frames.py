@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.failure_delays import FAILURES, LONGEST_MS, FailureDelays
+from kohort.broker.core.security.addresses import (
+    FAILURES,
+    LONGEST_MS,
+    FailureDelays,
+)
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.service import Listener, ResponseBuffers
@@ -55,7 +58,7 @@ class World:
             dispatcher=Dispatcher(),
             clock=clock,
             log=PeerLog(logging.getLogger("peers"), clock),
-            delays=FailureDelays(address_block_of),
+            delays=FailureDelays(),
             count=lambda *_: None,
             is_disabled=lambda _: False,
         )

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.addresses import FailureDelays
 from kohort.broker.core.security.sasl import Done, PlainLogin
 from kohort.broker.security.http_guard import HttpGuard
 from kohort.testing.virtual_clock import VirtualClock, VirtualClockLoop
@@ -18,7 +17,7 @@ def test_a_good_token_of_a_disabled_user_lets_no_one_in() -> None:
         check_password=_no_password,
         check_token=lambda user: Done(b"", user),
         clock=clock,
-        delays=FailureDelays(address_block_of),
+        delays=FailureDelays(),
         delay_ms=DELAY_MS,
         count=lambda *_: None,
         is_disabled={"mallory"}.__contains__,

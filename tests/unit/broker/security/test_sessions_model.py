@@ -11,8 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple, cast
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.failure_delays import FailureDelays
+from kohort.broker.core.security.addresses import FailureDelays
 from kohort.broker.core.security.sasl import Challenge, Done, SaslFailure
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.connection.connection import Connection
@@ -246,7 +245,7 @@ class Client:
             dispatcher=dispatcher,
             clock=world.clock,
             log=world.log,
-            delays=FailureDelays(address_block_of),
+            delays=FailureDelays(),
             count=lambda *_: None,
             is_disabled=world.passwords.disabled.__contains__,
         )

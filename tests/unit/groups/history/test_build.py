@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.groups.config import GroupConfig
-from kohort.groups.history import limits
+from kohort.groups.history import names
 from kohort.groups.history.model import MemberFate, RebalanceOutcome, WaitedFor
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.join_reason import JoinReason
@@ -220,7 +220,7 @@ class TestPartitions:
             b"\0\1\0\0\0\1\0\1t\x7f\xff\xff\xff",
             b"\0\1" + b"\xff" * 40,
             b"\0\0\0\0\0\1" + b"\0\1t\0\0\0\1\0\0\0",
-            b"x" * (limits.ASSIGNMENT_BYTES_MAX + 1),
+            b"x" * (names.ASSIGNMENT_BYTES_MAX + 1),
         ],
     )
     def test_an_assignment_that_cannot_be_read_makes_them_unknown(self, hostile: bytes) -> None:
@@ -357,10 +357,10 @@ class TestBounds:
     def test_further_causes_are_counted_beyond_those_that_are_listed(self) -> None:
         s = Chronicle()
         s.eager((0,))
-        for _ in range(limits.CAUSES_LISTED + 5):
+        for _ in range(names.CAUSES_LISTED + 5):
             s.join_dynamic()
         record = s.running()
-        assert len(record.further_causes) == limits.CAUSES_LISTED
+        assert len(record.further_causes) == names.CAUSES_LISTED
         assert record.further_causes_dropped == 4
 
     def test_long_ids_and_texts_are_cut(self) -> None:
@@ -368,14 +368,14 @@ class TestBounds:
         member_id = s.new_id(client_id="c" * 30_000)
         s.join(member_id, client_id="c" * 30_000, text="because " * 1_000)
         found = s.running()
-        assert len(found.trigger.member_id or "") <= limits.ID_CHARS
+        assert len(found.trigger.member_id or "") <= names.ID_CHARS
         assert (found.trigger.member_id or "").endswith(member_id[-10:])
-        assert len(found.trigger.client_id or "") <= limits.ID_CHARS
-        assert len(found.trigger.reason_text or "") <= limits.TEXT_CHARS
+        assert len(found.trigger.client_id or "") <= names.ID_CHARS
+        assert len(found.trigger.reason_text or "") <= names.TEXT_CHARS
 
     def test_lists_of_ids_are_cut(self) -> None:
         s = Chronicle()
-        members = s.completing(limits.IDS_LISTED + 20)
+        members = s.completing(names.IDS_LISTED + 20)
         s.advance(61 * SECOND)
         triggers = [record.trigger for record in s.rebalances] + [
             cause for record in s.rebalances for cause in record.further_causes
@@ -383,15 +383,15 @@ class TestBounds:
         if s.fold.open is not None:
             triggers.append(s.running().trigger)
         longest = max(triggers, key=lambda trigger: trigger.removed_count)
-        assert len(longest.removed) <= limits.IDS_LISTED
-        assert len(members) == limits.IDS_LISTED + 20
+        assert len(longest.removed) <= names.IDS_LISTED
+        assert len(members) == names.IDS_LISTED + 20
 
     def test_partitions_are_counted_beyond_those_that_are_listed(self) -> None:
         s = Chronicle()
         s.eager(tuple(range(200)))
         (only,) = s.last.members
         assert only.partitions.gained_count == s.last.partitions.gained == 200
-        assert len(only.partitions.gained) == limits.PARTITIONS_LISTED
+        assert len(only.partitions.gained) == names.PARTITIONS_LISTED
         assert only.partitions.gained[0] == "t-0"
 
     def test_members_that_come_and_go_do_not_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,4 +415,4 @@ class TestBounds:
         for number in range(300):
             s.join(f"stranger-{number}")
         assert s.fold.open is not None
-        assert len(s.fold.open.gone) <= limits.STRANGERS_KEPT
+        assert len(s.fold.open.gone) <= names.STRANGERS_KEPT

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kohort.groups.events import TriggerKind
-from kohort.groups.history.json_form import as_json, from_json
+from kohort.groups.history.json_form import as_json, from_json, parse_text, text_steps
 from kohort.groups.history.model import (
     AvoidedRecord,
     MemberTimeline,
@@ -14,7 +14,6 @@ from kohort.groups.history.model import (
     RebalanceRecord,
     TriggerRecord,
 )
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.steps import SOME, at_once
 
 TRIGGER = TriggerRecord(kind=TriggerKind.MEMBER_LEFT, at_ms=5, removed=("a",), removed_count=1)

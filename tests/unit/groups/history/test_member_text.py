@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.groups.events import Certainty
-from kohort.groups.history.json_form import member_as_json
-from kohort.groups.history.member_text import member_text
+from kohort.groups.history.json_form import member_as_json, member_text
 from kohort.groups.history.model import MemberFate, MemberPartitions, MemberTimeline
 
 TEXTS = st.text(max_size=8)

@@ -14,14 +14,13 @@ from kohort.groups.events import (
     TriggerKind,
 )
 from kohort.groups.history.evidence import evidence
+from kohort.groups.history.facts import AssignedFacts
 from kohort.groups.history.fold import GroupFold
-from kohort.groups.history.json_form import as_json, from_json
+from kohort.groups.history.json_form import as_json, from_json, parse_text, text_steps
 from kohort.groups.history.model import AssignedRecord
 from kohort.groups.history.names import MemberFate
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.share_record import build_assigned
-from kohort.groups.history.text import parse_text, text_steps
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
 

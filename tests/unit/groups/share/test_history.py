@@ -1,12 +1,12 @@
 """The history of a share group says why its partitions were assigned again."""
 
 from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.groups.history.facts import AssignedFacts
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.share_facts import AssignedFacts
 from kohort.groups.history.share_record import build_assigned
+from kohort.groups.share.data import ShareSettings
 from kohort.groups.share.requests import ShareHeartbeatRequest
-from kohort.groups.share.settings import ShareSettings
 from tests.support.groups.share_group import ShareGroup
 
 

@@ -9,6 +9,7 @@ from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitia
 from kohort.groups.member_memory import MemberMemory
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import CommitRequest, DeleteOffsetsResult, TopicPartition
+from kohort.groups.share.data import ShareSettings
 from kohort.groups.share.heartbeat import Rejected, check_request
 from kohort.groups.share.records import (
     CURRENT,
@@ -31,7 +32,6 @@ from kohort.groups.share.requests import (
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
-from kohort.groups.share.settings import ShareSettings
 from kohort.groups.topics import Partition, metadata_hash
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.share_group import ShareGroup

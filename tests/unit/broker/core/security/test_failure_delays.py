@@ -1,7 +1,6 @@
 """Failures are kept back by whose they are, not by which of its addresses somebody comes from."""
 
-from kohort.broker.core.security.addresses import address_block_of
-from kohort.broker.core.security.failure_delays import (
+from kohort.broker.core.security.addresses import (
     FAILURES,
     LONGEST_MS,
     WITHIN_MS,
@@ -13,7 +12,7 @@ LEAST_MS = 100
 
 def delays_of(ips: list[str]) -> list[int]:
     """How long failures of these addresses, a millisecond apart, are kept back."""
-    delays = FailureDelays(address_block_of)
+    delays = FailureDelays()
     return [delays.delay_ms(ip, now_ms, LEAST_MS) for now_ms, ip in enumerate(ips)]
 
 
@@ -30,7 +29,7 @@ def test_addresses_of_different_owners_are_kept_back_apart() -> None:
 
 
 def test_failures_of_long_ago_do_not_count() -> None:
-    delays = FailureDelays(address_block_of)
+    delays = FailureDelays()
     for now_ms in range(FAILURES):
         delays.delay_ms("10.0.0.1", now_ms, LEAST_MS)
     assert delays.delay_ms("10.0.0.1", WITHIN_MS, LEAST_MS) == LEAST_MS

@@ -6,7 +6,7 @@ from operator import or_
 
 import pytest
 
-from kohort.broker.core.security.prefixes import Prefixes
+from kohort.broker.core.security.rule_index import Prefixes
 
 
 def made_of(*prefixes: str) -> Prefixes:

@@ -9,7 +9,7 @@ import pytest
 MUCH_IS_FREED = """
 import json
 from tests.support.measures.memory import resident_kib
-from kohort.broker.runtime.memory.trim import return_free_memory, limit_retained_memory
+from kohort.broker.runtime.memory.reclaimer import return_free_memory, limit_retained_memory
 
 limit_retained_memory()
 # Blocks that are the C library's, and not mappings of their own.

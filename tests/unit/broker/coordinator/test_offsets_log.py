@@ -9,8 +9,7 @@ from threading import Event
 
 import pytest
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
-from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.offsets_log import OffsetsLog, StoredRecord, TopicOffsetsLog
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.topics.names import CONSUMER_OFFSETS
