@@ -25,10 +25,10 @@ import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
-from kohort.broker.coordinator.command import ActorHost, Command
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.inbox import Batch, Inbox, PacedCommands
 from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.coordinator_partitions import partition_of
@@ -49,6 +49,9 @@ from kohort.groups.group import Group
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupHost
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +111,7 @@ class GroupActor:
         "group",
     )
 
-    def __init__(self, group: Group, host: ActorHost) -> None:
+    def __init__(self, group: Group, host: "GroupHost") -> None:
         self.group = group
         self._host = host
         self._partition: int | None = None

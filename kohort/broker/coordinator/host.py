@@ -1,6 +1,7 @@
 """The host of all groups: loads, finds, creates, sweeps and unloads them.
 
-Actors use this as their `ActorHost`; `GroupCoordinator` brings the requests of clients.
+It has what all actors share: clocks, the log, the purgatory, and observers. `GroupCoordinator`
+brings the requests of clients.
 """
 
 import asyncio
@@ -254,7 +255,7 @@ class GroupHost:
     ) -> KeyedTimers[TimerKey]:
         return self._purgatory.keyed_timers(on_expired, kind=kind)
 
-    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - see ActorHost.
+    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)

@@ -7,12 +7,15 @@ over several event loop iterations, while each keeps its present deadline.
 
 from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from kohort.broker.coordinator.command import ActorHost
 from kohort.broker.core.timing_wheel import KeyedTimers
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.effects import TimerKey
 from kohort.groups.steps import FEW
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.host import GroupHost
 
 
 class GroupTimers:
@@ -22,7 +25,7 @@ class GroupTimers:
 
     __slots__ = ("_host", "_is_queued", "_on_due", "_pending", "_phases", "_sessions")
 
-    def __init__(self, host: ActorHost, on_due: Callable[[list[TimerKey], int], None]) -> None:
+    def __init__(self, host: "GroupHost", on_due: Callable[[list[TimerKey], int], None]) -> None:
         """`on_due` is called with the keys of the timers that have expired, and the time."""
         self._host = host
         self._on_due = on_due

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from kohort.broker.coordinator.command import ActorHost
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.timers import GroupTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.timing_wheel import KeyedTimers
@@ -35,7 +35,7 @@ class Sessions:
             lambda keys, now_ms: None, kind="Heartbeat"
         )
         self.session_slices = queue or new_queue()
-        self.timers = GroupTimers(cast(ActorHost, self), lambda keys, now_ms: None)
+        self.timers = GroupTimers(cast(GroupHost, self), lambda keys, now_ms: None)
 
     def new_timers(self, on_expired: object, kind: str) -> KeyedTimers[TimerKey]:
         del on_expired
