@@ -1,4 +1,4 @@
-"""Verifies OAUTHBEARER tokens with the keys of their issuer.
+"""Verifies OAUTHBEARER tokens with the keys of their issuer, and fetches these.
 
 Keys come only from the configured URL, never from one in a token. A token's algorithm must be one
 of `ALGORITHMS` and match the key's type. If keys cannot be refreshed, the old ones stay in use for
@@ -9,10 +9,11 @@ import asyncio
 import base64
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.listeners import token_problems
@@ -26,10 +27,10 @@ from kohort.broker.core.security.oauthbearer import (
 from kohort.broker.core.security.sasl import Challenge, Done, SaslFailure
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.security.key_fetching import fetch_keys
 from kohort.broker.security.tls_context import StoreError
 
 logger = logging.getLogger(__name__)
+
 
 ALGORITHMS: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
@@ -293,3 +294,48 @@ def _decoded(part: str) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise SaslFailure("a part of the token is not an object")
     return found
+
+
+KEYS_BYTES_MAX: Final = 1 << 20
+FETCH_TIMEOUT_S: Final = 5.0
+
+
+def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
+    """Return the JSON at a URL (file, http or https). Raises OSError or ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - a text, as in urllib.
+            data = file.read(KEYS_BYTES_MAX + 1)
+    else:
+        data = _fetch_by_http(url, timeout_s)
+    if len(data) > KEYS_BYTES_MAX:
+        raise ValueError("it is too long for a key set")
+    return data
+
+
+def _fetch_by_http(url: str, timeout_s: float) -> bytes:
+    # Imported only if keys are not in a file, so that other starts do not pay for it.
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
+
+    class NoRedirect(HTTPRedirectHandler):
+        """Rejects redirects: keys are fetched only from the configured URL."""
+
+        def redirect_request(self, *_: object, **__: object) -> None:
+            return None
+
+    data = b""
+    try:
+        with build_opener(NoRedirect).open(url, timeout=timeout_s) as answer:
+            ends_s = time.monotonic() + timeout_s
+            while len(data) <= KEYS_BYTES_MAX and (part := answer.read1(KEYS_BYTES_MAX)):
+                data += part
+                if time.monotonic() > ends_s:
+                    raise TimeoutError("its answer is not complete in time")
+    except HTTPException as error:
+        raise ValueError(f"not HTTP ({type(error).__name__}: {error})") from None
+    except HTTPError as error:
+        error.close()
+        raise
+    return data
