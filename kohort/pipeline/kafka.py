@@ -19,8 +19,8 @@ from kohort.admin.group_changes import set_offsets
 from kohort.admin.history import read_batches
 from kohort.admin.offsets import END, START, checked_offsets
 from kohort.admin.topics import describe_topic, list_topics, topic_id_of
-from kohort.client.core.errors import AuthenticationError
-from kohort.client.net.address import Address
+from kohort.client.core.errors import AuthenticationError, ConfigError
+from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.insight.errors import ReportedError, UsageError
@@ -31,7 +31,6 @@ from kohort.protocol.records.record import decode_records
 Offsets: TypeAlias = dict[int, int]
 _Result = TypeVar("_Result")
 
-PORT: Final = 9092
 _ISOLATION: Final = "isolation.level"
 _RETRY_S: Final = 0.2
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -84,7 +83,10 @@ class Kafka:
         )
 
     def addresses(self) -> list[Address]:
-        return [_parse(server.strip()) for server in self.servers.split(",")]
+        try:
+            return parse_bootstrap(self.servers, "--bootstrap-server")
+        except ConfigError as error:
+            raise UsageError(str(error)) from error
 
     def admin(self) -> "Admin":
         """Return an admin client of this cluster, which connects at its first use.
@@ -253,13 +255,3 @@ def _text(name: str) -> str:
 def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
     """Format partitions and offsets: "0: 5, 1: 7"."""
     return ", ".join(f"{partition}: {offset}" for partition, offset in sorted(offsets))
-
-
-def _parse(server: str) -> Address:
-    host, colon, port = server.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = server, str(PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise UsageError(f"--bootstrap-server: {server!r} is not host:port")
-    return Address(host, int(port))
