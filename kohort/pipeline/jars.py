@@ -1,10 +1,9 @@
 """Downloads the jars that Spark does not include, and verifies them.
 
 `jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those for lakes under s3a://. A line
-that ends with releases of Spark, such as 4.2, is for these only. Ivy,
-which is one of Spark's own jars, downloads them in several processes; it supports the usual
-settings, mirrors and proxies. A jar gets its name only after verification, so it is complete and
-correct, or absent.
+that ends with releases of Spark, such as 4.2, is for these only. Ivy, which is one of Spark's own
+jars, downloads them; it supports the usual settings, mirrors and proxies. A jar gets its name only
+after verification, so it is complete and correct, or absent.
 """
 
 import hashlib
@@ -12,7 +11,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from xml.sax.saxutils import quoteattr
 
 import pyspark
 
-from kohort.insight.output import announce, counted
+from kohort.formats.text import counted
+from kohort.insight.output import announce
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
 
@@ -31,7 +30,6 @@ DIRECTORY: Final = "KOHORT_JARS"
 IVY_SETTINGS: Final = "KOHORT_IVY_SETTINGS"
 """Environment variable: an ivysettings.xml, for downloads through a mirror."""
 
-_PROCESSES: Final = 4
 _TIMEOUT_S: Final = 600
 LOCK: Final = Path(__file__).with_name("jars.lock")
 LOCK_S3: Final = Path(__file__).with_name("jars-s3.lock")
@@ -115,7 +113,7 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                 raise UnavailableError(_advice(jar, output))
             if not jar.is_at(path):
                 raise UnavailableError(
-                    f"{jar.file_name} is not the expected file: it has {_size(path)} "
+                    f"{jar.file_name} is not the expected file: it has {path.stat().st_size} "
                     f"bytes and the SHA-256 {_sha256(path)}, not {jar.size} and {jar.sha256}. "
                     "The server has a different file."
                 )
@@ -137,41 +135,9 @@ def _copy_from_maven(missing: Sequence[Jar], downloads: Path) -> list[Jar]:
 
 
 def _run_ivy(missing: Sequence[Jar], scratch: Path, downloads: Path) -> str:
-    """Run several Ivy processes and report their progress; return their output."""
-    # Largest first, each to the process with the least to do.
-    shares: list[list[Jar]] = [[] for _ in range(min(_PROCESSES, len(missing)))]
-    for jar in sorted(missing, key=lambda jar: -jar.size):
-        min(shares, key=lambda share: sum(jar.size for jar in share)).append(jar)
-    logs = [scratch / f"ivy-{index}.log" for index in range(len(shares))]
-    processes = [
-        _start_ivy(share, scratch / f"ivy-{index}", downloads, logs[index])
-        for index, share in enumerate(shares)
-    ]
-    deadline = time.monotonic() + _TIMEOUT_S
-    try:
-        total = sum(jar.size for jar in missing)
-        shown = 0
-        while any(process.poll() is None for process in processes):
-            size = sum(_size(path) for path in scratch.glob("ivy-*/cache/**/*.jar*"))
-            if size >= shown + total // 10:
-                shown = size
-                announce(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
-            if time.monotonic() > deadline:
-                raise UnavailableError(f"the jars were not downloaded within {_TIMEOUT_S} s")
-            time.sleep(0.2)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return "\n".join(log.read_text(errors="replace") for log in logs)
-
-
-def _start_ivy(
-    share: Sequence[Jar], scratch: Path, downloads: Path, log: Path
-) -> subprocess.Popen[bytes]:
-    scratch.mkdir()
+    """Download the jars with Ivy; return its output."""
     module = scratch / "ivy.xml"
-    module.write_text(_ivy_module(share))
+    module.write_text(_ivy_module(missing))
     command = [
         find_java(),
         "-cp",
@@ -185,17 +151,25 @@ def _start_ivy(
         "-retrieve",
         f"{downloads}/[artifact]-[revision].[ext]",
     ]
-    with log.open("wb") as output:
-        return subprocess.Popen(  # noqa: S603 - Java and Spark's own Ivy, with the lock's content.
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+    try:
+        result = subprocess.run(  # noqa: S603 - Java and Spark's own Ivy, with the lock's content.
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"the jars were not downloaded within {_TIMEOUT_S} s") from error
+    return result.stdout.decode(errors="replace")
 
 
-def _ivy_module(share: Sequence[Jar]) -> str:
+def _ivy_module(missing: Sequence[Jar]) -> str:
     dependencies = "".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
         f' rev={quoteattr(jar.version)} transitive="false"/>\n'
-        for jar in share
+        for jar in missing
     )
     return (
         '<ivy-module version="2.0"><info organisation="kohort" module="jars"/>'
@@ -210,14 +184,6 @@ def _ivy_jar() -> Path:
     if not ivy_jars:
         raise UnavailableError("this Spark's jars do not include Ivy; see docs/pipeline.md")
     return ivy_jars[-1]
-
-
-def _size(path: Path) -> int:
-    """Return the size in bytes; 0 if the file was just renamed."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _sha256(path: Path) -> str:
