@@ -36,8 +36,8 @@ def shown(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count: 1 member, 2 members."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Format a count: 1 member, 2 members, 1,200 members."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> str:

@@ -1,4 +1,4 @@
-"""Writes progress messages, counts and whole files."""
+"""Writes progress messages and whole files."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,6 @@ from pathlib import Path
 def announce(text: str) -> None:
     """Print a progress message to standard error; standard output is reserved for results."""
     print(f"kohort: {text}", file=sys.stderr, flush=True)  # noqa: T201 - printing is its purpose.
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the number with its noun: 1 group, 1,200 groups."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def write_whole(output: Path, text: str) -> None:

@@ -18,7 +18,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.insight.output import announce, counted
+from kohort.formats.text import counted
+from kohort.insight.output import announce
 from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0

@@ -24,6 +24,7 @@ from kohort.insight.report.events import History
 from kohort.insight.report.from_history import acts_of
 from kohort.insight.report.late_returns import enough, late_returns, reason
 from kohort.insight.report.markup import NBSP
+from kohort.insight.report.text import duration as days_and_hours
 
 Json = dict[str, Any]
 
@@ -84,7 +85,7 @@ def _lines(group: str, advice: Advice | None) -> Iterator[str]:
         yield f"{name} has not rebalanced, as far as its history goes back."
         return
     trace = advice.trace
-    span = _span(trace.end_ms - trace.begin_ms)
+    span = days_and_hours(trace.end_ms - trace.begin_ms).replace(NBSP, " ")
     yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}. {advice.verdict}"
     if advice.is_short:
         return
@@ -118,16 +119,6 @@ def _row(setting: str, prediction: Prediction) -> tuple[Cell, ...]:
         stopped += f" ± {duration(prediction.stopped_spread_ms)}"
     unread, notice = duration(prediction.unread_ms), duration(prediction.notice_ms)
     return setting, prediction.rebalances, stopped, unread, notice
-
-
-_HOUR_MS: Final = 3_600_000
-_DAYS_FROM_MS: Final = 48 * _HOUR_MS
-
-
-def _span(span_ms: int) -> str:
-    if span_ms >= _DAYS_FROM_MS:
-        return f"{span_ms / (24 * _HOUR_MS):.1f} days"
-    return f"{span_ms / _HOUR_MS:.1f} h" if span_ms >= _HOUR_MS else duration(span_ms)
 
 
 def _to_set(advice: Advice, best: Prediction) -> Iterator[str]:

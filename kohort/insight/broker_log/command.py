@@ -4,9 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from kohort.formats.text import counted
 from kohort.insight.broker_log.convert import convert_files
 from kohort.insight.errors import UsageError
-from kohort.insight.output import announce, counted
+from kohort.insight.output import announce
 from kohort.insight.zones import add_timezone
 
 

@@ -9,11 +9,11 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import IO, Any, Final
 
+from kohort.formats.text import counted
 from kohort.insight.broker_log.lines import Fact, Preparing, begins_rebalance, read
 from kohort.insight.broker_log.reasons import UNKNOWN, parse_reason
 from kohort.insight.broker_log.story import GroupStory
 from kohort.insight.errors import UsageError
-from kohort.insight.output import counted
 
 _SHOWN_MAX: Final = 300
 """Maximum length of an unread line in a warning."""

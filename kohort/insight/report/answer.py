@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Final
 
+from kohort.formats.text import counted
 from kohort.insight.advisor.setting import Setting
-from kohort.insight.output import counted
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.text import clock, doubts, duration, family, name, percent
 

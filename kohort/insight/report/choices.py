@@ -4,9 +4,9 @@ import re
 from operator import add
 from typing import Final
 
+from kohort.formats.text import counted
 from kohort.insight.advisor.config_lines import config_lines
 from kohort.insight.advisor.text import changes
-from kohort.insight.output import counted
 from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from kohort.formats.text import counted
 from kohort.insight.advisor.text import TOO_FAR, nothing_better
 from kohort.insight.advisor.weighing import GAIN_LEAST
-from kohort.insight.output import counted
 from kohort.insight.report.answer import NEWEST_FIRST, Cause, FirstScreen, who
 from kohort.insight.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.insight.report.contents import GroupPage, Row

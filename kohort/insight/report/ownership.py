@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from kohort.insight.output import counted
+from kohort.formats.text import counted
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import Markup, element
 from kohort.insight.report.scales import Times

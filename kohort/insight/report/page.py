@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-from kohort.insight.output import counted
+from kohort.formats.text import counted
 from kohort.insight.report import tables
 from kohort.insight.report.answer import FirstScreen, answer
 from kohort.insight.report.choices import choices

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.insight.output import counted
+from kohort.formats.text import counted
 from kohort.insight.report.answer import FirstScreen
 from kohort.insight.report.contents import Row
 from kohort.insight.report.markup import Markup, element

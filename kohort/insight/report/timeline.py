@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from kohort.insight.output import counted
+from kohort.formats.text import counted
 from kohort.insight.report.contents import GroupPage
 from kohort.insight.report.markup import Markup
 from kohort.insight.report.scales import Times, Values

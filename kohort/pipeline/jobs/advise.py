@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from kohort.formats.text import listed
+from kohort.formats.text import counted, listed
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.insight.output import announce, counted
+from kohort.insight.output import announce
 from kohort.insight.tables.advice import ADVICE
 from kohort.insight.zones import add_timezone
 from kohort.pipeline import options as common

@@ -16,8 +16,9 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.formats.text import counted
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.insight.output import announce, counted
+from kohort.insight.output import announce
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.faults import explain

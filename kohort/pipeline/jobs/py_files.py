@@ -11,8 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from kohort.formats.text import counted
 from kohort.insight.errors import UsageError
-from kohort.insight.output import announce, counted
+from kohort.insight.output import announce
 
 PACKAGES: Final = ("kohort", "construct")
 COMPILED: Final = {".c", ".pxd", ".pxi", ".pyc", ".so"}

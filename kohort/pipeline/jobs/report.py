@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from kohort.insight.output import announce, counted, write_whole
+from kohort.formats.text import counted
+from kohort.insight.output import announce, write_whole
 from kohort.insight.report.page import render
 from kohort.pipeline import options as common
 from kohort.pipeline.errors import UnavailableError

@@ -8,7 +8,8 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kohort.insight.output import announce, counted
+from kohort.formats.text import counted
+from kohort.insight.output import announce
 from kohort.insight.tables.findings import FINDINGS
 from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from kohort.pipeline import options as common

@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.insight.output import announce, counted
+from kohort.formats.text import counted
+from kohort.insight.output import announce
 from kohort.pipeline.checkpoint import Checkpoint
 from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic, partition_ranges

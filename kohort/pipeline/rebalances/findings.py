@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from kohort.formats.text import counted
 from kohort.insight.analysis.finder import Finder, Thresholds
 from kohort.insight.analysis.rows import Group
-from kohort.insight.output import counted
 from kohort.insight.tables.columns import Table
 from kohort.insight.tables.findings import FINDINGS, GROUPS, PARTITIONS
 from kohort.insight.tables.history import AVOIDED, EVENT_KEY, MEMBERS, REBALANCES

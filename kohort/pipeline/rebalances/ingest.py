@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from kohort.formats.text import counted
 from kohort.groups.history.entry import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
-from kohort.insight.output import counted
 from kohort.insight.parsing import Read, Record, Refused, read, typed
 from kohort.insight.tables.columns import Table
 from kohort.insight.tables.history import (

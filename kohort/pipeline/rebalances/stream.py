@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.formats.text import counted
 from kohort.insight.errors import ReportedError
-from kohort.insight.output import counted
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Kafka, Offsets
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery

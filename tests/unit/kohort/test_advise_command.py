@@ -66,7 +66,7 @@ def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(histo
     assert done.code == 0, done.err
     told = done.out.splitlines()
     heading, recommended = told[0].split(". ", maxsplit=1)
-    assert heading == "Group billing, 6 rebalances in 11 min 3 s"
+    assert heading == "Group billing, 6 rebalances in 11 min"
     (best,) = [line for line in told if line.startswith("* static membership") and "What" in line]
     assert recommended.removeprefix("Recommended: ").split(".")[0] in best
     assert told[2].split("  ")[1] == "SETTING"

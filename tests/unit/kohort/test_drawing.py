@@ -172,7 +172,7 @@ def test_of_thousands_the_slowest_are_drawn_and_the_rest_is_summed() -> None:
     members = [member(f"m{number}", stopped_ms=number) for number in range(1_000)]
     lines = drawn(record(*members, members_dropped=4_000), members=10)
     assert [line.split()[0] for line in lines[2:12]] == [f"m{999 - n}" for n in range(10)]
-    assert lines[12].startswith("and 4,990 more; 1000 members stopped, for 600 ms at the longest")
+    assert lines[12].startswith("and 4,990 more; 1,000 members stopped, for 600 ms at the longest")
     assert len(lines) == 14
 
 

@@ -68,7 +68,7 @@ def test_one_member_that_is_waited_for_is_named_in_the_line() -> None:
 
 def test_of_many_that_are_waited_for_ten_are_listed() -> None:
     lines = waiting("join", [someone(f"m{number}") for number in range(100)], count=4_000)
-    assert lines[0].startswith("Right now it waits for 4000 members to join again, since")
+    assert lines[0].startswith("Right now it waits for 4,000 members to join again, since")
     assert lines[1] == "  member m0 (host 10.0.0.1)"
     assert lines[11:] == ["  and 3990 more"]
 
