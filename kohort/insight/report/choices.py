@@ -10,7 +10,6 @@ from kohort.insight.advisor.text import changes
 from kohort.insight.report.answer import FirstScreen, setting_of
 from kohort.insight.report.contents import GroupPage, Row
 from kohort.insight.report.markup import NBSP, Markup, element, join, text
-from kohort.insight.report.settings_plot import front
 from kohort.insight.report.tables import by_columns, folded, number
 from kohort.insight.report.text import column, duration, name, seconds, unit_of
 
@@ -119,7 +118,6 @@ def choices(page: GroupPage, summary: FirstScreen) -> Markup | None:
             *_pastes(summary, recorded),
             folded(
                 f"All {len(page.advice):,} settings that were tried",
-                front(list(page.advice), summary),
                 _tried(page, recorded),
             )
             if len(page.advice) > 1

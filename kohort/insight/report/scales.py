@@ -10,8 +10,6 @@ from kohort.insight.report.text import DAY_MS, MINUTE_MS, SECOND_MS
 Tick = tuple[float, str]
 """A position and its text."""
 
-SPREAD_MAX: Final = 20
-"""Axes are linear up to this ratio of the largest to the smallest value."""
 _INTERVALS_MS: Final = tuple(
     SECOND_MS * seconds
     for seconds in (
@@ -62,37 +60,19 @@ def _named(at_ms: int, interval_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An axis from 0: linear, or logarithmic if a few large values would squeeze the others."""
+    """A linear axis from 0."""
 
     highest: float
     start: float
     end: float
-    is_linear: bool = True
-
-    @classmethod
-    def covering(cls, values: list[float], start: float, end: float) -> "Values":
-        known = values or [0.0]
-        is_linear = max(known) <= SPREAD_MAX * max(min(known), 1)
-        return cls(max(*known, 1.0) * (1.08 if is_linear else 1.3), start, end, is_linear)
 
     def place(self, value: float) -> float:
-        share = value / self.highest
-        if not self.is_linear:
-            share = math.log10(1 + value) / math.log10(1 + self.highest)
-        return self.start + share * (self.end - self.start)
+        return self.start + value / self.highest * (self.end - self.start)
 
     def ticks(self, most: int) -> list[Tick]:
-        if self.is_linear:
-            interval = nice_interval(self.highest, most)
-            count = int(self.highest / interval + 1e-9)
-            values = [interval * place for place in range(count + 1)]
-        else:
-            powers = range(int(math.log10(self.highest)) + 1)
-            tens = [0.0, *(10.0**power for power in powers)]
-            fives = sorted([*tens, *(3 * 10.0**power for power in powers)])
-            values = [value for value in fives if value <= self.highest]
-            if len(values) > most:
-                values = tens
+        interval = nice_interval(self.highest, most)
+        count = int(self.highest / interval + 1e-9)
+        values = [interval * place for place in range(count + 1)]
         return [(self.place(value), f"{value:,.10g}") for value in values]
 
 

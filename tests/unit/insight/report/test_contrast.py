@@ -34,7 +34,7 @@ def test_the_row_with_the_star_stands_out(theme: str) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_a_plot_says_can_be_seen(theme: str) -> None:
     palette = palettes(style())[theme]
-    marks = ["stopped", "count", "choice", "recorded", "tried", "edge"]
+    marks = ["stopped", "count", "choice", "edge"]
     marks += ["came", "left", "lost", "again", "other"]
     marks += [f"owner-{number}" for number in range(COLOURS)]
     for mark in marks:

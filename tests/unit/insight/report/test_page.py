@@ -213,11 +213,10 @@ def test_a_long_history_makes_a_bounded_page_that_says_what_is_cut() -> None:
     assert len(text) < 1_500_000
 
 
-def test_settings_are_numbered_in_the_plot_as_in_the_table() -> None:
+def test_settings_are_numbered_in_the_order_of_their_noticing() -> None:
     assert [row["ordinal"] for row in numbered(advice())] == [2, 3]
     text = billing()
     assert text.index("1. ") < text.index("2. ")
-    assert ">1 ★</text>" in text
 
 
 QUICKER = {
@@ -246,7 +245,6 @@ def test_what_one_slow_member_costs_is_told_where_it_is_named() -> None:
     )
     assert ">If billing-4 were as quick as the others</th>" in text
     assert "Lines to paste for 3" not in said
-    assert re.search(r'class="number">billing-4</text>', text)
     several = words(html(page(advice=[*advice(), QUICKER]), page("search")))
     shortly = (
         "billing-4, in 114 of 141 rebalances; if it were as quick as the others, "

@@ -4,17 +4,15 @@ import re
 
 import pytest
 
-from kohort.insight.report.answer import answer
 from kohort.insight.report.contents import Ownership
 from kohort.insight.report.events import History
 from kohort.insight.report.from_history import group_page
 from kohort.insight.report.markup import NBSP, element
 from kohort.insight.report.ownership import ownership
-from kohort.insight.report.scales import Times, Values, nice_interval
-from kohort.insight.report.settings_plot import front
+from kohort.insight.report.scales import Times, nice_interval
 from kohort.insight.report.svg import time_axis
 from kohort.insight.report.timeline import timeline
-from tests.unit.insight.report.pages import BEGIN_MS, advice, event, page
+from tests.unit.insight.report.pages import BEGIN_MS, event, page
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -75,37 +73,22 @@ def test_an_even_axis_counts_in_round_steps(highest: float) -> None:
     assert f"{interval:g}".strip("0.")[0] in "125"
 
 
-def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
-    even, spread = (
-        Values.covering([30.0, 90.0], 0, 100),
-        Values.covering([0.0, 9.0, 9_000.0], 0, 100),
-    )
-    assert even.is_linear
-    assert not spread.is_linear
-    assert spread.place(0) == 0
-    assert spread.place(9) > 20
-    assert 0 < len(spread.ticks(8)) <= 8
-
-
 def test_each_plot_says_in_words_what_it_shows() -> None:
     made = page()
-    found = answer(made)
-    drawn = [timeline(made), ownership(made), front(list(made.advice), found)]
+    drawn = [timeline(made), ownership(made)]
     alts = [re.findall(r'role="img" aria-label="([^"]+)"', one) for one in drawn]
     # One for each width, and the same.
-    assert [len(one) for one in alts] == [2, 2, 2]
-    (time, _), (owners, _), (settings, _) = alts
+    assert [len(one) for one in alts] == [2, 2]
+    (time, _), (owners, _) = alts
     assert "141 rebalances, Mon 5 Jan 2026, 00:00:00 to Sun 11 Jan 2026, 07:13:25" in time
     assert f"10{NBSP}min in 11 rebalances" in time
     assert "Owners of 24 partitions" in owners
     assert "6 owners" in owners
-    assert "As recorded: 141 rebalances, 6,500 s stopped" in settings
-    assert "The best one: 28 rebalances, 519 s stopped" in settings
 
 
 def test_each_plot_is_drawn_for_wide_pages_and_for_telephones() -> None:
     made = page()
-    for drawn in (timeline(made), ownership(made), front(list(made.advice), answer(made))):
+    for drawn in (timeline(made), ownership(made)):
         widths = re.findall(r'class="(wide|narrow)" viewBox="0 0 (\d+) \d+"', drawn)
         assert widths == [("wide", "900"), ("narrow", "350")]
 
@@ -128,13 +111,12 @@ def test_each_time_label_is_below_its_line_and_within_the_drawing() -> None:
 
 def test_colours_never_stand_alone() -> None:
     made = page()
-    # A lane of marks has its cause beside it, an owner its letter, a choice its number.
+    # A lane of marks has its cause beside it, an owner its letter.
     assert all(f"{cause}: " in timeline(made) for cause in ("Deploy", "Crash"))
     owners = ownership(made)
     assert set(re.findall(r'class="letter">(\w)<', owners)) == set("ABCDEF")
     assert '<b class="key owner-4">E</b> billing-4' in owners
     assert "no reader" in owners
-    assert ">as recorded<" in front(advice(), answer(made))
 
 
 def test_members_that_share_a_client_id_are_told_apart() -> None:
