@@ -18,13 +18,9 @@ from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
-from kohort.testing.kit.machine import (
-    HOST,
-    DiskMachine,
-    MemoryMachine,
-    ReservedPort,
-)
-from kohort.testing.kit.topics import Content, Headers, Produced
+from kohort.testing.kit.groups import MemberFilter
+from kohort.testing.kit.machine import HOST, DiskMachine, MemoryMachine, ReservedPort
+from kohort.testing.kit.topics import Content, Produced, RecordParts
 
 T = TypeVar("T")
 
@@ -109,37 +105,18 @@ class Kafka:
         """Create a topic, by default with num.partitions partitions. Raises KafkaError."""
         self._call(self._kit.topics.create(name, partitions, configs))
 
-    def produce(
-        self,
-        topic: str,
-        value: Content,
-        *,
-        key: Content = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Produced:
+    def produce(self, topic: str, value: Content, **parts: Unpack[RecordParts]) -> Produced:
         """Append one record; return its partition and offset.
 
-        Text is encoded as UTF-8. Without a partition, the key determines it as in the Java client;
+        Besides the value it may have a `key`, `headers`, a `partition` and a `timestamp_ms`. Text
+        is encoded as UTF-8. Without a partition, the key determines it as in the Java client;
         without a key, partitions are used round robin. A missing topic is created. Faults do not
         apply.
 
         Raises:
             KafkaError: the broker rejected the record.
         """
-
-        async def write() -> Produced:
-            return await self._kit.topics.produce(
-                topic,
-                value,
-                key=key,
-                headers=headers,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-            )
-
-        return self._call(write())
+        return self._call(self._kit.topics.produce(topic, value, **parts))
 
     def records(
         self,
@@ -362,33 +339,18 @@ class KafkaGroup:
         """Reasons of its rebalances, as printed by `kohort groups why`."""
         return self._call(self._group.why())
 
-    def expire(
-        self,
-        *,
-        client_id: str | None = None,
-        member_id: str | None = None,
-        instance_id: str | None = None,
-    ) -> list[str]:
-        """End the sessions of all members that match the arguments, as after the session timeout.
+    def expire(self, **who: Unpack[MemberFilter]) -> list[str]:
+        """End the sessions of all members with this `client_id`, `member_id` and `instance_id`, as
+        after the session timeout.
 
         Returns their ids. Raises LookupError if there are no such members, ValueError if one of
         them waits in a rebalance, because such members have no session.
         """
-        return self._call(
-            self._group.expire(client_id=client_id, member_id=member_id, instance_id=instance_id)
-        )
+        return self._call(self._group.expire(**who))
 
-    def remove(
-        self,
-        *,
-        client_id: str | None = None,
-        member_id: str | None = None,
-        instance_id: str | None = None,
-    ) -> list[str]:
+    def remove(self, **who: Unpack[MemberFilter]) -> list[str]:
         """Remove members like an administrator; see `expire`."""
-        return self._call(
-            self._group.remove(client_id=client_id, member_id=member_id, instance_id=instance_id)
-        )
+        return self._call(self._group.remove(**who))
 
     def enforce(self) -> None:
         """Begin a rebalance for no other reason. Raises LookupError without members."""

@@ -32,7 +32,7 @@ from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
 from kohort.testing.kit.groups import KitGroup
 from kohort.testing.kit.machine import HOST, MemoryMachine
 from kohort.testing.kit.polling import LONG_S
-from kohort.testing.kit.topics import Content, Headers, Produced
+from kohort.testing.kit.topics import Content, Produced, RecordParts
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_network import VirtualNetwork
 from kohort.testing.virtual_time import LIMIT_S, VirtualLoop, virtual_time
@@ -218,20 +218,9 @@ class VirtualKafka:
     ) -> None:
         await self._kit.topics.create(name, partitions, configs)
 
-    async def produce(
-        self,
-        topic: str,
-        value: Content,
-        *,
-        key: Content = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Produced:
+    async def produce(self, topic: str, value: Content, **parts: Unpack[RecordParts]) -> Produced:
         """Append one record, like `Kafka.produce`."""
-        return await self._kit.topics.produce(
-            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
+        return await self._kit.topics.produce(topic, value, **parts)
 
     async def records(
         self,

@@ -7,7 +7,7 @@ records that a consumer would get.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from kohort.admin.producing import partition_of
 from kohort.broker.app import Broker
@@ -41,6 +41,15 @@ READ_BYTES: Final = 1 << 20
 
 Content: TypeAlias = bytes | str | None
 Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
+
+
+class RecordParts(TypedDict, total=False):
+    """The keyword arguments of `Kafka.produce`, which documents them."""
+
+    key: Content
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
 
 
 class Produced(NamedTuple):
