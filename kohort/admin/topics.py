@@ -1,14 +1,15 @@
-"""Lists, describes, creates, changes and deletes topics."""
+"""Topics, their oldest records (KIP-107), and the directories that contain them (KIP-113)."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from kohort.admin.cluster import Cluster, check
+from kohort.admin.cluster import Cluster, RefusedError, check
 from kohort.admin.configs import Kind, Operation, Resource, Source, alter, change, described
 from kohort.admin.history import TOPIC as REBALANCE_HISTORY
-from kohort.admin.offsets import END, START, known_offsets
+from kohort.admin.offsets import END, START, TopicPartition, by_topic, known_offsets, leaders_of
+from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
@@ -24,6 +25,10 @@ from kohort.protocol.messages.topic_changes import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -235,3 +240,59 @@ def _sizes(cluster: Cluster, name: str, indexes: list[int]) -> dict[int, int]:
                     known = sizes.get(replica.partition_index, 0)
                     sizes[replica.partition_index] = max(known, replica.partition_size)
     return sizes
+
+
+def delete_records(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Delete the records below an offset of each partition; return the new log start offsets.
+
+    Raises:
+        RefusedError: the error of the first failed partition. Others may have succeeded.
+    """
+    starts: dict[TopicPartition, int] = {}
+    for leader, partitions in leaders_of(cluster, offsets).items():
+        if leader is None:
+            topic, index = partitions[0]
+            raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+        topics = by_topic(
+            (topic, DeleteRecordsPartition(partition_index=index, offset=offsets[topic, index]))
+            for topic, index in partitions
+        )
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=wanted) for name, wanted in topics],
+            timeout_ms=TIMEOUT_MS,
+        )
+        answer: DeleteRecordsResponse = cluster.ask(leader, request)
+        for result in answer.topics:
+            for partition in result.partitions:
+                what = f"{result.name}-{partition.partition_index} was not trimmed"
+                check(partition.error_code, what)
+                starts[result.name, partition.partition_index] = partition.low_watermark
+    return starts
+
+
+class Directory(NamedTuple):
+    path: str
+    error: int
+    """An ErrorCode: KAFKA_STORAGE_ERROR if the directory is offline."""
+    data_bytes: int
+    """Size of all logs in it."""
+    volume_bytes: int | None
+    """Size of its volume; None if unknown, as before Kafka 3.3."""
+    free_bytes: int | None
+
+
+def directories(cluster: Cluster, broker: BlockingConnection) -> list[Directory]:
+    answer: DescribeLogDirsResponse = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
+    check(answer.error_code, f"{broker.address} does not list its directories")
+    return [
+        Directory(
+            directory.log_dir,
+            directory.error_code,
+            sum(log.partition_size for topic in directory.topics for log in topic.partitions),
+            directory.total_bytes if directory.total_bytes >= 0 else None,
+            directory.usable_bytes if directory.usable_bytes >= 0 else None,
+        )
+        for directory in answer.results
+    ]

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kohort.admin.quotas import Parts, change_limits, list_limits
+from kohort.admin.access import Parts, change_limits, list_limits
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kohort.admin.cluster import Cluster, RefusedError
-from kohort.admin.disks import Directory, directories
 from kohort.admin.groups import groups_of
+from kohort.admin.topics import Directory, directories
 from kohort.cli.admin_http import Json, fetch
 from kohort.cli.broker_http import CONSOLE, http_of
 from kohort.cli.commands import run

@@ -33,8 +33,7 @@ from kohort.cli.watch_store import HISTORY_TOPIC, Store, stored
 from kohort.formats.text import counted, shown
 from kohort.groups.history.names import AVOIDED
 from kohort.groups.history.sentence import record_sentence
-from kohort.insight.output import announce
-from kohort.insight.zones import add_timezone
+from kohort.insight.output import add_timezone, announce
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut

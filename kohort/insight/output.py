@@ -1,7 +1,10 @@
-"""Writes progress messages and whole files."""
+"""What commands about histories share: progress messages, whole files, the time zone of logs."""
 
+import argparse
 import sys
+from datetime import UTC
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 def announce(text: str) -> None:
@@ -25,3 +28,20 @@ def write_whole(output: Path, text: str) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def add_timezone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timezone",
+        type=_zone,
+        default=UTC,
+        metavar="NAME",
+        help="time zone of a broker's log whose times have none, as Europe/Berlin (UTC)",
+    )
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"unknown time zone {name!r}") from error

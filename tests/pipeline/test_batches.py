@@ -55,7 +55,7 @@ def test_a_batch_that_fails_at_length_is_told_in_our_words_and_to_spark_in_a_lin
 ) -> None:
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415
 
-    from kohort.pipeline.batches import Batches  # noqa: PLC0415
+    from kohort.pipeline.streaming.query import Batches  # noqa: PLC0415
 
     batches = Batches("a batch", lambda frame, _: fail_at_length(frame))
     with running(spark, tmp_path, batches) as query:
@@ -69,7 +69,7 @@ def test_a_batch_that_fails_at_length_is_told_in_our_words_and_to_spark_in_a_lin
 
 
 def test_what_no_job_foresaw_is_told_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
-    from kohort.pipeline.batches import Batches  # noqa: PLC0415
+    from kohort.pipeline.streaming.query import Batches  # noqa: PLC0415
 
     batches = Batches("a batch", lambda _, batch_id: [][batch_id])
     with running(spark, tmp_path, batches) as query:
@@ -81,7 +81,7 @@ def test_what_no_job_foresaw_is_told_by_its_name(spark: SparkSession, tmp_path: 
 def test_a_query_that_is_stopped_amid_a_batch_ends_in_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from kohort.pipeline.batches import Batches  # noqa: PLC0415
+    from kohort.pipeline.streaming.query import Batches  # noqa: PLC0415
 
     has_begun = threading.Event()
     said: list[str] = []

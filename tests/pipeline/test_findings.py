@@ -13,8 +13,7 @@ from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.rows import by_sequence
-from kohort.insight.analysis.storms import storms
-from kohort.insight.analysis.summaries import needless, sequence_gaps
+from kohort.insight.analysis.summaries import needless, sequence_gaps, storms
 from kohort.insight.analysis.wait_times import WaitTimes, percentile
 from kohort.insight.tables.findings import (
     FINDINGS,

@@ -17,7 +17,7 @@ from kohort.formats.text import listed
 from kohort.groups.history.entry import observed_key
 from kohort.groups.history.json_form import as_json, from_json
 from kohort.groups.history.names import AVOIDED
-from kohort.insight.zones import add_timezone
+from kohort.insight.output import add_timezone
 
 UNKNOWN_STATE: Final = "Unknown"
 """Kafka's name of a state that is not known."""

@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping
 from typing import Final
 
-from kohort.client.core.done_offsets import NOTHING_BEGUN
-from kohort.client.core.lanes import Failure, Item, Lane, Share
+from kohort.client.core.lanes import NOTHING_BEGUN, Failure, Item, Lane, Share
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord

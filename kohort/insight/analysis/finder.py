@@ -9,8 +9,7 @@ from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.ownership import Idle, Ownership
 from kohort.insight.analysis.rows import GroupHistory, Member, by_sequence, longest
-from kohort.insight.analysis.storms import storms
-from kohort.insight.analysis.summaries import group, needless, sequence_gaps
+from kohort.insight.analysis.summaries import group, needless, sequence_gaps, storms
 from kohort.insight.analysis.wait_times import WaitTimes
 
 DAY_MS: Final = 24 * 3600 * 1000

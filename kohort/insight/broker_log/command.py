@@ -7,8 +7,7 @@ from pathlib import Path
 from kohort.formats.text import counted
 from kohort.insight.broker_log.convert import convert_files
 from kohort.insight.errors import UsageError
-from kohort.insight.output import announce
-from kohort.insight.zones import add_timezone
+from kohort.insight.output import add_timezone, announce
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,9 +19,8 @@ from kohort.formats.text import counted, listed
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import nothing_better
 from kohort.insight.errors import ReportedError, UsageError
-from kohort.insight.output import announce
+from kohort.insight.output import add_timezone, announce
 from kohort.insight.tables.advice import ADVICE
-from kohort.insight.zones import add_timezone
 from kohort.pipeline import options as common
 from kohort.pipeline.advising import ERROR, GROUP, advice_of, events_in_lake, messages
 from kohort.pipeline.arrow import conformed, schema_of, spark_schema

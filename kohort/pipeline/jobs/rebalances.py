@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kohort.formats.text import counted
 from kohort.insight.analysis.rows import Group
 from kohort.insight.errors import ReportedError
-from kohort.insight.output import announce
-from kohort.insight.zones import add_timezone
+from kohort.insight.output import add_timezone, announce
 from kohort.pipeline import options as common
 from kohort.pipeline.continuous import RetryBudget, stop_on_signals
 from kohort.pipeline.java import QUICK

@@ -1,6 +1,6 @@
 """Polls have times of the coordinators' clock only if that is known well enough."""
 
-from kohort.watch.core.clock import ClockDifference
+from kohort.watch.reader import ClockDifference
 
 
 def test_a_few_records_that_were_read_late_do_not_set_the_clock() -> None:

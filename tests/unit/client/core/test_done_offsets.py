@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.core.done_offsets import DoneOffsets
+from kohort.client.core.lanes import DoneOffsets
 from kohort.client.core.offsets import OffsetAndMetadata
 
 
