@@ -13,8 +13,9 @@ pay for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -26,11 +27,8 @@ from prometheus_client.registry import Collector
 from kohort.client.consumer.health import Health
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.statistics import NEVER, Figures, RebalancePhase
-from kohort.client.processing.figures import RunFigures
 
 RUN_PREFIX: Final = "kohort_consumer_run_"
-
-SeenRuns: TypeAlias = list[tuple[str, RunFigures | None]]
 
 
 class _RunFigure(NamedTuple):
@@ -71,28 +69,6 @@ RUN_GAUGES: Final = (
         "How long storing dead letters has been failing; -1: it is not failing.",
     ),
 )
-
-
-def run_metrics(seen: SeenRuns) -> Iterator[Metric]:
-    """Yield the metrics of all runs; a consumer without a run has no series."""
-    for each in RUN_COUNTERS:
-        yield _filled(
-            CounterMetricFamily(RUN_PREFIX + each.name, each.text, labels=["client_id"]), each, seen
-        )
-    for each in RUN_GAUGES:
-        yield _filled(
-            GaugeMetricFamily(RUN_PREFIX + each.name, each.text, labels=["client_id"]), each, seen
-        )
-
-
-def _filled(
-    family: CounterMetricFamily | GaugeMetricFamily, each: _RunFigure, seen: SeenRuns
-) -> Metric:
-    for client_id, figures in seen:
-        if figures is not None:
-            value = getattr(figures, each.field)
-            family.add_metric([client_id], NEVER if value is None else value)
-    return family
 
 
 COORDINATOR: Final = "kafka_consumer_consumer_coordinator_metrics_"
@@ -179,110 +155,116 @@ class ConsumerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics; called by prometheus-client for each scrape."""
         seen = [(consumer.health(), consumer.metrics()) for consumer in tuple(self._consumers)]
-        yield from _figures(seen)
-        yield _seconds(
-            f"{CONSUMER}last_poll_seconds_ago",
-            "Seconds since the application last polled; -1: never.",
-            [(health, health.last_poll_seconds_ago) for health, _ in seen],
+        healths = [health for health, _ in seen]
+        for name, text in FIGURES:
+            full = COORDINATOR + name.replace("-", "_")
+            values = [(health, figures.get(name)) for health, figures in seen]
+            yield _family(full, text, values, unknown=math.nan)
+        yield from self._lags(healths)
+        for name, text, value_of in _VALUES:
+            yield _family(name, text, [(health, value_of(health)) for health in healths])
+        states = [(health, health.member_state) for health in healths]
+        yield _choice("member_state", "1 for the member's current state.", MemberState, states)
+        yield _choice(
+            "rebalance_phase",
+            "1 for the current rebalance phase; none: no rebalance.",
+            RebalancePhase,
+            [(health, health.rebalance_phase) for health in healths],
         )
-        yield from self._lags([health for health, _ in seen])
-        yield from _own([health for health, _ in seen])
-        yield from run_metrics([(health.client_id, health.run) for health, _ in seen])
+        # A consumer without a run has no series.
+        runs = [(health, health.run) for health in healths if health.run is not None]
+        for figures, ending in ((RUN_COUNTERS, "_total"), (RUN_GAUGES, "")):
+            for name, field, text in figures:
+                values = [(health, getattr(run, field)) for health, run in runs]
+                yield _family(f"{RUN_PREFIX}{name}{ending}", text, values)
 
     def _lags(self, seen: list[Health]) -> Iterator[Metric]:
-        highest = GaugeMetricFamily(
-            f"{FETCH}records_lag_max",
-            "Largest lag of any partition, in records.",
-            labels=["client_id"],
-        )
+        highest = [
+            (health, max((lag for lag in health.lag.values() if lag is not None), default=None))
+            for health in seen
+        ]
+        name, text = f"{FETCH}records_lag_max", "Largest lag of any partition, in records."
+        yield _family(name, text, highest, unknown=math.nan)
+        if not self._partitions:
+            return
         single = GaugeMetricFamily(
             f"{FETCH}records_lag",
             "Records behind the end of the partition.",
             labels=["client_id", "topic", "partition"],
         )
         for health in seen:
-            known = [lag for lag in health.lag.values() if lag is not None]
-            highest.add_metric([health.client_id], max(known, default=math.nan))
-            if not self._partitions:
-                continue
             for partition, lag in health.lag.items():
                 if lag is not None:
                     labels = [health.client_id, partition.topic, str(partition.partition)]
                     single.add_metric(labels, lag)
-        yield highest
-        if self._partitions:
-            yield single
+        yield single
 
 
-def _figures(seen: list[tuple[Health, Figures]]) -> Iterator[Metric]:
-    for name, text in FIGURES:
-        full = COORDINATOR + name.replace("-", "_")
-        kind = CounterMetricFamily if name.endswith("-total") else GaugeMetricFamily
-        family = kind(full, text, labels=["client_id"])
-        for health, figures in seen:
-            value = figures.get(name)
-            family.add_metric([health.client_id], math.nan if value is None else value)
-        yield family
-
-
-def _own(seen: list[Health]) -> Iterator[Metric]:
-    healthy = GaugeMetricFamily(
+_VALUES: Final[tuple[tuple[str, str, Callable[[Health], float | None]], ...]] = (
+    (
+        f"{CONSUMER}last_poll_seconds_ago",
+        "Seconds since the application last polled; -1: never.",
+        lambda health: health.last_poll_seconds_ago,
+    ),
+    (
         f"{OWN}healthy",
         "1 if the consumer is healthy; health() says why not.",
-        labels=["client_id"],
-    )
-    generation = GaugeMetricFamily(
+        lambda health: health.is_healthy,
+    ),
+    (
+        f"{OWN}ready",
+        "1 if the consumer is reading all its partitions.",
+        lambda health: health.is_ready,
+    ),
+    (
         f"{OWN}generation",
         "The generation that this member is in; -1: none.",
-        labels=["client_id"],
-    )
-    state = GaugeMetricFamily(
-        f"{OWN}member_state",
-        "1 for the member's current state.",
-        labels=["client_id", "state"],
-    )
-    phase = GaugeMetricFamily(
-        f"{OWN}rebalance_phase",
-        "1 for the current rebalance phase; none: no rebalance.",
-        labels=["client_id", "phase"],
-    )
-    ready = GaugeMetricFamily(
-        f"{OWN}ready", "1 if the consumer is reading all its partitions.", labels=["client_id"]
-    )
-    silent = GaugeMetricFamily(
+        lambda health: health.generation,
+    ),
+    (
         f"{OWN}unanswered_seconds_max",
         "Longest time that fetches of a partition have gone unanswered; 0: all answered.",
-        labels=["client_id"],
-    )
-    unread = GaugeMetricFamily(
+        lambda health: max(health.unanswered_seconds.values(), default=0),
+    ),
+    (
         f"{OWN}unread_partitions",
         "Partitions that cannot be read until the application seeks.",
-        labels=["client_id"],
-    )
-    failed = CounterMetricFamily(
-        f"{OWN}failed_commits_total", "Failed commit attempts.", labels=["client_id"]
-    )
-    for health in seen:
-        failed.add_metric([health.client_id], health.failed_commits)
-        healthy.add_metric([health.client_id], health.is_healthy)
-        ready.add_metric([health.client_id], health.is_ready)
-        silent.add_metric([health.client_id], max(health.unanswered_seconds.values(), default=0))
-        unread.add_metric([health.client_id], len(health.unread))
-        generation.add_metric([health.client_id], health.generation)
-        for option in MemberState:
-            state.add_metric([health.client_id, option.value], option is health.member_state)
-        for each in RebalancePhase:
-            phase.add_metric([health.client_id, each.value], each is health.rebalance_phase)
-    yield from (healthy, ready, generation, state, phase, silent, unread, failed)
-    yield _seconds(
+        lambda health: len(health.unread),
+    ),
+    (
+        f"{OWN}failed_commits_total",
+        "Failed commit attempts.",
+        lambda health: health.failed_commits,
+    ),
+    (
         f"{OWN}rebalance_seconds",
         "Seconds since the current rebalance began; -1: none.",
-        [(health, health.rebalance_seconds) for health in seen],
-    )
+        lambda health: health.rebalance_seconds,
+    ),
+)
 
 
-def _seconds(name: str, text: str, values: list[tuple[Health, float | None]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["client_id"])
-    for health, seconds in values:
-        family.add_metric([health.client_id], NEVER if seconds is None else seconds)
+def _family(
+    name: str,
+    text: str,
+    values: Iterable[tuple[Health, float | None]],
+    *,
+    unknown: float = NEVER,
+) -> Metric:
+    """Return a counter if the name ends in `total`, else a gauge."""
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    family = kind(name, text, labels=["client_id"])
+    for health, value in values:
+        family.add_metric([health.client_id], unknown if value is None else value)
+    return family
+
+
+def _choice(
+    name: str, text: str, options: type[Enum], values: Iterable[tuple[Health, Enum]]
+) -> Metric:
+    """Return a gauge with a series for each option, 1 for the current one."""
+    family = GaugeMetricFamily(OWN + name, text, labels=["client_id", name.rpartition("_")[2]])
+    for health, current in values:
+        for option in options:
+            family.add_metric([health.client_id, option.value], option is current)
     return family
