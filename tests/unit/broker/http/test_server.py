@@ -280,6 +280,19 @@ async def test_a_probe_gets_its_answer_beside_more_connections_than_there_may_be
             writer.transport.abort()
 
 
+async def test_the_connection_that_is_idle_for_longest_is_closed_first() -> None:
+    async with serving(HttpLimits(connections_max=3)) as server:
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        opened[0][1].write(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: phases(server) == [Phase.ANSWERING, Phase.IDLE, Phase.IDLE])
+        answer = await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert await opened[1][0].read() == b""
+        await until(lambda: phases(server) == [Phase.ANSWERING, Phase.IDLE])
+        for _, writer in opened:
+            writer.transport.abort()
+
+
 async def test_a_probe_need_not_wait_for_peers_that_do_not_read_their_answers() -> None:
     async with serving(HttpLimits(connections_max=2)) as server:
         opened = [
