@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from time import time
 
 import pytest
 
@@ -96,6 +97,36 @@ def test_list_shows_the_last_cause_of_each_group(ask: Ask) -> None:
     assert sum(row["rebalances"] for row in rows) == sum(
         record["kind"] == "rebalance" for record in HISTORY
     )
+
+
+def test_list_shows_the_last_rebalance_and_counts_those_of_the_last_hour(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    now_ms = int(time() * 1000)
+    found = deepcopy([record for record in HISTORY if record["group"] == "ck-classic-roll"][:4])
+    for record, age_s in zip(found, (7200, 600, 60, 6), strict=True):
+        record["at_ms"] = now_ms - age_s * 1000
+        record["started_at_ms"] = record["at_ms"] - 1000
+    last, avoided = found[-2:]
+    del last["started_at_ms"]
+    last["members_after"] = 7
+    avoided["kind"] = "avoided"
+    path = tmp_path / "rebalances.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in found))
+    list_files = ("groups", "list", "--from", str(path))
+    (row,) = said_here(capsys, *list_files, "--json").json["groups"]
+    assert row == {
+        "group": "ck-classic-roll",
+        "type": "classic",
+        "members": 7,
+        "rebalances": 3,
+        "rebalances_in_last_hour": 2,
+        "last_at_ms": last["at_ms"],
+        "last_trigger": last["trigger"],
+    }
+    line = said_here(capsys, *list_files).lines[1].split()
+    assert line[:5] == ["ck-classic-roll", "classic", "7", "3", "2"]
+    assert ":" in line[5]
 
 
 def test_records_of_two_watchers_count_once(
