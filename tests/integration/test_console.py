@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -130,24 +131,29 @@ async def test_an_open_transaction_is_shown_with_the_group_that_it_holds_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "HELD_MS", 0)
-    async with running(tmp_path) as (broker, port):
+    held: list[Any] = []
+    async with running(tmp_path, num_partitions="2") as (broker, port):
         bootstrap = f"127.0.0.1:{broker.endpoint.port}"
         producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap, transactional_id="ledger", client_id="books"
+            bootstrap_servers=bootstrap,
+            transactional_id="ledger",
+            client_id="books",
+            transaction_timeout_ms=600_000,
         )
         await producer.start()
         async with producer.transaction():
             await producer.send_and_wait("orders", b"done", partition=0)
         await producer.begin_transaction()
-        await producer.send_and_wait("orders", b"open", partition=0)
         # The commit marker is a record of the log, too.
-        await broker.services.groups.commit(
-            "readers",
-            CommitRequest((OffsetToCommit("orders", 0, 2),)),
-            may_answer_group_not_found=True,
-        )
+        for partition, end in enumerate((2, 0)):
+            await producer.send_and_wait("orders", b"open", partition=partition)
+            await broker.services.groups.commit(
+                "readers",
+                CommitRequest((OffsetToCommit("orders", partition, end),)),
+                may_answer_group_not_found=True,
+            )
+            held.append(await ask(port, "/api/groups/readers"))
         listed = await ask(port, "/api/transactions")
-        held = await ask(port, "/api/groups/readers")
         checks = await ask(port, "/api/checks")
         await producer.abort_transaction()
         free = await ask(port, "/api/groups/readers")
@@ -155,11 +161,14 @@ async def test_an_open_transaction_is_shown_with_the_group_that_it_holds_back(
         await producer.stop()
     (transaction,) = listed["transactions"]
     assert (transaction["transactional_id"], transaction["client_id"]) == ("ledger", "books")
-    assert transaction["partitions"] == {"orders": [0]}
-    (finding,) = held["findings"]
-    assert finding["check"] == "held-back"
-    assert "orders-0 stands at offset 2 of 3, where a transaction of ledger" in finding["text"]
-    assert "client books" in finding["text"]
+    assert transaction["partitions"] == {"orders": [0, 1]}
+    (first,), (both,) = (group["findings"] for group in held)
+    assert first["check"] == both["check"] == "held-back"
+    assert "orders-0 stands at offset 2 of 3, where a transaction of ledger" in first["text"]
+    assert "client books" in first["text"]
+    assert "other partition" not in first["text"]
+    assert "1 other partition too" in both["text"]
+    assert re.search(r"aborted in \d+ min", first["advice"])
     assert checks["counts"]["held-back"] == 1
     assert free["findings"] == []
     assert none["transactions"] == []
