@@ -130,6 +130,17 @@ async def test_a_response_that_is_full_gets_no_more_partitions(clock: VirtualClo
 
 
 @virtual
+async def test_a_response_has_no_more_bytes_than_the_broker_allows(clock: VirtualClock) -> None:
+    async with running_share(clock, "fetch.max.bytes=1024") as broker:
+        for _ in range(100):
+            broker.produce()
+        response = await broker.fetch(max_bytes=1 << 20)
+        (partition,) = response.responses[0].partitions
+        assert partition.records is not None
+        assert 0 < len(partition.records) <= 1024
+
+
+@virtual
 async def test_a_session_does_not_grow_beyond_the_partitions_that_exist(
     clock: VirtualClock,
 ) -> None:
