@@ -131,6 +131,8 @@ def test_who_is_not_there_cannot_be_disturbed(kafka: Kafka) -> None:
     settled(kafka)
     with pytest.raises(LookupError, match="no member with client_id=other"):
         group.expire(client_id="other")
+    with pytest.raises(LookupError, match="no member with client_id=test, instance_id=other"):
+        group.expire(client_id="test", instance_id="other")
 
 
 def test_a_member_that_waits_in_a_rebalance_has_no_session_to_end(kafka: Kafka) -> None:
