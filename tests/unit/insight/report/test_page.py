@@ -364,6 +364,7 @@ def test_a_small_screen_begins_with_the_answers_and_the_lines_to_paste() -> None
     said = words(short)
     assert "Last hour: Crash (billing-2), Sun 11 Jan 07:09, and 1 earlier cause" in said
     assert "Why: Deploy, 10 times: 115 of 141 rebalances" in said
+    assert "Java (properties):# 1. First rolling restart:" in said
     assert "session.timeout.ms=30000" in said
     assert 'href="#g1-change"' in short
     assert "<pre" not in html(page(advice=[]))
