@@ -36,6 +36,15 @@ async def test_a_lock_times_out_in_virtual_time(virtual_kafka: VirtualKafka) -> 
     assert time.perf_counter() - began_s < 10
 
 
+async def test_no_background_task_fails_within_three_hours(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("jobs", partitions=1)
+    async with share_member(virtual_kafka.bootstrap_servers, "workers", "jobs") as member:
+        await virtual_kafka.produce("jobs", b"job")
+        assert await member.fetch() == [Acquired(0, 0, 1)]
+    await asyncio.sleep(3 * 3600)
+    assert not any(virtual_kafka._kit.groups.broker.background_tasks.failure_counts.values())
+
+
 async def test_a_member_without_heartbeats_still_acknowledges(virtual_kafka: VirtualKafka) -> None:
     await virtual_kafka.create_topic("jobs", partitions=1)
     group = virtual_kafka.group("workers")
