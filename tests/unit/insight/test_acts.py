@@ -38,6 +38,8 @@ def acts_of(records: Iterable[Mapping[str, Any]]) -> list[Act]:
     # Each rebalance is of one act.
     numbers = sorted(number for act in acts for number in act.sequences)
     assert numbers == [row.sequence for row in history.rebalances]
+    for act in acts:
+        assert all(act.first_sequence <= number <= act.last_sequence for number in act.sequences)
     return acts
 
 

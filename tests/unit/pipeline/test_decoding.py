@@ -156,7 +156,7 @@ def test_protobuf_is_told_as_json_by_the_message_that_it_names(schemas: Schemas)
     found = decode(wire(9, b"\x04\x00\x00" + b"\x0a\x02\x08\x3c"))
     assert json.loads(found) == {"at": "1970-01-01T00:01:00Z"}
     for body, reason in [
-        (b"\x02\x08", "schema 9 has no such message"),
+        (b"\x02\x02", "schema 9 has no such message"),
         (b"\x01", "message index is invalid"),
         (b"", "message index is invalid"),
         (b"\xff\xff\xff\xff\x0f", "message index is invalid"),

@@ -10,6 +10,7 @@ from kohort.broker.core.security.acls import (
     ResourceType,
     Rule,
     RuleFilter,
+    UnknownFilterError,
 )
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import ANONYMOUS, Principal, Session
@@ -192,3 +193,10 @@ def test_decisions_are_those_of_the_plain_list(long_form: bool) -> None:
                     rules, *question, "hardcode"
                 )
                 assert authorizer.allows_some(asked, operation, kind) is some, seed
+
+
+@pytest.mark.parametrize("name", ["resource_type", "pattern", "operation", "permission"])
+def test_a_filter_with_a_number_without_a_meaning_is_refused(name: str) -> None:
+    RuleFilter().check()
+    with pytest.raises(UnknownFilterError):
+        RuleFilter(**{name: 99}).check()  # type: ignore[arg-type]  # Not the text fields.

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.database import DamagedError, UnreadableError, explained
+from kohort.broker.storage.metadata.database import (
+    DamagedError,
+    MetadataDatabase,
+    UnreadableError,
+    explained,
+)
 from kohort.broker.storage.metadata.store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
@@ -216,6 +221,24 @@ def test_a_mirror_that_cannot_be_written_does_not_fail_the_change(
     assert not (tmp_path / MIRROR_FILE_NAME).exists()
     store.close()
     assert topics_in(tmp_path) == [topic("orders")]
+
+
+def test_a_mirror_that_cannot_be_restored_is_done_without(
+    tmp_path: Path, store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    (tmp_path / MIRROR_FILE_NAME).unlink()
+
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(MetadataDatabase, "copy_to", refuse)
+    again = reopened(tmp_path)
+    again.create_topics([topic("payments")])
+    again.close()
+    assert not (tmp_path / MIRROR_FILE_NAME).exists()
+    assert topics_in(tmp_path) == [topic("orders"), topic("payments")]
 
 
 def test_a_database_that_cannot_be_written_fails_the_change_and_keeps_the_state(
