@@ -100,18 +100,25 @@ async def test_our_consumer_keeps_its_membership(virtual_kafka: VirtualKafka) ->
             await polling
 
 
-async def test_a_silent_poll_loop_is_told_to_leave(virtual_kafka: VirtualKafka) -> None:
+@pytest.mark.parametrize("instance", [None, "one"])
+async def test_a_silent_poll_loop_is_told_to_leave(
+    virtual_kafka: VirtualKafka, instance: str | None
+) -> None:
+    """A static member stays until its session ends."""
     await virtual_kafka.create_topic("orders")
     async with Consumer(
         "orders",
         bootstrap_servers=virtual_kafka.bootstrap_servers,
         group_id="billing",
+        group_instance_id=instance,
         max_poll_interval_ms=300_000,
     ) as consumer:
         await consumer.getmany(timeout_ms=5_000)
         await virtual_kafka.group("billing").wait(state="Stable", members=1)
         await asyncio.sleep(301)
+        silent_ms = virtual_kafka.now_ms
         await virtual_kafka.group("billing").wait(members=0)
+        assert (virtual_kafka.now_ms - silent_ms > 30_000) is (instance is not None)
 
 
 async def test_clients_outlive_restarts_and_crashes(virtual_kafka: VirtualKafka) -> None:
