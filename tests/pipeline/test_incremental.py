@@ -93,6 +93,7 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
         cuts = [0, chance.randrange(1, len(lines) - 1), len(lines) - 1, len(lines)]
         for begin, end in itertools.pairwise(cuts):
             add(bit_by_bit, lines[begin:end])
+        assert not Findings(bit_by_bit, Thresholds()).renew()
         for table in FINDINGS:
             found, expected = (
                 lake.begin(table.name).read(schema_of(table)) for lake in (bit_by_bit, at_once)
