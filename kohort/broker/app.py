@@ -31,7 +31,6 @@ from kohort.broker.assembly.web import WebPorts, for_all_operators, open_web_por
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import console_pages
-from kohort.broker.console.source import ConsoleSource
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
@@ -40,8 +39,7 @@ from kohort.broker.dispatch.registry import Router
 from kohort.broker.environment import Environment
 from kohort.broker.handlers import SERVED, Handlers
 from kohort.broker.http.lazy import group_pages, transaction_pages
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, BrokerSource
-from kohort.broker.metrics.partitions import readable
+from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.server.server import NetworkServer
 from kohort.broker.runtime import service_manager
@@ -50,10 +48,9 @@ from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer, limit_retained_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.security.errors import StoreError, UsersFileError
 from kohort.broker.security.listeners import SecureListeners
-from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.users import Users
-from kohort.broker.security.users_file import UsersFileError
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import FILE_NAME, MetadataError
 from kohort.broker.topics.manager import TopicManager
@@ -63,8 +60,10 @@ from kohort.version import VERSION
 
 if TYPE_CHECKING:
     from kohort.broker.assembly.coordinators import Coordinators
+    from kohort.broker.console.source import ConsoleSource
     from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen, SharesSeen
     from kohort.broker.history.history import RebalanceHistory
+    from kohort.broker.metrics.source import BrokerSource
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.transactions.host import TransactionHost
 
@@ -398,7 +397,9 @@ class Broker:
         coordinators = self.coordinators.get()
         return coordinators.groups.host, coordinators.history, coordinators.present_share
 
-    def _broker_source(self, executor: Executor) -> BrokerSource:
+    def _broker_source(self, executor: Executor) -> "BrokerSource":
+        from kohort.broker.metrics.source import BrokerSource  # noqa: PLC0415 - not for a start.
+
         services, coordinators = self.services, self.coordinators.get()
         return BrokerSource(
             metrics=self.metrics,
@@ -442,12 +443,15 @@ class Broker:
         return None if created is None else created.groups.host
 
     def _readable(self, topic: str, index: int) -> "Readable | None":
+        from kohort.broker.metrics.partitions import readable  # noqa: PLC0415 - not for a start.
+
         return readable(self.services.topics, topic, index)
 
     def _console_source(
         self, addresses: Addresses, executor: Executor, lags: LagHistory, began_ms: int
-    ) -> ConsoleSource:
+    ) -> "ConsoleSource":
         from kohort.broker.console.holding import Holding  # noqa: PLC0415 - not for a start.
+        from kohort.broker.console.source import ConsoleSource  # noqa: PLC0415 - as above.
 
         services, coordinators = self.services, self.coordinators.get()
         transactions = coordinators.transactions.host

@@ -7,11 +7,11 @@ from pathlib import Path
 from kohort.broker.config import LoadedConfig
 from kohort.broker.config.listeners import HTTP, uses_tls_for_http
 from kohort.broker.core.security.mapping_rules import MappingRules, RulesError
+from kohort.broker.security.errors import StoreError, UsersFileError
 from kohort.broker.security.listeners import advertised_hosts
-from kohort.broker.security.tls_context import StoreError, load_tls
+from kohort.broker.security.tls_context import load_tls
 from kohort.broker.security.tls_listener import complaints, moment_of, name_complaint
 from kohort.broker.security.users_file import (
-    UsersFileError,
     read_users_at,
     users_file_complaint,
 )

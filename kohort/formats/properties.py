@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
-_LINE_END = re.compile(r"\r\n?|\n")
+_SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
+_LINE_END = r"\r\n?|\n"
 """Java's line ends. Python splits at more characters, which a password may contain."""
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPE = r"\\(u[0-9a-fA-F]{4}|.)"
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -21,7 +21,7 @@ class Property(NamedTuple):
 def parse_properties(text: str) -> Iterator[Property]:
     """Yield the entries in order; a repeated name is yielded repeatedly."""
     for number, line in _logical_lines(text):
-        match = _SEPARATOR.search(line)
+        match = re.search(_SEPARATOR, line)
         if match is None:
             yield Property(_unescape(line), "", number)
         else:
@@ -33,7 +33,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield lines except comments and blank ones; a line that ends with a backslash continues."""
     begun: list[str] = []
     start = 0
-    for number, raw in enumerate(_LINE_END.split(text), 1):
+    for number, raw in enumerate(re.split(_LINE_END, text), 1):
         line = raw.lstrip(" \t\f")
         if not begun:
             if not line or line[0] in "#!":
@@ -56,4 +56,4 @@ def _unescape(text: str) -> str:
             return chr(int(escaped[1:], 16))
         return _CONTROL.get(escaped, escaped)
 
-    return _ESCAPE.sub(replace, text)
+    return re.sub(_ESCAPE, replace, text, flags=re.DOTALL)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kohort.broker.http.lazy import lazily
 from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.metrics.broker_metrics import BrokerSource, MetricsConfig
 
 if TYPE_CHECKING:
+    from kohort.broker.metrics.source import BrokerSource, MetricsConfig
     from kohort.broker.metrics.text_format import TextFormat
 
 
@@ -22,7 +22,9 @@ class Scraped(Protocol):
         ...
 
 
-def scraped_broker(see: Callable[[], BrokerSource], config: MetricsConfig) -> Callable[[], Scraped]:
+def scraped_broker(
+    see: "Callable[[], BrokerSource]", config: "MetricsConfig"
+) -> Callable[[], Scraped]:
     """Return a function that makes the exposition of a broker, of what `see` returns."""
 
     def make() -> Scraped:

@@ -56,12 +56,13 @@ _OF_THE_PIPELINE = frozenset(
 """Variables of `kohort pipeline`, which may be set in the environment of a broker too."""
 
 
-_OF_A_SERVICE = re.compile(
+# The expressions are compiled at their first use, which most starts do not have.
+_OF_A_SERVICE: Final = (
     r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
 )
 """End of the variables that Kubernetes, and Docker's links, set for a Service."""
-_SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
+_SERVICE_URL: Final = r"(?:tcp|udp|sctp)://"
 
 
 _OF_OTHERS: Final = frozenset(
@@ -79,7 +80,7 @@ _OF_OTHERS: Final = frozenset(
 )
 """Settings of clients, applications and images whose names resemble those of a broker."""
 _KOHORTS: Final = "kohort."
-_PLAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
+_PLAIN: Final = r"[\w.-]+"
 _SHOWN_MAX: Final = 40
 """Longest name without a dot that is shown: lines of a private key have no dot and are longer."""
 _PEM_BEGIN: Final = "-----BEGIN "
@@ -274,10 +275,10 @@ def _is_of_a_service(variable: str, text: str) -> bool:
 
     A Service "kohort-metrics" sets KOHORT_METRICS_PORT to a URL, and one "kohort" KOHORT_PORT.
     """
-    match = _OF_A_SERVICE.search(variable)
+    match = re.search(_OF_A_SERVICE, variable)
     if match is None:
         return False
-    return match[0] != "_PORT" or _SERVICE_URL.match(text) is not None
+    return match[0] != "_PORT" or re.match(_SERVICE_URL, text) is not None
 
 
 def _report_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
@@ -309,4 +310,5 @@ def _shown(name: str) -> str:
     """Format a name for an error: shortened, escaped, and hidden if it may be part of a key."""
     if "." not in name and len(name) > _SHOWN_MAX:
         return f"with a name of {len(name)} characters and no dot"
-    return name[: 2 * _SHOWN_MAX] if _PLAIN.fullmatch(name) else ascii(name[: 2 * _SHOWN_MAX])
+    shown = name[: 2 * _SHOWN_MAX]
+    return shown if re.fullmatch(_PLAIN, name, re.ASCII) else ascii(shown)

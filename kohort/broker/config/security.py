@@ -18,7 +18,6 @@ from kohort.broker.config.settings import (
     String,
     setting,
 )
-from kohort.formats.jaas import JaasError, parse_login_module
 
 SUPPORTED_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 STORE_TYPES: Final = ("JKS", "PEM", "PKCS12")
@@ -38,6 +37,8 @@ def jaas_problem(text: str) -> str | None:
     """Return the error in a `sasl.jaas.config`, without its values; None if it is valid."""
     if not text:
         return None
+    from kohort.formats.jaas import JaasError, parse_login_module  # noqa: PLC0415 - few brokers set it.
+
     try:
         parse_login_module(text, LOGIN_MODULES)
     except JaasError as error:
@@ -219,7 +220,7 @@ class SecuritySettings(Settings):
 AUTHORIZERS: Final = ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kohort")
 
 USER: Final = "User"
-_NEXT: Final = re.compile(r",\s*User:")
+_NEXT: Final = r",\s*User:"
 """A comma before a principal, where a semicolon was probably meant."""
 
 
@@ -247,7 +248,7 @@ def super_users_warnings(text: str) -> Iterator[str]:
                 f"super.users: principal {number} matches no user: the type is case-sensitive, "
                 "as in User:name"
             )
-        elif _NEXT.search(principal):
+        elif re.search(_NEXT, principal):
             yield (
                 f"super.users: principal {number} contains a comma followed by User:, so it "
                 "matches no user; separate principals with semicolons"

@@ -69,9 +69,7 @@ HIDDEN: Final = "[hidden]"
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-_DOUBLE: Final = re.compile(
-    r"[-+]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[dDfF]?)"
-)
+_DOUBLE: Final = r"[-+]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[dDfF]?)"
 """A floating-point number as Java parses it, except hexadecimal ones."""
 _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
@@ -184,7 +182,7 @@ class Setting(NamedTuple):
             case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
                 return self._convert_integer(text)
             case ConfigType.DOUBLE:
-                if _DOUBLE.fullmatch(text) is None:
+                if re.fullmatch(_DOUBLE, text) is None:
                     raise self._not_a_number(text)
                 return float(text.rstrip("dDfF"))
             case ConfigType.LIST:

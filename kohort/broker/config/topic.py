@@ -6,7 +6,7 @@ A topic stores only its overrides. `effective` combines them with the broker's c
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kohort.broker.config.broker import BrokerConfig, effective_ms
 from kohort.broker.config.settings import (
@@ -24,11 +24,11 @@ from kohort.broker.config.settings import (
     settings_of,
 )
 
-_THROTTLED = re.compile(r"\*|\d+:\d+(,\d+:\d+)*|")
+_THROTTLED: Final = r"\*|\d+:\d+(,\d+:\d+)*|"
 
 
 def _check_throttled(items: tuple[str, ...]) -> None:
-    if not _THROTTLED.fullmatch(",".join(items)):
+    if not re.fullmatch(_THROTTLED, ",".join(items)):
         raise ValueError(
             "must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],..."

@@ -4,15 +4,19 @@ Unlike the console's other data it is collected while no page is open, because a
 the console wants to know what came before. Only groups with lag are stored.
 """
 
+from __future__ import annotations
+
 import asyncio
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kohort.broker.groups_seen import GroupsSeen, ReadableOf
-from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+
+if TYPE_CHECKING:
+    from kohort.broker.groups_seen import GroupsSeen, ReadableOf
+    from kohort.broker.runtime.clock import Clock
 
 EVERY_S: Final = 30.0
 SAMPLES_MAX: Final = 120

@@ -9,13 +9,13 @@ from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.console.source import ConsoleSource, GroupsSource
 from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
 
 if TYPE_CHECKING:
     from kohort.broker.console.lag import AgesSeen
     from kohort.broker.console.pages import ConsolePages, GroupConsole
+    from kohort.broker.console.source import ConsoleSource, GroupsSource
 
 
 POLICY: Final = (
@@ -83,7 +83,7 @@ WRITES: Final = {
 
 
 def console_pages(
-    see: Callable[[], ConsoleSource],
+    see: "Callable[[], ConsoleSource]",
     executor: Executor,
     modules: Sequence[str] = (),
     *,
@@ -102,7 +102,7 @@ def console_pages(
     return _pages(methods, make, executor, modules)
 
 
-def group_console_pages(source: GroupsSource, ages: "AgesSeen") -> dict[str, AnyPage]:
+def group_console_pages(source: "GroupsSource", ages: "AgesSeen") -> dict[str, AnyPage]:
     """Return the pages about groups alone."""
 
     def make() -> "GroupConsole":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kohort.broker.metrics.broker_metrics import BrokerSource
 from kohort.broker.metrics.partitions import readable
+from kohort.broker.metrics.source import BrokerSource
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeVar
 
-from kohort.broker.groups_seen import GroupsSeen, RebalancesSeen, SharesSeen
 from kohort.broker.http.messages import AnyPage, HttpRequest, ResponseOrStream
 from kohort.broker.http.requesters import for_group_readers
 
 if TYPE_CHECKING:
+    from kohort.broker.groups_seen import GroupsSeen, RebalancesSeen, SharesSeen
     from kohort.broker.http.group_pages import GroupPages
     from kohort.broker.http.transaction_pages import TransactionPages
     from kohort.broker.runtime.clock import Clock
@@ -67,7 +67,7 @@ def lazy_pages(
 
 
 def group_pages(
-    see: Callable[[], tuple[GroupsSeen, RebalancesSeen, SharesSeen]],
+    see: "Callable[[], tuple[GroupsSeen, RebalancesSeen, SharesSeen]]",
     executor: Executor,
     modules: Sequence[str] = (),
 ) -> dict[str, AnyPage]:

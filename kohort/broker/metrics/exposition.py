@@ -23,19 +23,14 @@ from kohort.broker.core.transaction.effects import EndCause
 from kohort.broker.metrics import catalogue
 from kohort.broker.metrics import rebalance_catalogue as rebalances
 from kohort.broker.metrics import transaction_catalogue as transactions
-from kohort.broker.metrics.broker_metrics import (
-    RESULTS,
-    BrokerMetrics,
-    BrokerSource,
-    MetricsConfig,
-    TransactionMetrics,
-)
+from kohort.broker.metrics.broker_metrics import RESULTS, BrokerMetrics, TransactionMetrics
 from kohort.broker.metrics.families import Family, counted, load_times, single
 from kohort.broker.metrics.groups import GroupCollector, LagTimeCollector, OldestUnread
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.broker.metrics.share import ShareCollector
+from kohort.broker.metrics.source import BrokerSource, MetricsConfig
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector

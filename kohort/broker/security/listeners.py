@@ -25,19 +25,19 @@ from kohort.broker.network.service import Listener
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog
-from kohort.broker.security.tls_context import StoreError
+from kohort.broker.security.errors import StoreError
 from kohort.broker.security.users import MECHANISMS, Users
-from kohort.broker.security.users_file import UsersFile
-from kohort.formats.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
 
-# The modules of TLS and SASL are imported by the first listener that uses them: 5 ms and 0.7 MiB.
+# The modules of TLS, SASL and the users file are imported by the first listener or setting that
+# uses them: 5 ms and 0.7 MiB.
 if TYPE_CHECKING:
     from kohort.broker.security.authenticator import Dispatcher, Exchange
     from kohort.broker.security.http_guard import HttpGuard
     from kohort.broker.security.passwords import Passwords
     from kohort.broker.security.tls_listener import TlsListener
     from kohort.broker.security.tokens import Tokens
+    from kohort.broker.security.users_file import UsersFile
 
 
 class DisabledUsers:
@@ -107,8 +107,7 @@ class SecureListeners:
         """TLS settings of the listeners that use it, by name."""
         self.tokens: list[Tokens] = []
         """Token keys of every listener and mechanism that accepts tokens."""
-        path = settings.config.kohort_users_file
-        self.users_file = None if path is None else UsersFile(Path(path), users)
+        self.users_file = _users_file(settings.config, users)
         self._settings = settings
         self._executor = executor
         self._users = users
@@ -462,6 +461,14 @@ def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
             yield socket.gethostname() if is_wildcard else endpoint.host
 
 
+def _users_file(config: BrokerConfig, users: Users) -> UsersFile | None:
+    if config.kohort_users_file is None:
+        return None
+    from kohort.broker.security.users_file import UsersFile  # noqa: PLC0415
+
+    return UsersFile(Path(config.kohort_users_file), users)
+
+
 def _receive_size(config: BrokerConfig) -> int:
     """Return the size limit of an unauthenticated client's frames by the settings."""
     known = BROKER_SETTINGS["sasl.server.max.receive.size"]
@@ -472,6 +479,8 @@ def _receive_size(config: BrokerConfig) -> int:
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:
     if not config.sasl_jaas_config:
         return {}
+    from kohort.formats.jaas import JaasError, parse_login_module  # noqa: PLC0415
+
     try:
         module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
     except JaasError as error:

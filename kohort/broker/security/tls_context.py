@@ -20,6 +20,7 @@ from kohort.broker.core.security.certificate import (
     fields_of,
     subject_of,
 )
+from kohort.broker.security.errors import StoreError
 
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _BEGIN: Final = b"-----BEGIN "
@@ -99,10 +100,6 @@ _VERIFIED: Final = {
 _OF_TLS_1_3: Final = ("TLS_AES_", "TLS_CHACHA20_POLY1305_")
 _END: Final = "-----END CERTIFICATE-----"
 STORE_BYTES_MAX: Final = 4 << 20
-
-
-class StoreError(Exception):
-    """An unusable key store or trust store; the text says which and why."""
 
 
 class KeyStore(NamedTuple):

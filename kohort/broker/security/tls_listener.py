@@ -17,8 +17,9 @@ from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import NewConnection, TlsPeer
 from kohort.broker.network.tls.pump import TlsError
+from kohort.broker.security.errors import StoreError
 from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
-from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
+from kohort.broker.security.tls_context import KeyStore, Loaded, load_tls
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from kohort.broker.core.security.oauthbearer import (
 from kohort.broker.core.security.sasl import Challenge, Done, SaslFailure
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
-from kohort.broker.security.tls_context import StoreError
+from kohort.broker.security.errors import StoreError
 
 logger = logging.getLogger(__name__)
 

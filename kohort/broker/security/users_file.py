@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.core.security.sasl import Credential
+from kohort.broker.security.errors import UsersFileError
 from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
 from kohort.broker.security.users import USERS_MAX, Change, CredentialKey, Users
 from kohort.protocol.scram import (
@@ -33,14 +34,10 @@ logger = logging.getLogger(__name__)
 BYTES_MAX: Final = 64 << 20
 """The largest file; enough for 100,000 users with both mechanisms."""
 
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,9}")
+_COUNT: Final = r"[1-9][0-9]{0,9}"
 _PARTS: Final = 5
 
 Credentials = dict[CredentialKey, Credential]
-
-
-class UsersFileError(Exception):
-    """An unusable users file; the text contains the line's number but nothing of its content."""
 
 
 class UsersFile:
@@ -175,7 +172,7 @@ def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
         raise ValueError(f"the name has more than {NAME_BYTES_MAX} bytes")
     if mechanism not in HASHES:
         raise ValueError(f"the mechanism is not one of {', '.join(HASHES)}")
-    if not _COUNT.fullmatch(count) or not ITERATIONS_MIN <= int(count) <= ITERATIONS_MAX:
+    if not re.fullmatch(_COUNT, count) or not ITERATIONS_MIN <= int(count) <= ITERATIONS_MAX:
         raise ValueError(f"the iterations are not {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     names = ("salt", "stored key", "server key")
     salt, *keys = map(_decoded, names, encoded)

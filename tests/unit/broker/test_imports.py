@@ -43,6 +43,12 @@ NOT_AT_THE_START = (
     "kohort.broker.storage.compaction.cleaner",
     # With the first HTTP connection.
     "h11",
+    # With the first page of the console, scrape, key store, users file or `sasl.jaas.config`.
+    "kohort.broker.console.source",
+    "kohort.broker.core.security.certificate",
+    "kohort.broker.metrics.source",
+    "kohort.broker.security.users_file",
+    "kohort.formats.jaas",
     # What makes records of rebalances: 30 ms, with the first of them.
     "kohort.groups.history.build",
     "kohort.groups.history.model",

@@ -79,17 +79,16 @@ def read_plain(token: bytes) -> PlainLogin:
     return PlainLogin(authzid.decode("utf-8", "replace"), user.decode("utf-8", "replace"), password)
 
 
-_FIRST: Final = re.compile(
+# Compiled with the first login, because every broker has users but few have SASL.
+_FIRST: Final = (
     r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>n=(?P<name>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
-    r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))",
-    re.DOTALL,
+    r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
 )
-_FINAL: Final = re.compile(
+_FINAL: Final = (
     r"(?P<without_proof>c=(?P<binding>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
-    r"(?:,[A-Za-z]+=[^,\0]+)*?),p=(?P<proof>[^,]*)",
-    re.DOTALL,
+    r"(?:,[A-Za-z]+=[^,\0]+)*?),p=(?P<proof>[^,]*)"
 )
-_ESCAPE: Final = re.compile(r"=(2C|3D|)")
+_ESCAPE: Final = r"=(2C|3D|)"
 _SALT_CHARACTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_BYTES: Final = 26
 _TO_TEXT: Final = bytes(_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in range(256))
@@ -164,7 +163,7 @@ class ScramExchange:
         return self._final(text, self._credential)
 
     def _first(self, text: str) -> Challenge:
-        match = _FIRST.fullmatch(text)
+        match = re.fullmatch(_FIRST, text, re.DOTALL)
         if match is None:
             raise SaslFailure("the first message is not a SCRAM message")
         self.user = _unescaped(match["name"])
@@ -187,7 +186,7 @@ class ScramExchange:
     def _final(self, text: str, credential: Credential) -> Done:
         import hmac  # noqa: PLC0415 - see kohort.protocol.scram.
 
-        match = _FINAL.fullmatch(text)
+        match = re.fullmatch(_FINAL, text, re.DOTALL)
         if match is None:
             raise SaslFailure("the final message is not a SCRAM message")
         try:
@@ -230,7 +229,7 @@ def made_up(
 
 
 def _unescaped(name: str) -> str:
-    plain = _ESCAPE.sub(lambda escape: {"2C": ",", "3D": "="}.get(escape[1], "\0"), name)
+    plain = re.sub(_ESCAPE, lambda escape: {"2C": ",", "3D": "="}.get(escape[1], "\0"), name)
     if not plain or "\0" in plain:
         raise SaslFailure("the user name is empty or escaped incorrectly")
     return plain

@@ -14,9 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics, scraped_broker
 from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, BrokerSource
+from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.metrics.source import BrokerSource
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import NameOID
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.security.tls_context import StoreError, load_tls
+from kohort.broker.security.errors import StoreError
+from kohort.broker.security.tls_context import load_tls
 from kohort.broker.security.tls_listener import TlsListener
 from tests.support.brokers.certificates import Authority
 

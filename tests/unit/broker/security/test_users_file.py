@@ -7,8 +7,9 @@ import pytest
 
 from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security import users_file
+from kohort.broker.security.errors import UsersFileError
 from kohort.broker.security.users import CredentialKey, Users
-from kohort.broker.security.users_file import UsersFileError, credential_line, read_users
+from kohort.broker.security.users_file import credential_line, read_users
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.scram import HASHES, keys_of, salted_password
 
