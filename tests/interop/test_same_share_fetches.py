@@ -318,6 +318,25 @@ def test_a_fetch_that_begins_with_aborted_records(pair: Pair) -> None:
     assert scene.fetch(scene.one, max_records=1, max_wait_ms=SHORT_MS) == []
 
 
+@pytest.mark.parametrize("max_records", [-1, 0, 1, 2, 500])
+def test_aborted_records_that_another_member_holds(pair: Pair, max_records: int) -> None:
+    """They are archived when they are read again, whoever acquired them."""
+    scene = Scene(pair, 1)
+    scene.two.peek([scene.place], max_records=-1, max_wait_ms=SHORT_MS)
+    some = producer(pair)
+    some.add({scene.topic: [0]})
+    some.send(scene.topic, count=5)
+    assert scene.fetch(scene.one) == [0, 5, 1]
+    some.end(commit=False)
+    some.settle()
+    produce(pair, scene.topic, 2)
+    scene.group.configure(share_isolation_level="read_committed")
+    scene.check(scene.one, NONE, (1, 1, [RELEASE]))
+    scene.two.fetch(max_wait_ms=SHORT_MS, max_records=max_records)
+    scene.acknowledge(scene.one, (2, 2, [RELEASE]))
+    scene.fetch(scene.two, max_wait_ms=SHORT_MS)
+
+
 def test_an_isolation_level_that_changes(pair: Pair) -> None:
     """What was acquired above the last stable offset stays until that passes."""
     scene = Scene(pair, 1)

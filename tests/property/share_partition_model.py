@@ -3,7 +3,7 @@ per offset. Times are virtual, everything is drawn from a seed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -263,7 +263,10 @@ class World:
             assert not taken
             return
         room = self.follow_read(read)
-        skipped = self.aborted_in(read)
+        skipped, held = self.aborted_in(read)
+        assert held == (self.held_aborted(read) if max_records else set())
+        for offset in held:
+            model.entries[offset] = replace(model.entries[offset], state=SKIPPED, member=None)
         if record_limit:
             self.know_rest(sorted({*taken, *skipped}), read)
         for offset in skipped:
@@ -271,7 +274,7 @@ class World:
             entry.state = SKIPPED
             entry.count += 1
             entry.is_known = True
-        self.lost |= skipped
+        self.lost |= skipped | held
         for offset, count in taken.items():
             entry = model.entries[offset]
             assert entry.can_be_acquired
@@ -338,27 +341,30 @@ class World:
                         break
                     entries[offset].is_known = True
 
-    def aborted_in(self, read: Sequence[LogBatch]) -> set[int]:
-        """Return the offsets that the window has just archived, which have to be aborted."""
-        aborted = {
-            offset
-            for batch in read
-            if batch.is_aborted
-            for offset in range(batch.first_offset, batch.last_offset + 1)
-        }
+    def aborted_in(self, read: Sequence[LogBatch]) -> tuple[set[int], set[int]]:
+        """Return the offsets that the window has just archived, which have to be aborted: those
+        that could be acquired, and those that a member held.
+        """
         present = {
             offset
             for item in self.window.segments()
             for offset in range(item.first, item.last + 1)
             if item.state is not SKIPPED
         }
-        skipped = {
-            offset
+        archived = {
+            offset: entry.state
             for offset, entry in self.model.entries.items()
-            if entry.can_be_acquired and offset not in present
+            if offset not in present and (entry.can_be_acquired or entry.state is ACQUIRED)
         }
-        assert skipped <= aborted
-        return skipped
+        assert archived.keys() <= _aborted(read)
+        held = {offset for offset, state in archived.items() if state is ACQUIRED}
+        return archived.keys() - held, held
+
+    def held_aborted(self, read: Sequence[LogBatch]) -> set[int]:
+        """Return the aborted offsets that members hold."""
+        entries = self.model.entries
+        aborted = _aborted(read)
+        return {offset for offset in aborted & entries.keys() if entries[offset].state is ACQUIRED}
 
     def acknowledge(self, member: str) -> None:
         batches = self.some_acknowledgements(member)
@@ -704,3 +710,12 @@ def expanded(batches: Sequence[StateBatch]) -> Stored:
             assert offset not in result
             result[offset] = (state, count)
     return result
+
+
+def _aborted(read: Sequence[LogBatch]) -> set[int]:
+    return {
+        offset
+        for batch in read
+        if batch.is_aborted
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+    }

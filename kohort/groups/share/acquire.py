@@ -89,8 +89,7 @@ class Acquirer:
         if not throttled and self.taken < quota and end < last:
             first = max(end + 1, self.log[0].first_offset)
             in_flight.append(self._new(first, last, quota - self.taken))
-        if self.ranges:
-            self._skip_aborted()
+        self._skip_aborted()
         return Acquisition(self.ranges, self.taken)
 
     def _from_window(self, position: int, last: int, quota: int) -> bool:
@@ -213,16 +212,12 @@ class Acquirer:
         return result
 
     def _skip_aborted(self) -> None:
-        """Archive what was acquired of aborted transactions; a restart reads it again."""
-        lowest = self.ranges[0].first_offset
-        highest = self.ranges[-1].last_offset
-        index = max(0, bisect_right(self.log, lowest, key=_first_offset) - 1)
-        aborted: list[LogBatch] = []
-        while index < len(self.log) and (batch := self.log[index]).first_offset <= highest:
-            if batch.is_aborted:
-                aborted.append(batch)
-                self._skip(batch.first_offset, batch.last_offset)
-            index += 1
+        """Archive the acquired records of aborted transactions in what was read, also those that
+        others acquired before the group read committed records only; a restart reads them again.
+        """
+        aborted = [batch for batch in self.log if batch.is_aborted]
+        for batch in aborted:
+            self._skip(batch.first_offset, batch.last_offset)
         if aborted:
             self.ranges = _without(self.ranges, aborted)
             self.in_flight.advance()
@@ -234,7 +229,7 @@ class Acquirer:
             segment = segments.items[index]
             low = max(first, segment.first)
             high = min(last, segment.last)
-            if segment.lock is self.lock and low <= high:
+            if segment.state is ACQUIRED and low <= high:
                 assert segment.origin is not None
                 segment.origin.is_split = True
                 index = self.in_flight.change(index, low, high, SKIPPED, segment.count)

@@ -148,6 +148,18 @@ def test_a_window_of_aborted_records_is_empty() -> None:
     assert (window.start_offset, window.end_offset, window.is_idle) == (5, 4, True)
 
 
+def test_aborted_records_are_archived_whoever_acquired_them() -> None:
+    """Another member acquired them while the group read uncommitted records."""
+    window = Window(WindowSettings(), 0)
+    acquire(window, log(1, 5, 2))
+    acknowledge(window, batch(1, 1, RELEASE))
+    batches = [LogBatch(0, 0), LogBatch(1, 5, is_aborted=True), *log(2, 3, first=6)]
+    assert acquire(window, batches, "b", max_records=1) == []
+    assert acknowledge(window, batch(4, 5, RELEASE)) is not None
+    assert acknowledge(window, batch(6, 7, RELEASE)) is None
+    assert acquire(window, batches, "b", max_records=1) == [(6, 7, 2)]
+
+
 def test_a_released_record_that_becomes_throttled_is_delivered_alone_in_its_partition() -> None:
     window = Window(WindowSettings(delivery_count_limit=3), 0)
     batches = log(2, 2, 2)
