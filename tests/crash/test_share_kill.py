@@ -35,7 +35,7 @@ from tests.support.waiting import wait_until
 GROUP: Final = "g"
 TOPIC: Final = "t"
 PARTITIONS: Final = 2
-MEMBERS: Final = 4
+MEMBERS: Final = 8
 LIMIT: Final = 5
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 SETTINGS: Final = {
