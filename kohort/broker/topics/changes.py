@@ -23,7 +23,7 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.creation import NewTopic, checked_partition_count
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
-from kohort.broker.topics.names import collision_key
+from kohort.broker.topics.names import check_internal_topic_configs, collision_key
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Catalog, Topic
@@ -229,6 +229,7 @@ class TopicChanges:
                 raise _gone(topic)
             overrides = alteration(topic.overrides)
             config = self._effective(overrides)
+            check_internal_topic_configs(topic.name, config)
             if validate_only or overrides == topic.overrides:
                 return
             await self._disk.run(self._disk.data.store.set_topic_configs, topic.topic_id, overrides)

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from kohort.broker.config import BrokerConfig
+from kohort.broker.config import BrokerConfig, TopicConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
@@ -76,6 +76,7 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
         return {
             "cleanup.policy": "delete",
             "compression.type": "producer",
+            "retention.bytes": "-1",
             "retention.ms": "-1",
             "segment.bytes": _segment_bytes(config.share_coordinator_state_topic_segment_bytes),
         }
@@ -88,6 +89,21 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
             "segment.bytes": str(HISTORY_SEGMENT_BYTES),
         }
     return {}
+
+
+def check_internal_topic_configs(name: str, config: TopicConfig) -> None:
+    """Raise KafkaError(INVALID_CONFIG) for configs with which an internal topic would lose records
+    that are needed: a state of a share group consists of all records since its last snapshot. Kafka
+    accepts them.
+    """
+    if name == SHARE_GROUP_STATE and (
+        config.is_compacted or config.retention_ms >= 0 or config.retention_bytes >= 0
+    ):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{name} must not be compacted, and must have retention.ms=-1 and retention.bytes=-1:"
+            " the broker deletes its records itself.",
+        )
 
 
 def _segment_bytes(wanted: int) -> str:

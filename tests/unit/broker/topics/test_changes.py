@@ -12,6 +12,7 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.changes import Alteration, PlannedTopic
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import SHARE_GROUP_STATE, internal_topic_configs
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, directories, running_topics
@@ -123,6 +124,31 @@ async def test_a_deleted_topic_is_gone_with_its_files_and_its_name_is_free(tmp_p
         assert new.topic_id != old.topic_id
         assert new.partitions[0].log.log_end_offset == 0
     assert directories(tmp_path) == ["orders-0"]
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"cleanup_policy": "compact"},
+        {"cleanup_policy": "compact,delete"},
+        {"retention_ms": "86400000"},
+        {"retention_bytes": "1000000000"},
+    ],
+)
+async def test_the_state_of_share_groups_is_neither_compacted_nor_retained_for_a_time(
+    tmp_path: Path, configs: dict[str, str]
+) -> None:
+    async with running_topics(tmp_path, "log.retention.bytes=1000000") as topics:
+        created = internal_topic_configs(SHARE_GROUP_STATE, topics.settings.config)
+        topic = await topics.changes.create_topic(
+            SHARE_GROUP_STATE, partition_count=1, configs=created
+        )
+        await topics.changes.alter_topic(topic, setting(segment_bytes="2000000"))
+        with pytest.raises(KafkaError) as refused:
+            await topics.changes.alter_topic(topic, setting(**configs), validate_only=True)
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+        with pytest.raises(KafkaError):
+            await topics.changes.alter_topic(topic, lambda _: {})
 
 
 async def test_altered_configs_apply_at_once_to_open_logs(tmp_path: Path) -> None:
