@@ -1,7 +1,7 @@
 """One share-partition at run time: its window, its stored state, and how much to read for it."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
 
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.share.counts import GroupCounts
@@ -10,6 +10,10 @@ from kohort.broker.share.reports import NOTHING_COUNTED, Counts
 from kohort.broker.share.settings import GroupSettings
 from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
 from kohort.groups.share.window import AcquiredRange, Window
+from kohort.protocol.errors import KafkaError
+
+OnStored: TypeAlias = Callable[[KafkaError | None], None]
+"""Called when a change is durable, or with the error if it could not be appended."""
 
 RECORD_BYTES_GUESS: Final = 100
 """Size of a record before anything was read."""
@@ -22,9 +26,11 @@ class SharePartition:
     """A share-partition that is initialized; also the key under which fetches wait for it."""
 
     __slots__ = (
+        "_stored",
         "_window",
         "_writer",
         "counts",
+        "determining",
         "held_offset",
         "held_since_ms",
         "is_gone",
@@ -37,6 +43,7 @@ class SharePartition:
         "state_epoch",
         "state_partition",
         "used_ms",
+        "waiting",
     )
 
     def __init__(
@@ -63,6 +70,10 @@ class SharePartition:
         another process determined it."""
         self.state_epoch = 0 if state is None else state.state_epoch
         """Epoch of the group when the state was initialized, or its start altered."""
+        self.determining: object = None
+        """Identifies the search for a start offset that is under way."""
+        self.waiting: tuple[OnStored, ...] = ()
+        """Callbacks of alterations that wait for it."""
         self.is_gone = False
         """Whether its state was deleted."""
         self.used_ms = 0
@@ -72,6 +83,9 @@ class SharePartition:
         self.held_since_ms = 0
         """Since when it does: monotonic time."""
         self._window: Window | None = None
+        self._stored: tuple[Window, int] | None = None
+        """The last stored window and its state epoch, while the snapshot of `_window` is written.
+        """
         self._writer: StateWriter | None = None
 
     def __repr__(self) -> str:
@@ -129,7 +143,9 @@ class SharePartition:
     def unload(self) -> None:
         """Keep only the stored state of an idle window."""
         window = self._window
-        if window is not None and window.is_idle and self.writer.is_complete:
+        if window is None or self._stored is not None:
+            return
+        if window.is_idle and self.writer.is_complete:
             self.state = self.writer.stored(window)
             self._window = self._writer = None
 
@@ -137,9 +153,32 @@ class SharePartition:
         """Set the first state."""
         self.state, self.state_epoch = state, state.state_epoch
 
+    def take_waiting(self) -> tuple[OnStored, ...]:
+        """Remove the alterations that wait for a start offset, and return their callbacks."""
+        waiting, self.waiting = self.waiting, ()
+        return waiting
+
+    def forget_state(self) -> None:
+        """Return to having no state: the first one could not be stored."""
+        self.state = self._window = self._writer = self._stored = None
+
     def restart(self, window: Window, state_epoch: int) -> None:
         """Replace the window, after the writer has encoded its snapshot; all locks end."""
+        if self._stored is None:
+            assert self._window is not None
+            self._stored = self._window, self.state_epoch
         self._window, self.state_epoch = window, state_epoch
+
+    def restarted(self, window: Window, state_epoch: int) -> None:
+        """The snapshot of a window that `restart` has set is durable."""
+        self._stored = None if self._window is window else (window, state_epoch)
+
+    def undo_restart(self, window: Window) -> None:
+        """Return to the last window that is stored: the snapshot could not be stored."""
+        if self._window is window and self._stored is not None:
+            self._window, self.state_epoch = self._stored
+            self._stored = None
+            self.writer.undo_alteration(self.state_epoch)
 
     def chunk_bytes(self, record_count: int) -> int:
         """Return the bytes to read for a number of records."""

@@ -6,16 +6,16 @@ nobody. Fetches that wait for a share-partition are woken whenever it may have s
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice, Work
 from kohort.broker.share.counts import ShareCounts
-from kohort.broker.share.partition import SharePartition
+from kohort.broker.share.partition import OnStored, SharePartition
 from kohort.broker.share.reports import Reports
 from kohort.broker.share.settings import GroupSettings
 from kohort.broker.share.state_topic import StateTopic
@@ -33,9 +33,6 @@ from kohort.groups.share.window import PendingWrite, Window
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
-
-OnStored: TypeAlias = Callable[[KafkaError | None], None]
-"""Called when a change is durable, or with the error if it could not be appended."""
 
 PARTITIONS_MAX: Final = 100_000
 """Maximum number of share-partitions, which take about 2 KB each; those of further groups are not
@@ -236,15 +233,16 @@ class SharePartitions:
         on_stored: OnStored | None,
         error: KafkaError | None,
     ) -> None:
+        # An alteration may have replaced the window; if it fails, this one is used again.
+        if error is None:
+            window.written(write)
+        else:
+            logger.warning("A change of share-partition %s was not stored: %s", share, error)
+            share.writer.failed()
+            window.failed(write, self._clock.monotonic_ms())
         if share.window is window:
-            if error is None:
-                window.written(write)
-                if not share.is_gone:
-                    self._note_outcome(share, write)
-            else:
-                logger.warning("A change of share-partition %s was not stored: %s", share, error)
-                share.writer.failed()
-                window.failed(write, self._clock.monotonic_ms())
+            if error is None and not share.is_gone:
+                self._note_outcome(share, write)
             self.set_timer(share)
             self.wake(share)
         if on_stored is not None:
@@ -301,7 +299,7 @@ class SharePartitions:
                         continue
                     if topic_id in event.grown:
                         # Whatever the policy: all records of an added partition are new.
-                        self._restart(self.add(key, None), 0, event.epoch, _ignore)
+                        self._restart(self.add(key, None), 0, event.epoch)
                     else:
                         self.begin(key, policy, event.epoch)
             if refused:
@@ -352,18 +350,18 @@ class SharePartitions:
     ) -> None:
         """Change the start offset; all acquisition locks end. None: by the reset policy."""
         share = self.find_loaded(*key)
-        settings = self.settings(key.group_id)
+        policy = self.settings(key.group_id).reset_policy
         if share is None:
             if self._count >= PARTITIONS_MAX:
                 on_stored(KafkaError(ErrorCode.POLICY_VIOLATION, "Too many share-partitions."))
                 return
             share = self.add(key, None)
+        share.waiting += (on_stored,)
         if offset is None:
-            share.reset_policy = settings.reset_policy
-            self._begin(share, settings.reset_policy, state_epoch, on_stored)
+            self._begin(share, policy, state_epoch)
         else:
             share.reset_policy = None
-            self._restart(share, offset, state_epoch, on_stored)
+            self._restart(share, offset, state_epoch)
 
     def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
         """Write a snapshot of a share-partition unless it was written within the interval."""
@@ -374,51 +372,77 @@ class SharePartitions:
             if record is not None:
                 self._write(share, record, lambda error: writer.failed() if error else None)
 
-    def _begin(
-        self,
-        share: SharePartition,
-        policy: int,
-        state_epoch: int,
-        on_stored: "OnStored | None" = None,
-    ) -> None:
+    def _begin(self, share: SharePartition, policy: int, state_epoch: int) -> None:
         """Determine the start offset by the reset policy, and store it."""
         share.reset_policy = policy
+        share.determining = token = object()
         log = self.find(share.key.topic_id, share.key.partition)
 
         def on_found(offset: int) -> None:
-            if not share.is_gone and share.reset_policy == policy:
-                self._restart(share, offset, state_epoch, on_stored or _ignore)
-            elif on_stored is not None:
-                on_stored(None)  # Altered again, or deleted, meanwhile.
+            if share.determining is not token:
+                return  # Determined again: that answers the alterations that wait.
+            share.determining = None
+            if share.is_gone:
+                _answer(share.take_waiting(), KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            elif share.waiting or share.reset_policy == policy:
+                share.reset_policy = policy
+                self._restart(share, offset, state_epoch)
 
         if log is None:
             on_found(0)
         else:
             self._start_offset(log, policy, on_found)
 
-    def _restart(
-        self, share: SharePartition, offset: int, state_epoch: int, on_stored: OnStored
-    ) -> None:
-        """Replace the window by an empty one, and store a snapshot of it."""
+    def _restart(self, share: SharePartition, offset: int, state_epoch: int) -> None:
+        """Replace the window by an empty one, and store a snapshot of it. An alteration that cannot
+        be stored is undone.
+        """
+        share.determining = None
+        waiting = share.take_waiting()
+        is_reset = share.reset_policy is not None
         wall_ms = self._clock.wall_ms()
         settings = self.settings(share.key.group_id)
+        window: Window | None = None
         if share.state is None:
             record, state = initialized(share.key, offset, state_epoch, wall_ms)
             share.begin(state)
         else:
             share.load(settings)
-            writer = share.writer
-            record = writer.altered(offset, state_epoch, wall_ms)
-            share.restart(Window(settings.window, offset), state_epoch)
+            record = share.writer.altered(offset, state_epoch, wall_ms)
+            window = Window(settings.window, offset)
+            share.restart(window, state_epoch)
         self._locks.cancel(share)
 
         def on_written(error: KafkaError | None) -> None:
-            if error is not None and share.load(settings) is not None:
+            if error is None:
+                if window is not None:
+                    share.restarted(window, state_epoch)
+            elif not waiting:
+                logger.warning("The start of share-partition %s was not stored: %s", share, error)
+                if share.load(settings) is not None:
+                    share.writer.failed()
+                if window is not None:
+                    share.restarted(window, state_epoch)
+            elif window is not None:
+                share.undo_restart(window)
+            elif not is_reset and not share.is_gone:
+                # As after a restart of the broker, which finds no state.
+                share.forget_state()
+                self._begin(share, settings.reset_policy, state_epoch)
+            elif share.load(settings) is not None:
                 share.writer.failed()
-            on_stored(error)
+            if error is not None and share.window is not None:
+                self.set_timer(share)
+                self.wake(share)
+            _answer(waiting, error)
 
         self._write(share, record, on_written)
         self.wake(share)
+
+
+def _answer(waiting: Iterable[OnStored], error: KafkaError | None) -> None:
+    for on_stored in waiting:
+        on_stored(error)
 
 
 class StartOffset(Protocol):

@@ -226,6 +226,11 @@ class StateWriter:
         """A record could not be appended: the next one is a snapshot."""
         self._needs_snapshot = True
 
+    def undo_alteration(self, state_epoch: int) -> None:
+        """The record of `altered` could not be appended: the former state is written again."""
+        self._state_epoch = state_epoch
+        self._needs_snapshot = True
+
     def cold_snapshot(
         self, window: Window, wall_ms: int, *, interval_ms: int
     ) -> StateRecord | None:

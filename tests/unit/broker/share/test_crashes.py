@@ -6,6 +6,7 @@ import errno
 import pytest
 
 from kohort.broker.share.maintenance import UNLOADED_AFTER_MS
+from kohort.groups.share.state_log import SharePartitionKey
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import Acquired, RunningShare, running_share
@@ -248,6 +249,107 @@ async def test_what_a_full_disk_refuses_has_not_happened(clock: VirtualClock) ->
         assert await broker.accept(1, 1) is ErrorCode.NONE
     async with running_share(clock, disk=disk) as broker:
         assert await broker.acquire() == [Acquired(2, 3, 1)]
+
+
+def alter(broker: RunningShare, *offsets: int | None, number: int = 0) -> list[object]:
+    """Alter the start to each offset in turn; return the list that the error codes are added to."""
+    codes: list[object] = []
+    for offset in offsets:
+        broker.delivery.partitions.alter(
+            SharePartitionKey("g", broker.topic_id, number),
+            offset,
+            3,
+            lambda error: codes.append(error and error.code),
+        )
+    return codes
+
+
+@pytest.mark.parametrize("offsets", [(3,), (None,), (3, 2)])
+@virtual
+async def test_an_alteration_that_a_full_disk_refuses_has_not_happened(
+    clock: VirtualClock, offsets: tuple[int | None, ...]
+) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, stop_cleanly=False) as broker:
+        broker.produce(4)
+        await broker.acquire()
+        await broker.accept(0, 0)
+        share = broker.delivery.partitions.find_loaded("g", broker.topic_id, 0)
+        assert share is not None
+        name = f"__share_group_state-{share.state_partition}/{0:020}.log"
+        disk.files.fail("pwritev", suffix=name, number=errno.ENOSPC)
+        codes = alter(broker, *offsets)
+        await asyncio.sleep(0.1)
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * len(offsets)
+        # The member still holds the records.
+        assert await broker.acquire("other") == []
+        assert await broker.accept(1, 1) is ErrorCode.NONE
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(2, 3, 1)]
+
+
+@virtual
+async def test_a_first_start_that_a_full_disk_refuses_is_that_of_the_reset_policy(
+    clock: VirtualClock,
+) -> None:
+    disk = Disk()
+    async with running_share(clock, disk=disk, initialized=(1,), stop_cleanly=False) as broker:
+        broker.produce(4)
+        partition = broker.delivery.partitions.partition_of(
+            SharePartitionKey("g", broker.topic_id, 0)
+        )
+        log = broker.topics.get("__share_group_state")
+        assert log is not None
+        log.partitions[partition]
+        name = f"__share_group_state-{partition}/{0:020}.log"
+        disk.files.fail("pwritev", suffix=name, number=errno.ENOSPC)
+        codes = alter(broker, 3)
+        await asyncio.sleep(0.1)
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await broker.acquire() == [Acquired(0, 3, 1)]
+
+
+@virtual
+async def test_an_alteration_to_the_reset_policy_is_answered_when_it_has_happened(
+    clock: VirtualClock,
+) -> None:
+    """Even if a member acquires records while the start offset is looked up."""
+    disk = Disk()
+    async with running_share(clock, disk=disk, policy="by_duration:PT1H") as broker:
+        broker.produce(4)
+        await broker.acquire()
+        await broker.accept(0, 1)
+        broker.produce(1)
+        codes = alter(broker, None)
+        assert await broker.acquire("other") == [Acquired(4, 4, 1)]
+        await asyncio.sleep(0.1)
+        assert codes == [None]
+        assert await broker.acquire() == [Acquired(0, 4, 1)]
+    async with running_share(clock, disk=disk) as broker:
+        assert await broker.acquire() == [Acquired(0, 4, 1)]
+
+
+@virtual
+async def test_an_alteration_is_answered_when_the_one_that_replaces_it_is_stored(
+    clock: VirtualClock,
+) -> None:
+    async with running_share(clock, policy="by_duration:PT1H") as broker:
+        broker.produce(4)
+        await broker.acquire()
+        codes = alter(broker, None, 2)
+        assert codes == []
+        await asyncio.sleep(0.1)
+        assert codes == [None, None]
+        assert await broker.acquire() == [Acquired(2, 3, 1)]
+
+
+@virtual
+async def test_an_alteration_of_what_is_deleted_meanwhile_fails(clock: VirtualClock) -> None:
+    async with running_share(clock, policy="by_duration:PT1H") as broker:
+        codes = alter(broker, None)
+        broker.forget(0)
+        await asyncio.sleep(0.1)
+        assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
