@@ -180,6 +180,18 @@ def test_a_limit_that_is_lowered(pair: Pair, start: int) -> None:
             scene.acknowledge(scene.one, (first, last, [RELEASE]))
 
 
+@pytest.mark.parametrize("limit", [3, 4])
+def test_records_that_have_reached_a_lowered_limit_are_available(pair: Pair, limit: int) -> None:
+    scene = Scene(pair, 13, share_delivery_count_limit="6")
+    for count in range(1, 4):
+        assert scene.fetch(scene.one) == [0, 12, count]
+        scene.check(scene.one, NONE, (0, 12, [RELEASE]))
+    scene.group.configure(share_delivery_count_limit=str(limit))
+    found = scene.fetch(scene.one)
+    assert found == ([0, 2, 4] if limit == 3 else [0, 0, 4])
+    scene.fetch(scene.two)
+
+
 @pytest.mark.parametrize("ends", ["closed", "disconnected", "timed out"])
 def test_a_limit_that_is_lowered_before_a_lock_ends(pair: Pair, ends: str) -> None:
     """The records are archived."""

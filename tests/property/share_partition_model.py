@@ -287,7 +287,7 @@ class World:
         if record_limit:
             assert acquisition.record_count <= max_records
         limit = self.settings.delivery_count_limit
-        if limit > 2 and any(count >= limit for count in taken.values()):
+        if limit > 2 and limit in taken.values():
             assert acquisition.record_count == 1
         if max_records and not taken and window.position == position:
             assert position > end

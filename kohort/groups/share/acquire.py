@@ -285,6 +285,7 @@ def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
 
 def is_last_delivery(delivery_count: int, limit: int) -> bool:
     """Check whether the next delivery of an Available record is its last, so that it is delivered
-    alone. A limit of 2 leaves no delivery for isolation.
+    alone. A limit of 2 leaves no delivery for isolation. As in Kafka, records that have reached a
+    limit before it was lowered are not isolated.
     """
-    return limit > 2 and delivery_count >= limit - 1
+    return limit > 2 and delivery_count == limit - 1

@@ -132,6 +132,15 @@ def test_released_offsets_that_the_log_has_lost_are_archived() -> None:
     assert store(window) is None
 
 
+def test_records_that_have_reached_a_lowered_limit_are_delivered_together() -> None:
+    window = Window(WindowSettings(delivery_count_limit=5), 0)
+    for count in (1, 2, 3):
+        assert acquire(window, log(13)) == [(0, 12, count)]
+        acknowledge(window, batch(0, 12, RELEASE))
+    window.settings = WindowSettings(delivery_count_limit=3)
+    assert acquire(window, log(13)) == [(0, 2, 4)]
+
+
 def test_aborted_records_are_archived_when_they_are_read() -> None:
     window = Window(WindowSettings(), 0)
     batches = [LogBatch(0, 2), LogBatch(3, 4, is_aborted=True), LogBatch(5, 5), LogBatch(6, 6)]
