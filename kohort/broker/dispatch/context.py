@@ -187,7 +187,10 @@ class BrokerServices:
         """Requests that only share groups execute; imported with the first."""
         from kohort.broker.coordinator.requests.share import ShareRequests  # noqa: PLC0415
 
-        return ShareRequests(self.groups.host, self.share_delivery.prepare)
+        delivery = self.share_delivery
+        return ShareRequests(
+            self.groups.host, delivery.prepare, delivery.partitions.initializations.under_way
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -229,9 +229,10 @@ async def _alter(ctx: RequestContext, group_id: str, alterations: list[_Alterati
     """Alter the offsets. Raises KafkaError: the group may not be altered."""
     partitions = ctx.broker.share_delivery.partitions
 
-    def begin(state_epoch: int) -> None:
+    def begin(state_epoch: int) -> Steps[None]:
         for alteration in alterations:
             alteration.begin(partitions, group_id, state_epoch)
+            yield
 
     result = await ctx.broker.share_groups.alter_offsets(group_id, _stored(alterations), begin)
     if result.error:

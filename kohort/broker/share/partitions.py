@@ -15,6 +15,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice, Work
 from kohort.broker.share.counts import ShareCounts
+from kohort.broker.share.initialization import Initializations, NewPartition
 from kohort.broker.share.partition import OnStored, SharePartition
 from kohort.broker.share.reports import Reports
 from kohort.broker.share.settings import GroupSettings
@@ -78,6 +79,7 @@ class SharePartitions:
         self._count = 0
         self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
         self._slices = RoundRobin(clock)
+        self.initializations = Initializations(self._initialize, topic.flush, self.run_in_slices)
         self.reports = Reports()
         self.version = 0
         """Grows whenever a share-partition is added or removed."""
@@ -287,32 +289,36 @@ class SharePartitions:
         """Begin or delete the state of partitions, as their group has recorded."""
         del now
         if isinstance(event, SharePartitionsInitialized):
-            policy = self.settings(group_id).reset_policy
-            refused = 0
-            for topic_id, (_, numbers) in event.topics.items():
-                for number in numbers:
-                    key = SharePartitionKey(group_id, topic_id, number)
-                    if self.find_loaded(*key) is not None:
-                        continue  # An alteration has begun it.
-                    if self._count >= PARTITIONS_MAX:
-                        refused += 1
-                        continue
-                    if topic_id in event.grown:
-                        # Whatever the policy: all records of an added partition are new.
-                        self._restart(self.add(key, None), 0, event.epoch)
-                    else:
-                        self.begin(key, policy, event.epoch)
-            if refused:
+            new = [
+                NewPartition(topic_id, number, event.epoch, topic_id in event.grown)
+                for topic_id, (_, numbers) in event.topics.items()
+                for number in numbers
+            ]
+            free = PARTITIONS_MAX - self._count
+            if len(new) > free:
+                # Those that exist already, because an alteration has begun them, do not count.
+                new = [p for p in new if self.find_loaded(group_id, *p[:2]) is None]
+            if len(new) > free:
                 logger.warning(
                     "Too many share-partitions: %d of group %r are not initialized",
-                    refused,
+                    len(new) - max(free, 0),
                     group_id,
                 )
-            # Before the request that caused it is answered: a crash must not move the start.
-            self._topic.flush()
+            self.initializations.add(group_id, new)
         elif isinstance(event, SharePartitionsForgotten):
+            self.initializations.remove(group_id, frozenset(event.partitions))
             for topic_id, number in event.partitions:
                 self.forget(group_id, topic_id, number)
+
+    def _initialize(self, group_id: str, new: NewPartition) -> None:
+        key = SharePartitionKey(group_id, new.topic_id, new.number)
+        if self.find_loaded(*key) is not None or self._count >= PARTITIONS_MAX:
+            return
+        if new.is_added:
+            # Whatever the policy: all records of an added partition are new.
+            self._restart(self.add(key, None), 0, new.epoch)
+        else:
+            self.begin(key, self.settings(group_id).reset_policy, new.epoch)
 
     def begin(self, key: SharePartitionKey, policy: int, state_epoch: int) -> SharePartition:
         """Begin a share-partition without state by a reset policy."""

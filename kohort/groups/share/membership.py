@@ -121,12 +121,12 @@ class ShareMembership:
     def alter_offsets(
         self,
         topics: Mapping[bytes, StoredTopic],
-        alter: Callable[[int], None],
+        alter: Callable[[int], Steps[None]],
         ticket: Ticket,
         now: Now,
         *,
         begins: Group | None = None,
-    ) -> None:
+    ) -> Steps[None]:
         """Execute an AlterShareGroupOffsets: initialize the partitions that are not. Answer:
         OffsetsResult.
 
@@ -143,10 +143,10 @@ class ShareMembership:
         if state.members:
             self.data.outbox.reply(ticket, _NOT_EMPTY)
             return
+        yield from alter(state.epoch)
         draft = ShareDraft(self.data)
         for topic_id, topic in topics.items():
             draft.initialize(topic_id, topic)
-        alter(state.epoch)
         answers = Answers(ticket, OffsetsResult(), OffsetsResult)
         self._store(draft, answers, now, begins)
 

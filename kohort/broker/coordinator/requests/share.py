@@ -52,11 +52,17 @@ class ShareRequests:
     """Executes the requests; a returned ticket is answered later."""
 
     def __init__(
-        self, host: GroupHost, prepare_state: Callable[[], Awaitable[None] | None]
+        self,
+        host: GroupHost,
+        prepare_state: Callable[[], Awaitable[None] | None],
+        initializing: Callable[[str], Deferred[None] | None],
     ) -> None:
-        """`prepare_state` creates the topic of share-partitions' state; None if it exists."""
+        """`prepare_state` creates the topic of share-partitions' state; None if it exists.
+        `initializing` returns what is done when the state of a group's partitions has begun.
+        """
         self._host = host
         self._prepare_state = prepare_state
+        self._initializing = initializing
 
     def heartbeat(
         self, group_id: str, request: ShareHeartbeatRequest
@@ -90,26 +96,51 @@ class ShareRequests:
             is_exclusive=True,
         )
         self._submit(group_id, command)
-        return ticket
+        return self._when_initialized(group_id, ticket)
+
+    def _when_initialized(
+        self, group_id: str, ticket: Deferred[ShareHeartbeatResult]
+    ) -> Deferred[ShareHeartbeatResult]:
+        """Return the answer to a heartbeat, which may assign partitions whose state begins."""
+        answer: Deferred[ShareHeartbeatResult] = Deferred()
+
+        def answered(ticket: Deferred[ShareHeartbeatResult]) -> None:
+            if ticket.error is not None:
+                answer.set_exception(ticket.error)
+                return
+            result = ticket.result()
+            initializing = self._initializing(group_id)
+            if initializing is None:
+                answer.set_result(result)
+            else:
+                initializing.add_done_callback(lambda _: answer.set_result(result))
+
+        ticket.add_done_callback(answered)
+        # A client that disconnects cancels the answer.
+        answer.add_done_callback(lambda _: ticket.cancel())
+        return answer
 
     def alter_offsets(
-        self, group_id: str, topics: Mapping[bytes, StoredTopic], alter: Callable[[int], None]
+        self,
+        group_id: str,
+        topics: Mapping[bytes, StoredTopic],
+        alter: Callable[[int], Steps[None]],
     ) -> Deferred[OffsetsResult]:
         """Execute an AlterShareGroupOffsets, which creates the group unless there is nothing to
         alter; see `ShareMembership.alter_offsets`.
         """
         ticket: Deferred[OffsetsResult] = Deferred()
 
-        def step(group: Group, now: Now) -> None:
+        def step(group: Group, now: Now) -> Steps[None] | None:
             membership = group.membership
             if isinstance(membership, ShareMembership) and not group.is_dead:
-                membership.alter_offsets(topics, alter, ticket, now)
-            elif is_unused(group) and not group.is_dead:
+                return membership.alter_offsets(topics, alter, ticket, now)
+            if is_unused(group) and not group.is_dead:
                 new = _new_membership(self._host, group)
-                new.alter_offsets(topics, alter, ticket, now, begins=group)
-            else:
-                message = not_found(group_id, group)
-                group.outbox.reply(ticket, OffsetsResult(NOT_FOUND, message))
+                return new.alter_offsets(topics, alter, ticket, now, begins=group)
+            message = not_found(group_id, group)
+            group.outbox.reply(ticket, OffsetsResult(NOT_FOUND, message))
+            return None
 
         command = Command(
             step,

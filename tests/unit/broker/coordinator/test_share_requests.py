@@ -1,7 +1,7 @@
 """Share groups in the shell: they are created, restored, and forget deleted topics."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -19,6 +19,7 @@ from kohort.groups.share.requests import (
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.consumer_group import Topics
@@ -45,7 +46,17 @@ def share_groups(topics: Topics) -> Mapping[GroupKind, NewMembership]:
 
 
 def requests(h: Harness) -> ShareRequests:
-    return ShareRequests(h.groups.host, lambda: None)
+    return ShareRequests(h.groups.host, lambda: None, lambda _: None)
+
+
+def altering(epochs: list[int]) -> Callable[[int], Steps[None]]:
+    """Return a function that alters nothing, and notes the epoch with which it is called."""
+
+    def alter(epoch: int) -> Steps[None]:
+        epochs.append(epoch)
+        yield
+
+    return alter
 
 
 async def beat(h: Harness, request: ShareHeartbeatRequest) -> ShareHeartbeatResult:
@@ -83,15 +94,29 @@ async def test_a_group_is_created_restored_and_deleted(clock: VirtualClock, topi
 
 
 @virtual
+async def test_a_join_is_answered_when_the_state_of_its_partitions_has_begun(
+    clock: VirtualClock, topics: Topics
+) -> None:
+    begun: Deferred[None] = Deferred()
+    async with running(clock, others=share_groups(topics)) as h:
+        joining = ShareRequests(h.groups.host, lambda: None, lambda _: begun).heartbeat("g", JOIN)
+        assert isinstance(joining, Deferred)
+        await asyncio.sleep(1)
+        assert not joining.is_done
+        begun.set_result(None)
+        assert (await joining).epoch == 2
+
+
+@virtual
 async def test_an_alteration_creates_a_group(clock: VirtualClock, topics: Topics) -> None:
     log = MemoryOffsetsLog()
     altered: list[int] = []
     topic_id = topics.by_name["t"].topic_id
     async with running(clock, log, others=share_groups(topics)) as h:
-        assert await requests(h).alter_offsets("g", {}, altered.append) == OffsetsResult()
+        assert await requests(h).alter_offsets("g", {}, altering(altered)) == OffsetsResult()
         assert (altered, h.state()) == ([], None)
         wanted = {topic_id: StoredTopic("t", (1,))}
-        assert await requests(h).alter_offsets("g", wanted, altered.append) == OffsetsResult()
+        assert await requests(h).alter_offsets("g", wanted, altering(altered)) == OffsetsResult()
         assert (altered, h.state()) == ([1], "Empty")
     async with running(clock, log, others=share_groups(topics)) as h:
         assert membership(h).initialized == wanted
@@ -111,7 +136,7 @@ async def test_a_group_with_offsets_does_not_become_a_share_group(
         assert result.message == "Group g is not a share group."
         wanted = {topics.by_name["t"].topic_id: StoredTopic("t", (0,))}
         altered: list[int] = []
-        refused = await requests(h).alter_offsets("g", wanted, altered.append)
+        refused = await requests(h).alter_offsets("g", wanted, altering(altered))
         assert refused == OffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND, result.message)
         assert not altered
 

@@ -13,7 +13,7 @@ from kohort.broker.handlers.share_group_offsets import describe_share_group_offs
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
-from kohort.groups.events import SharePartitionsInitialized
+from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.requests import Now
 from kohort.groups.share.state_log import SharePartitionKey
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -183,6 +183,28 @@ async def test_a_session_may_end_while_a_fetch_acquires_in_slices(clock: Virtual
         assert 0 < len(got) < count
         await asyncio.sleep(1)
         assert all(window.is_idle for window in windows if window is not None)
+
+
+@virtual
+async def test_many_partitions_are_initialized_in_slices(clock: VirtualClock) -> None:
+    async with running_share(clock, initialized=()) as broker:
+        await broker.topics.changes.create_topic("many", partition_count=3_000)
+        topic = broker.topics.get("many")
+        assert topic is not None
+        partitions = broker.delivery.partitions
+        event = SharePartitionsInitialized(
+            2, {topic.topic_id: ("many", tuple(range(3_000)))}, frozenset()
+        )
+        partitions.observe(GROUP, event, Now(0, 0))
+        assert len(partitions) < 3_000
+        under_way = partitions.initializations.under_way(GROUP)
+        assert under_way is not None
+        gone = SharePartitionsForgotten(((topic.topic_id, 0), (topic.topic_id, 2_999)))
+        partitions.observe(GROUP, gone, Now(0, 0))
+        await under_way
+        assert len(partitions) == 2_998
+        assert partitions.initializations.under_way(GROUP) is None
+        assert partitions.find_loaded(GROUP, topic.topic_id, 2_999) is None
 
 
 @virtual

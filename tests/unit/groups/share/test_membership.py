@@ -32,6 +32,7 @@ from kohort.groups.share.requests import (
     ShareHeartbeatRequest,
     ShareHeartbeatResult,
 )
+from kohort.groups.steps import Steps, at_once
 from kohort.groups.topics import Partition, metadata_hash
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.share_group import ShareGroup
@@ -269,21 +270,27 @@ def test_a_full_group(group: ShareGroup) -> None:
 def test_offsets_can_only_be_changed_without_members(group: ShareGroup) -> None:
     group.join("m1", "t")
     altered: list[int] = []
+
+    def alter(epoch: int) -> Steps[None]:
+        altered.append(epoch)
+        yield
+
     topic = group.topics.by_name["u"]
     wanted = {topic.topic_id: StoredTopic("u", (1,))}
-    group.membership.alter_offsets(wanted, altered.append, "ticket", group.now)
+    at_once(group.membership.alter_offsets(wanted, alter, "ticket", group.now))
     refused = OffsetsResult(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
     assert group.run() == refused
+    assert not altered
     group.membership.delete_offsets([topic.topic_id], "ticket", group.now)
     assert group.run() == refused
     group.leave("m1")
     written(group)
-    group.membership.alter_offsets(wanted, altered.append, "ticket", group.now)
+    at_once(group.membership.alter_offsets(wanted, alter, "ticket", group.now))
     assert group.run() == OffsetsResult()
     assert written(group) == [[15]]
     assert group.membership.initialized[topic.topic_id].partitions == (1,)
     wanted = {topic.topic_id: StoredTopic("u", (0,))}
-    group.membership.alter_offsets(wanted, altered.append, "ticket", group.now)
+    at_once(group.membership.alter_offsets(wanted, alter, "ticket", group.now))
     assert group.run() == OffsetsResult()
     assert written(group) == [[15]]
     assert group.membership.initialized[topic.topic_id].partitions == (0, 1)
