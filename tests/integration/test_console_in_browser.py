@@ -402,7 +402,7 @@ def test_processes_that_are_exchanged_are_marked_as_a_deploy(
         assert not again.join().answer().error_code
     browser.wait("document.querySelectorAll('.axis .deploy').length === 1")
     told = browser.evaluate("document.querySelector('.axis .deploy title').textContent")
-    assert told.endswith("a deploy that restarted 2 processes")
+    assert "rolling restart of 2 members" in told
     assert "1 deploy" in browser.evaluate(
         "document.querySelector('.axis').getAttribute('aria-label')"
     )

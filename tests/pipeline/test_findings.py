@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.groups.history.model import WaitedFor
-from kohort.insight.analysis.acts import acts
+from kohort.groups.steps import at_once
+from kohort.insight.analysis.acts import act_steps
 from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import OwnershipIntervals
@@ -224,7 +225,9 @@ def test_acts_have_the_rebalances_that_they_caused() -> None:
         moves.add(members_of(name))
         return [
             (act.kind, act.process_count, act.rebalance_count, act.needless_count)
-            for act in acts(HISTORIES[name].rebalances, HISTORIES[name].avoided, moves)
+            for act in at_once(
+                act_steps(HISTORIES[name].rebalances, HISTORIES[name].avoided, moves)
+            )
         ]
 
     assert found("needless") == [("rejoined", 0, 1, 1), ("scale_out", 0, 1, 0)]

@@ -1,9 +1,8 @@
 """Runs ``kohort groups advise`` for a group, in a process of its own.
 
 Replaying a group's history under other settings takes seconds of a core, too long for the broker's
-process, and the broker must not import the advisor's package. So the command
-runs as a separate process, one at a time and with the lowest priority, and gets the records that
-are in memory.
+process. So the command runs as a separate process, one at a time and with the lowest priority, and
+gets the records that are in memory.
 """
 
 import asyncio

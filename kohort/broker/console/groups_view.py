@@ -14,6 +14,7 @@ from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.groups_seen import GroupSeen, Position, positions
+from kohort.broker.http.acts_json import wait_last_act
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.messages import BadRequestError
 from kohort.broker.http.routes import Query
@@ -76,6 +77,8 @@ class GroupView:
         recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
         data["last_hour"] = recent.bins(now.wall_ms)
         data["last"] = await self._formatter.wait_newest(group.group_id, time_slice)
+        stored = source.history.stored_records(group.group_id)
+        data["act"] = await wait_last_act(group.group_id, stored, time_slice)
         found = all_findings(group, source, every_position, recent, now)
         data["findings"] = [finding.as_json() for finding in found]
         data["lag_last_hour"] = source.lags.last_hour(group.group_id)

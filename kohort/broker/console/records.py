@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 from kohort.broker.console.recent import record_without_members
 from kohort.broker.groups_seen import RebalancesSeen
 from kohort.broker.history.store import StoredRecord
+from kohort.broker.http.acts_json import wait_acts
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
 from kohort.broker.runtime.slices import Slice, run
 from kohort.formats.text import utc_time
-from kohort.groups.history.deploys import Deploy, deploy_steps
 from kohort.groups.history.evidence import record_evidence
 from kohort.groups.history.json_form import kind_of, parse_text
 from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
@@ -121,35 +121,25 @@ def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
 
 
 async def listed(history: RebalancesSeen, group_id: str, last: int, time_slice: Slice) -> Json:
-    """Return summaries of the newest `last` records, oldest first, and their deploys."""
+    """Return summaries of the newest `last` records, oldest first, and their acts."""
     records: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)
     if steps is not None:
         text = await run(steps, time_slice)
         records.append(parse_text(without_members(text)))
-    for kept in reversed(history.stored_records(group_id)):
+    kept = history.stored_records(group_id)
+    for stored in reversed(kept):
         if len(records) >= last:
             break
-        records.append(record_without_members(kept))
+        records.append(record_without_members(stored))
         await time_slice.pause()
     records.reverse()
-    data: Json = {"records": [], "deploys": []}
+    data: Json = {"records": []}
     for record in records:
         data["records"].append(_summary(record))
         await time_slice.pause()
-    for deploy in await run(deploy_steps(records), time_slice):
-        data["deploys"].append(_deploy(deploy))
+    data["acts"] = await wait_acts(group_id, kept, time_slice, at_least=last)
     return data
-
-
-def _deploy(deploy: Deploy) -> Json:
-    return {
-        "first_sequence": deploy.first_sequence,
-        "last_sequence": deploy.last_sequence,
-        "at_ms": deploy.began_ms,
-        "until_ms": deploy.ended_ms,
-        "processes": deploy.processes,
-    }
 
 
 def _summary(record: HistoryRecord) -> Json:

@@ -287,6 +287,10 @@ class GroupPages:
                 texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
                 await time_slice.pause()
+        # Here: with the first such request, as only few brokers get any.
+        from kohort.broker.http.acts_json import wait_acts  # noqa: PLC0415
+
+        view["acts"] = await wait_acts(group_id, kept, time_slice, at_least=last)
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return answer([dump(view)[:-1], b',"rebalances":[', *parts, b"]}"])
 

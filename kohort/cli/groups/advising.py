@@ -13,6 +13,7 @@ from kohort.cli.groups.history import history_of
 from kohort.cli.options import print_result
 from kohort.cli.output import Cell, table
 from kohort.formats.text import counted, duration, listed, shown
+from kohort.groups.steps import at_once
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.client_software import libraries_of
 from kohort.insight.advisor.computation import compute_advice
@@ -20,8 +21,7 @@ from kohort.insight.advisor.config_lines import ConfigLines, config_lines
 from kohort.insight.advisor.prediction import Prediction
 from kohort.insight.advisor.setting import known_settings
 from kohort.insight.advisor.text import changes, choice, describe, is_by_chance
-from kohort.insight.report.events import History
-from kohort.insight.report.from_history import acts_of
+from kohort.insight.analysis.group_acts import act_rows_steps
 from kohort.insight.report.late_returns import enough, late_returns, reason
 from kohort.insight.report.markup import NBSP
 from kohort.insight.report.text import duration as days_and_hours
@@ -43,7 +43,7 @@ def advise(options: argparse.Namespace) -> None:
     records = records_of(options)
     with reporting_invalid_records(options):
         advice = compute_advice(options.group, records, known=known)
-        late = late_returns(acts_of(History(options.group, records)))
+        late = late_returns(at_once(act_rows_steps(options.group, records)))
     value = _as_json(options.group, advice) | {"late_returns": late}
     print_result(options, value, chain(_lines(options.group, advice), _late_lines(late)))
 

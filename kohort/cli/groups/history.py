@@ -26,7 +26,7 @@ from kohort.cli.errors import (
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
 from kohort.cli.groups.from_files import add_from, history_from_files
 from kohort.cli.groups.share import share_lines, share_path
-from kohort.cli.groups.summary import RECORDS, last_act, summary_lines
+from kohort.cli.groups.summary import last_act, summary_lines
 from kohort.cli.options import (
     BOOTSTRAP_SERVER,
     add_command_config,
@@ -231,6 +231,8 @@ def _summarized(options: argparse.Namespace) -> Json:
     """The last rebalances, with what was avoided since, and the act of the newest one. Raises
     CommandError.
     """
+    from kohort.insight.analysis.group_acts import RECORDS  # noqa: PLC0415 - as for `last_act`.
+
     last = options.last
     # Files, which may be standard input, are read once.
     options.last = COUNT_MAX if options.files else max(last, RECORDS)
@@ -243,6 +245,7 @@ def _summarized(options: argparse.Namespace) -> Json:
         # What was avoided left no room for them.
         records = rebalances = history_of(options)["rebalances"]
     answer["act"] = last_act(options.group, records)
+    answer.pop("acts", None)  # Stored records and files come without.
     first = rebalances[-last:][0]["sequence"] if rebalances else 0
     answer["rebalances"] = [record for record in records if record["sequence"] >= first]
     return answer

@@ -10,6 +10,7 @@ An act has no rebalance if it was avoided, or if it happened during the rebalanc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kohort.groups.steps import Steps
 from kohort.insight.analysis.episodes import (
     QUIET_MS,
     TOGETHER_MS,
@@ -34,12 +35,15 @@ _IN_A_ROW: Final = frozenset(
 """Kinds of which several in a row are one act; crashes and pauses are counted one by one."""
 
 
-def acts(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves) -> list[Act]:
-    """Return the acts of a group in the order of time; see the module."""
+def act_steps(
+    rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves
+) -> Steps[list[Act]]:
+    """Return the acts of a group in the order of time; see the module. A step per event."""
     reader = EpisodeReader(moves)
     events: list[Rebalance | Avoided] = [*rebalances, *avoided]
     for event in sorted(events, key=lambda event: event.sequence):
         reader.add(event)
+        yield
     runs = sorted(_runs(reader.finish()), key=lambda run: (run[1][0].at, run[1][0].sequence))
     return [_act(ordinal, kind, run) for ordinal, (kind, run) in enumerate(runs)]
 

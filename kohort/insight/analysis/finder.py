@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from kohort.insight.analysis.acts import acts
+from kohort.groups.steps import at_once
+from kohort.insight.analysis.acts import act_steps
 from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.flapping import OwnershipIntervals
 from kohort.insight.analysis.ownership import Idle, Ownership
@@ -81,7 +82,7 @@ class Finder:
             ),
             "slow_members": self._wait_times.slow_members(),
             "heartbeat_gaps": self._wait_times.heartbeat_gaps(),
-            "acts": acts(recent, recent_avoided, self._moves),
+            "acts": at_once(act_steps(recent, recent_avoided, self._moves)),
             "needless": needless(recent),
             "sequence_gaps": sequence_gaps(history.rebalances, history.avoided, history.running),
             "groups": group(history.rebalances, history.avoided, idle, bursts),

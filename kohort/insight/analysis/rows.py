@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.insight import event_rows
-from kohort.insight.event_rows import AVOIDED, WHOLE_MAX, Event, is_running
+from kohort.insight.event_rows import (
+    AVOIDED,
+    SCHEMA_VERSION,
+    WHOLE_MAX,
+    Event,
+    begun_ms,
+    has_row,
+    is_running,
+)
 
 GONE: Final = frozenset(
     {
@@ -152,6 +160,38 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
     for history in histories:
         history.sort()
     return histories
+
+
+def unique_events(records: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Return the complete events in the order of their sequences, of records in any order; of
+    several with the same sequence, the last one.
+    """
+    events = {int(record["sequence"]): record for record in records if is_event(record)}
+    return [events[sequence] for sequence in sorted(events)]
+
+
+def is_event(record: object) -> bool:
+    """Whether a record is a complete event of this schema version."""
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
+        return False
+    if not has_row(record):
+        return False
+    trigger = record.get("trigger")
+    return (
+        isinstance(record.get("group"), str)
+        and isinstance(record.get("sequence"), int)
+        and isinstance(begun_ms(record), int)
+        and isinstance(trigger, dict)
+        and isinstance(trigger.get("kind"), str)
+    )
+
+
+def as_row(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of any table of findings.
+    """Return a finding as JSON: names of time columns end in `_at_ms`."""
+    columns: Mapping[str, Any] = finding._asdict()
+    return {
+        f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
+    }
 
 
 ID_CHARS: Final = 8

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kohort.insight.analysis.rows import GroupHistory, read_histories
-from kohort.insight.event_rows import REBALANCE, SCHEMA_VERSION, begun_ms, has_row
+from kohort.insight.analysis.rows import GroupHistory, read_histories, unique_events
+from kohort.insight.event_rows import REBALANCE
 from kohort.insight.report.contents import Row
 
 
@@ -18,8 +18,7 @@ class History:
         Raises:
             ValueError: a value of a record has another type than its field.
         """
-        by_sequence = {int(record["sequence"]): record for record in records if is_event(record)}
-        self.events = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+        self.events = unique_events(records)
         self.group = group
         try:
             histories = read_histories("", self.events)
@@ -44,22 +43,6 @@ class History:
             for event in self.events
             if event["kind"] == REBALANCE
         ]
-
-
-def is_event(record: object) -> bool:
-    """Whether a record is a complete event of this schema version."""
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
-        return False
-    if not has_row(record):
-        return False
-    trigger = record.get("trigger")
-    return (
-        isinstance(record.get("group"), str)
-        and isinstance(record.get("sequence"), int)
-        and isinstance(begun_ms(record), int)
-        and isinstance(trigger, dict)
-        and isinstance(trigger.get("kind"), str)
-    )
 
 
 _SUMMED: Final = (

@@ -7,6 +7,7 @@ from kohort.groups.history.sentence import record_sentence
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.rows import advice_row
 from kohort.insight.analysis.finder import Thresholds, compute_findings
+from kohort.insight.analysis.rows import as_row
 from kohort.insight.report.contents import (
     ACTS_SHOWN,
     MARKS_MAX,
@@ -52,10 +53,6 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
     page.ownership = _ownership(tables["partitions"], page.figures, tables["acts"])
     page.advice = advice
     return page
-
-
-def acts_of(history: History) -> list[Row]:
-    return [as_row(act) for act in compute_findings(history.rows, EVERYTHING)["acts"]]
 
 
 def page_of(
@@ -109,14 +106,6 @@ def _last_assignor(rebalances: Sequence[Row]) -> str | None:
 def _is_consumer_group(rebalances: Sequence[Row]) -> bool:
     last = max(rebalances, key=lambda row: int(row["sequence"]), default=None)
     return last is not None and last["group_type"] == "consumer"
-
-
-def as_row(finding: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
-    """Return a finding as a row of the page: names of time columns end in `_at_ms`."""
-    columns: Mapping[str, Any] = finding._asdict()
-    return {
-        f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
-    }
 
 
 def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:

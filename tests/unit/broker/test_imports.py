@@ -52,6 +52,8 @@ NOT_AT_THE_START = (
     # What makes records of rebalances: 30 ms, with the first of them.
     "kohort.groups.history.build",
     "kohort.groups.history.model",
+    # With the first page that sums them up.
+    "kohort.insight",
     # The codecs, each with the first batch that is compressed with it.
     "cramjam",
     "lz4.frame",

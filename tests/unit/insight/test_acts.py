@@ -15,11 +15,11 @@ import pytest
 
 from kohort.insight.advisor.trace import End
 from kohort.insight.analysis.finder import compute_findings
-from kohort.insight.analysis.rows import read_histories
+from kohort.insight.analysis.rows import as_row, read_histories
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History
 from kohort.insight.report.first_screen import act_line
-from kohort.insight.report.from_history import EVERYTHING, as_row, group_page
+from kohort.insight.report.from_history import EVERYTHING, group_page
 from kohort.insight.report.page import render
 from kohort.insight.tables.findings import Act
 from tests.interop.lives.life import Life, load

@@ -82,12 +82,13 @@ function waiting({ waiting, findings }) {
   );
 }
 
-function last({ group: id, last: record }) {
+function last({ group: id, last: record, act }) {
   if (!record) return h("p", { class: "muted" }, "The history has no rebalance of this group.");
   return h(
     "section",
     { "aria-labelledby": "last" },
     h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
+    act && h("p", { class: "headline" }, act.text[0].toUpperCase() + act.text.slice(1), ", from ", moment(act.started_at_ms), ". ", h("a", { href: to("groups", id, "timeline") }, "All its rebalances")),
     h("p", { class: "headline" }, `It ${record.sentence}.`),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
     h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),

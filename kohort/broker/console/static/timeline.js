@@ -83,7 +83,7 @@ function axis(data, context) {
   }
   const sorted = [...lanes].sort(([, a], [, b]) => b.length - a.length);
   const width = Math.max(280, document.getElementById("main").clientWidth - 2);
-  const deploys = data.deploys.filter((deploy) => deploy.until_ms >= begin);
+  const deploys = data.acts.filter((act) => act.kind === "deploy" && act.ended_at_ms >= begin);
   const top = AXIS + (deploys.length ? BAND : 0);
   const tall = top + sorted.length * LANE + 4;
   const place = (ms) => 4 + ((ms - begin) / (end - begin)) * (width - 8);
@@ -110,9 +110,9 @@ function axis(data, context) {
 function bands(deploys, begin, place, width, tall) {
   let free = 0;
   return deploys.map((deploy) => {
-    const from = place(Math.max(deploy.at_ms, begin));
-    const wide = Math.max(place(deploy.until_ms) - from, 6);
-    const text = `${clock(deploy.at_ms)}: a deploy that restarted ${count(deploy.processes)} processes`;
+    const from = place(Math.max(deploy.started_at_ms, begin));
+    const wide = Math.max(place(deploy.ended_at_ms) - from, 6);
+    const text = `${clock(deploy.started_at_ms)}: ${deploy.text}`;
     const band = [h("rect", { x: from - 3, y: AXIS - 4, width: wide + 6, height: tall - AXIS + 4, class: "deploy" }, h("title", null, text))];
     const x = Math.min(from, width - 48);
     if (x >= free) {
@@ -161,53 +161,59 @@ function list(data, context) {
   const entries = entriesOf(data);
   const opened = (context.memory.opened ??= new Set());
   const rows = entries.slice(0, ROWS).flatMap((entry) => {
-    if (!entry.deploy) return [entry];
-    // The deploy of the rebalance that is shown is open, too.
+    if (!entry.act) return [entry];
+    // The act of the rebalance that is shown is open, too.
     const isOpen = opened.has(entry.sequence) || entry.records.some((record) => context.params[1] === String(record.sequence));
     return isOpen ? [{ ...entry, isOpen }, ...entry.records.map((record) => ({ ...record, isInner: true }))] : [entry];
   });
   const columns = [
     ["Time", "", (row) => [time(row, data, context), h("div", { class: "muted" }, moment(row.at_ms))]],
-    ["Rebalance", "prose", (row) => (row.deploy ? deployButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
+    ["Rebalance", "prose", (row) => (row.act ? actButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
     ["Duration", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
     ["Stopped", "number", (row) => (row.stopped_count ? [counted(row.stopped_count, "member"), h("div", { class: "muted" }, `up to ${duration(row.stopped_longest_ms)}`)] : "–")],
   ];
   const older = data.total_rebalances + data.total_avoided > data.records.length && data.records.length < ALL;
   return [
     h("h2", null, "Rebalances, newest first"),
-    table("Rebalances", columns, rows, (row) => (row.deploy ? `deploy ${row.sequence}` : row.sequence)),
+    table("Rebalances", columns, rows, (row) => row.sequence),
     entries.length > ROWS && h("p", { class: "muted" }, `and ${counted(entries.length - ROWS, "older row")}, shown only on the time axis`),
     older && (context.options.last ?? LAST) < ALL && h("p", null, h("button", { type: "button", click: () => context.set({ last: ALL }) }, `Load up to ${count(ALL)}`)),
   ];
 }
 
-// The rows of the list, newest first: all rebalances of a deploy are one.
-function entriesOf({ records, deploys }) {
-  const entries = [];
+// The rows of the list, newest first: the rebalances of an act, such as a deploy, are one.
+function entriesOf({ records, acts }) {
+  const entries = new Map();
   for (const record of [...records].reverse()) {
-    const deploy = deploys.find((each) => each.first_sequence <= record.sequence && record.sequence <= each.last_sequence);
-    if (!deploy) entries.push(record);
-    else if (entries.at(-1)?.deploy === deploy) entries.at(-1).records.push(record);
-    else entries.push({ deploy, records: [record], sequence: deploy.first_sequence, at_ms: deploy.at_ms, took_ms: deploy.until_ms - deploy.at_ms });
+    const act = acts.find((each) => belongs(record, each));
+    if (!act) entries.set(record, record);
+    else if (entries.has(act)) entries.get(act).records.push(record);
+    else entries.set(act, { act, records: [record], sequence: `${act.kind} ${act.first_sequence}`, at_ms: act.started_at_ms, took_ms: act.ended_at_ms === null ? null : act.ended_at_ms - act.started_at_ms });
   }
-  for (const entry of entries) {
-    if (!entry.deploy) continue;
-    entry.stopped_count = Math.max(...entry.records.map((record) => record.stopped_count ?? 0));
-    entry.stopped_longest_ms = Math.max(...entry.records.map((record) => record.stopped_longest_ms ?? 0));
-  }
-  return entries;
+  return [...entries.values()].map((entry) => (entry.act ? summedUp(entry) : entry));
+}
+
+function belongs(record, act) {
+  if (record.kind !== "avoided") return act.sequences.includes(record.sequence);
+  return act.avoided_count > 0 && act.first_sequence <= record.sequence && record.sequence <= act.last_sequence;
+}
+
+function summedUp(entry) {
+  if (entry.records.length === 1) return entry.records[0];
+  const most = (name) => Math.max(...entry.records.map((record) => record[name] ?? 0));
+  return { ...entry, stopped_count: most("stopped_count"), stopped_longest_ms: most("stopped_longest_ms") };
 }
 
 function time(row, data, context) {
-  if (row.deploy || row.kind === "avoided") return clock(row.at_ms);
+  if (row.act || row.kind === "avoided") return clock(row.at_ms);
   return h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms));
 }
 
-function deployButton(row, opened, context) {
+function actButton(row, opened, context) {
   const toggle = () => {
     if (!opened.delete(row.sequence)) opened.add(row.sequence);
     context.show();
   };
-  const text = `Deploy: ${counted(row.deploy.processes, "process").replace("processs", "processes")} restarted, ${counted(row.records.length, "rebalance")}`;
+  const text = row.act.text[0].toUpperCase() + row.act.text.slice(1);
   return h("button", { type: "button", class: "disclosure", "aria-expanded": String(Boolean(row.isOpen)), click: toggle }, h("span", { "aria-hidden": "true" }, row.isOpen ? "▾ " : "▸ "), text);
 }

@@ -268,6 +268,9 @@ async def test_records_are_told_oldest_first_with_their_sentence() -> None:
     assert left["sentence"].endswith("the group is empty")
     assert left["members"][0]["fate"] == "left"
     assert newest["rebalances"] == [left]
+    # Acts are of more records than are asked for.
+    assert [act["kind"] for act in newest["acts"]] == ["start", "scale_in"]
+    assert "1 member left" in newest["acts"][-1]["text"]
 
 
 async def test_avoided_rebalances_can_be_told_apart_or_left_out() -> None:

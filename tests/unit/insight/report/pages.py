@@ -9,8 +9,9 @@ from typing import Any
 
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.setting import Setting
+from kohort.insight.analysis.rows import is_event
 from kohort.insight.report.contents import GroupPage, Row
-from kohort.insight.report.events import History, is_event
+from kohort.insight.report.events import History
 from kohort.insight.report.from_history import advice_rows, group_page
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kohort.insight.report.events import History, by_time, is_event
+from kohort.insight.analysis.rows import is_event
+from kohort.insight.report.events import History, by_time
 from kohort.insight.report.from_history import group_page
 from tests.unit.insight.report.pages import BEGIN_MS, event
 

@@ -1,0 +1,46 @@
+"""The acts of a group's newest records: what was done to its processes, several rebalances summed
+up in a line, as in ``kohort groups why`` and the report.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kohort.broker.history.store import StoredRecord
+from kohort.broker.http.rebalance_json import without_members
+from kohort.broker.runtime.slices import Slice, run
+from kohort.insight.analysis.group_acts import RECORDS, act_rows_steps, sums_up
+
+MEMBERS_BYTES: Final = 2 << 20
+"""Size of the newest records that are read with their members, which takes some twenty
+milliseconds. Older ones are read without: then processes may be told apart less well."""
+
+
+async def wait_acts(
+    group_id: str, kept: Sequence[StoredRecord], time_slice: Slice, *, at_least: int = RECORDS
+) -> list[dict[str, Any]]:
+    """Return the acts of the newest records, `RECORDS` or more, in the order of time; none if
+    another version or program has written something else.
+    """
+    newest = kept[-max(at_least, RECORDS) :]
+    try:
+        return await run(act_rows_steps(group_id, _newest_first(newest)), time_slice)
+    except ValueError:
+        return []
+
+
+async def wait_last_act(
+    group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
+) -> dict[str, Any] | None:
+    """Return the act of the newest complete record, None if it is no more than a rebalance."""
+    acts = await wait_acts(group_id, kept, time_slice)
+    last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)
+    return last if last is not None and sums_up(last) else None
+
+
+def _newest_first(kept: Sequence[StoredRecord]) -> Iterator[dict[str, Any]]:
+    left = MEMBERS_BYTES
+    for record in reversed(kept):
+        text = record.text
+        left -= len(text)
+        yield json.loads(text if left >= 0 else without_members(text))

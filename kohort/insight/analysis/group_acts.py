@@ -1,0 +1,93 @@
+"""The acts in records of one group, each summed up in a line: "rolling restart of 10 members, 9
+rebalances in 30 s". Commands, HTTP pages and console show the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kohort.formats.text import counted, duration, shown
+from kohort.groups.steps import Steps
+from kohort.insight.analysis.acts import act_steps
+from kohort.insight.analysis.episodes import Moves
+from kohort.insight.analysis.rows import GroupHistory, as_row, by_sequence, unique_events
+
+Row: TypeAlias = dict[str, Any]
+
+RECORDS: Final = 60
+"""Number of records in which the act of the newest one is found: more than a deploy of twenty
+members takes."""
+
+_NAMES: Final = {
+    "deploy": "rolling restart of {members}",
+    "restart": "restart of {members}",
+    "slow_restart": "slow restart or crash of {members}",
+    "crash": "crash of {members}",
+    "crash_or_pause": "crash or pause of {members}",
+    "pause": "pause of {members}",
+    "static_gone": "loss of {members} with static ids",
+    "start": "start of the group with {members}",
+    "scale_out": "{members} joined",
+    "scale_in": "{members} left",
+    "removed": "removal of {members} by an administrator",
+    "too_slow": "loss of {members}, too slow for the rebalance timeout",
+    "never_joined": "loss of {members} whose first join took too long",
+    "topic_change": "change of the group's topics",
+    "subscription_change": "change of subscriptions or assignors",
+    "enforced": "rebalance enforced by {members}",
+    "rejoined": "{members} joined again",
+    "broker_restart": "restart of the broker, which {members} lost",
+}
+_ALWAYS: Final = frozenset({"deploy", "broker_restart"})
+"""Acts that are more than their rebalance tells."""
+
+
+def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[list[Row]]:
+    """Return the acts of a group, from its records in any order; a step per record.
+
+    Each has the columns of the table `acts`, and its summary as `text`.
+
+    Raises:
+        ValueError: a value of a record has another type than its field.
+    """
+    history = GroupHistory("", group)
+    try:
+        read = []
+        for record in records:
+            read.append(record)
+            yield
+        for event in unique_events(read):
+            history.add(event)
+            yield
+        history.sort()
+        moves = Moves()
+        moves.add(by_sequence(history.members))
+        rebalances = [row for row in history.rebalances if row.started_at is not None]
+        avoided = [row for row in history.avoided if row.at is not None]
+        rows = [as_row(act) for act in (yield from act_steps(rebalances, avoided, moves))]
+        return [row | {"text": act_text(row)} for row in rows]
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"not a history: {error!r}") from error
+
+
+def sums_up(act: Row) -> bool:
+    """Whether the act is more than a single rebalance, whose sentence would say the same."""
+    return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
+
+
+def act_text(act: Row) -> str:
+    """Sum up an act in a line."""
+    count = act["process_count"]
+    members = counted(count, "member") if count else "members"
+    text = _NAMES.get(act["kind"], shown(act["kind"].replace("_", " "))).format(members=members)
+    if act["away_longest_ms"]:
+        most = "up to " if count > 1 else ""
+        text += f", away for {most}{duration(act['away_longest_ms'])}"
+    if act["rebalance_count"]:
+        text += f", {counted(act['rebalance_count'], 'rebalance')}"
+    if act["avoided_count"]:
+        text += f", {counted(act['avoided_count'], 'rebalance')} avoided"
+    if act["ended_at_ms"] is not None and act["ended_at_ms"] > act["started_at_ms"]:
+        text += f" in {duration(act['ended_at_ms'] - act['started_at_ms'])}"
+    if act["stopped_longest_ms"]:
+        text += f"; members stopped for up to {duration(act['stopped_longest_ms'])}"
+    return text
