@@ -71,6 +71,8 @@ class TriggerKind(Enum):
     """The process from which a member took over its instance id is alive."""
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
+    MEMBER_REFUSED = "member_refused"
+    """A client got another error for which clients give up."""
     UNKNOWN = "unknown"
     """The cause is unknown; used only by observers of a group."""
 

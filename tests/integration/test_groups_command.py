@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from kohort.groups.history.wording import short_id
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
@@ -278,6 +279,30 @@ async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -
         f"because member {short_id(member_id)} (static id pod-7, host 127.0.0.1) "
         "missed its session timeout of 1 s; the group is empty." in sentences(said, "silent")[0]
     )
+
+
+async def test_why_tells_of_a_consumer_that_asked_for_an_unknown_assignor(kohort: Asking) -> None:
+    def beat(client: RawClient, member_id: str, assignor: str) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="picky",
+            member_id=member_id,
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[TOPIC],
+            server_assignor=assignor,
+            topic_partitions=[],
+        )
+        client.ask(request, 1)
+
+    with RawClient(kohort.server.port) as client:
+        beat(client, "good", "range")
+        beat(client, "bad", "nonsense")
+        while True:
+            said = await kohort.ask("why", "picky")
+            if "had a problem" in said.out:
+                break
+    assert "member bad" in said.out
+    assert "(UNSUPPORTED_ASSIGNOR): it wants the assignor nonsense" in said.out
 
 
 async def test_why_tells_of_a_static_restart_that_needed_no_rebalance(kohort: Asking) -> None:

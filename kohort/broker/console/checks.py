@@ -73,6 +73,9 @@ _ADVICE: Final = {
         "To change the assignor of a group, restart its members twice: first with both assignors, "
         "then without the former one."
     ),
+    TriggerKind.MEMBER_REFUSED.value: (
+        "Most clients stop after this error: remove the cause, then start the process again."
+    ),
 }
 
 

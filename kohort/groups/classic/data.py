@@ -35,6 +35,7 @@ from kohort.groups.effects import (
 from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
 from kohort.groups.member_memory import MemberMemory
 from kohort.groups.offsets.table import OffsetsOwner
+from kohort.groups.refusals import Refusals
 from kohort.groups.requests import CONSUMER, JoinResult, Now, SyncResult, Ticket
 from kohort.protocol.errors import ErrorCode
 
@@ -106,7 +107,7 @@ class ClassicData:
         "previous_state",
         "protocol_name",
         "protocol_type",
-        "refused",
+        "refusals",
         "replaced",
         "roster",
         "state",
@@ -165,8 +166,7 @@ class ClassicData:
         self.lost = LostMembers()
         self.replaced: dict[str, str] = {}
         """Instance ids of the latest replaced static members, by their member ids."""
-        self.refused: dict[tuple[str, str], int] = {}
-        """Clients whose protocols were refused, by client id and host, and when that was noted."""
+        self.refusals = Refusals()
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
         self.deadlines: dict[TimerKey, int] = {}

@@ -56,8 +56,9 @@ def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> E
 
 def join(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the join phase ends."""
-    if not _is_below_limits(group, request):
-        _refuse(group, request, ticket, now)
+    limit = _limit_reached(group, request)
+    if limit is not None:
+        _refuse(group, request, limit, ticket, now)
     elif group.state is _DEAD:
         _fail(group, request, ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif not _is_compatible(group, request):
@@ -78,38 +79,28 @@ def _fail(group: ClassicData, request: JoinRequest, ticket: Ticket, error: Error
     group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
 
-REFUSED_AGAIN_MS: Final = 600_000
-"""A client whose protocols are refused is reported once in this time, as it may retry for ever."""
-REFUSED_MAX: Final = 10
-"""Maximum number of clients reported in this time: their ids are of their own choice, and must not
-displace a group's rebalances from its history."""
-
-
 def _note_incompatible(group: ClassicData, request: JoinRequest, now: Now) -> None:
-    client, refused = (request.client_id, request.client_host), group.refused
-    for noted, noted_ms in list(refused.items()):
-        if now.ms - noted_ms >= REFUSED_AGAIN_MS:
-            del refused[noted]
-    if client in refused or len(refused) >= REFUSED_MAX:
-        return
-    refused[client] = now.ms
     detail = ""
     if request.protocol_type != group.protocol_type:
         detail = f"its protocol type is {request.protocol_type}, the group's {group.protocol_type}"
     trigger = Trigger(
         TriggerKind.PROTOCOL_REFUSED,
-        MemberRef(request.member_id, request.instance_id, *client),
+        _ref_of(request),
         old_protocols=group.roster.common_protocols(),
         new_protocols=tuple(name for name, _ in request.protocols),
         error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         detail=detail,
     )
-    group.outbox.note(RebalanceAvoided(trigger))
+    group.refusals.note(group.outbox, trigger, now.ms)
 
 
-def _is_below_limits(group: ClassicData, request: JoinRequest) -> bool:
-    """Whether the group is below its limits. An existing member does not make the group larger, nor
-    does its replacement.
+def _ref_of(request: JoinRequest) -> MemberRef:
+    return MemberRef(request.member_id, request.instance_id, request.client_id, request.client_host)
+
+
+def _limit_reached(group: ClassicData, request: JoinRequest) -> str | None:
+    """Return which limit the group would exceed, None if none. An existing member does not make the
+    group larger, nor does its replacement.
 
     While joins are collected, only members that have rejoined count: if the limit was lowered, the
     last ones to rejoin are removed.
@@ -123,19 +114,21 @@ def _is_below_limits(group: ClassicData, request: JoinRequest) -> bool:
     elif member.protocols != request.protocols:
         more_bytes = size_of(request.protocols) - size_of(member.protocols)
     if roster.metadata_bytes + more_bytes > group.config.metadata_bytes_max:
-        return False
+        return "the subscriptions of all members are larger than one record may be"
     if not roster.memory.has_room(more_bytes):
-        return False
+        return "the members of all groups take as much memory as the broker allows"
     state = group.state
     if state is _EMPTY or state is _DEAD:
-        return True
+        return None
     if state is _PREPARING_REBALANCE:
         is_parked = member is not None and member.join_ticket is not None
-        return is_parked or roster.parked_joins < size_max
-    return member is not None or len(roster) < size_max
+        has_room = is_parked or roster.parked_joins < size_max
+    else:
+        has_room = member is not None or len(roster) < size_max
+    return None if has_room else f"the group has {size_max} members, its group.max.size"
 
 
-def _refuse(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _refuse(group: ClassicData, request: JoinRequest, limit: str, ticket: Ticket, now: Now) -> None:
     group.outbox.note(MemberRefused(request.member_id, request.client_id, request.client_host))
     if request.member_id in group.roster.pending:
         group.forget_pending_id(request.member_id)
@@ -152,6 +145,14 @@ def _refuse(group: ClassicData, request: JoinRequest, ticket: Ticket, now: Now) 
         )
         group.remove_member(member, RemovalReason.SIZE_REFUSED)
         rebalance.cause(group, trigger, now)
+    else:
+        trigger = Trigger(
+            TriggerKind.MEMBER_REFUSED,
+            _ref_of(request),
+            error=ErrorCode.GROUP_MAX_SIZE_REACHED,
+            detail=limit,
+        )
+        group.refusals.note(group.outbox, trigger, now.ms)
     group.outbox.reply(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
 
 

@@ -34,9 +34,11 @@ _NEWEST: Final = 3
 class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
     """The join is answered with an error."""
 
-    def __init__(self, error: ErrorCode, member_id: str) -> None:
+    def __init__(self, error: ErrorCode, member_id: str, reason: str = "") -> None:
+        """`reason` is for the group's history, if the client gives up."""
         super().__init__(error)
         self.result = JoinResult(error, member_id)
+        self.reason = reason
 
 
 def join_steps(
@@ -99,7 +101,8 @@ def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
     """Return the member that sends the join, or that the sender replaces; None for a new member."""
     settings = data.settings
     if not settings.allows_classic_members:
-        raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        reason = "group.consumer.migration.policy does not allow the classic protocol here"
+        raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id, reason)
     member = data.members.get(request.member_id)
     holder_id = None if request.instance_id is None else data.instances.get(request.instance_id)
     if holder_id is not None and request.member_id and holder_id != request.member_id:
@@ -107,7 +110,9 @@ def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
     if holder_id is not None:
         return data.members[holder_id]
     if member is None and len(data.members) >= settings.max_size:
-        raise JoinRefused(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+        reason = f"the group has {len(data.members)} members, its group.consumer.max.size is"
+        reason += f" {settings.max_size}"
+        raise JoinRefused(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id, reason)
     return member
 
 
@@ -125,7 +130,8 @@ def _check_protocols(data: ConsumerData, old: Member | None, request: JoinReques
             count -= any(name == offered for offered, _ in old.classic.protocols)
         if count == data.classic_count - own:
             return
-    raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    reason = "it offers no assignor that all members with the classic protocol offer"
+    raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id, reason)
 
 
 def heartbeat(

@@ -26,6 +26,7 @@ from kohort.groups.member_memory import MemberAccount
 from kohort.groups.member_sessions import Session
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
+from kohort.groups.refusals import Refusals
 from kohort.groups.topics import Partition, Topic, Topics, flat
 
 
@@ -126,6 +127,7 @@ class ConsumerData:
     """Wall-clock time at which the group entered its present state."""
     shares_appends: bool = True
     """Whether several heartbeats may share an append."""
+    refusals: Refusals = field(default_factory=Refusals)
     is_dead: bool = False
 
     @property

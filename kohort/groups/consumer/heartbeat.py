@@ -209,11 +209,13 @@ def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
         raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"The group has its maximum number of {REGEXES_MAX} expressions.",
+            f"the group has {REGEXES_MAX} regular expressions already, as many as are allowed",
         )
     try:
         check_regex(regex)
     except InvalidRegexError as error:
-        raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+        text = str(error)
+        raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, text, text) from None
 
 
 def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
@@ -227,6 +229,7 @@ def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
         raise Rejected(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "The members of all groups take as much memory as the broker allows.",
+            "the members of all groups take as much memory as the broker allows",
         )
     draft.more_bytes += more_bytes
 

@@ -40,7 +40,7 @@ from kohort.groups.consumer.validation import Rejected
 from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Cancel, TimerKey
-from kohort.groups.events import GroupRestored, TriggerKind
+from kohort.groups.events import GroupRestored, MemberRef, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
@@ -152,6 +152,8 @@ class ConsumerMembership:
             outbox.reply(ticket, rejected.result)
             if begins is not None:
                 self.close()
+            elif request.epoch >= 0:
+                self.note_refused(request, rejected.result.error, rejected.refusal, now)
             return
         answers = Answers(ticket, result, HeartbeatResult)
         if begins is not None:
@@ -165,6 +167,20 @@ class ConsumerMembership:
                 outbox.stage_shared()
         else:
             self._store(draft, answers, now, shares_append=shares_append)
+
+    def note_refused(
+        self, request: HeartbeatRequest | JoinRequest, error: ErrorCode, reason: str, now: Now
+    ) -> None:
+        """Note for the group's history that a client was refused; nothing without a reason. May be
+        called while an append is in progress.
+        """
+        if not reason:
+            return
+        ref = MemberRef(
+            request.member_id, request.instance_id, request.client_id, request.client_host
+        )
+        trigger = Trigger(TriggerKind.MEMBER_REFUSED, ref, error=error, detail=reason)
+        self.data.refusals.note(self.data.outbox, trigger, now.ms)
 
     def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
         """Take over the members of a classic group, if it has any, and continue from its
@@ -228,10 +244,12 @@ class ConsumerMembership:
             result = yield from bridge.join_steps(draft, request, now, self._new_member_id)
         except bridge.JoinRefused as refused:
             self.data.outbox.reply(ticket, refused.result)
+            self.note_refused(request, refused.result.error, refused.reason, now)
             return
         except Rejected as rejected:
             error = rejected.result.error
             self.data.outbox.reply(ticket, JoinResult(error, request.member_id))
+            self.note_refused(request, error, rejected.refusal, now)
             return
         member_id = result.member_id
         answers = Answers(ticket, result, lambda error: JoinResult(error, member_id))

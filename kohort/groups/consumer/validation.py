@@ -17,9 +17,11 @@ from kohort.protocol.join_reason import JoinReason
 class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
     """The request is answered with an error."""
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
+    def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
+        """`refusal` is the reason for the group's history, if the client gives up."""
         super().__init__(message)
         self.result = HeartbeatResult(error, message)
+        self.refusal = refusal
 
 
 class Sender(NamedTuple):
@@ -56,6 +58,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {assignor} is not supported. Supported assignors:"
             f" {', '.join(assignors)}.",
+            f"it wants the assignor {assignor}, which is not in group.consumer.assignors",
         )
 
 
@@ -97,6 +100,8 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of"
                 f" {data.settings.max_size} members.",
+                f"the group has {draft.member_count} members, its group.consumer.max.size is"
+                f" {data.settings.max_size}",
             )
         return Sender(None)
     if instance_id is not None and holder_id != request.member_id:
@@ -132,6 +137,8 @@ def _released(holder: Member, request: HeartbeatRequest) -> Member:
         ErrorCode.UNRELEASED_INSTANCE_ID,
         f"Static member {request.member_id} with instance id {request.instance_id} cannot join the"
         f" group because the instance id is owned by {holder.member_id} member.",
+        f"its static id {request.instance_id} is that of member {holder.member_id}, which has"
+        " neither left nor missed its session timeout",
     )
 
 
@@ -164,6 +171,8 @@ def fenced(request: HeartbeatRequest, holder_id: str) -> Rejected:
         ErrorCode.FENCED_INSTANCE_ID,
         f"Static member {request.member_id} with instance id {request.instance_id} was fenced by"
         f" member {holder_id}.",
+        f"its static id {request.instance_id} is that of member {holder_id} by now; each process"
+        " needs its own group.instance.id",
     )
 
 

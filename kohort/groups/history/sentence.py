@@ -35,7 +35,9 @@ from kohort.groups.history.wording import (
 )
 from kohort.groups.kinds import GroupKind
 
-PROBLEMS: Final = frozenset({TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_REFUSED})
+PROBLEMS: Final = frozenset(
+    {TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_REFUSED, TriggerKind.MEMBER_REFUSED}
+)
 """Causes of no rebalance that need somebody's attention."""
 
 

@@ -182,6 +182,7 @@ _HAPPENED: Final = {
         "{who} was refused ({error}): it offers {new}, while the members have {old} in common;"
         " partition.assignment.strategy needs one that all offer"
     ),
+    TriggerKind.MEMBER_REFUSED: "{who} was refused ({error})",
     TriggerKind.UNKNOWN: "of a cause that left no trace",
 }
 
@@ -191,6 +192,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.REGEX_RESOLVED: "a regular expression matches other topics than before: {detail}",
     TriggerKind.TOPICS_CHANGED: "topics of the group have changed: {detail}",
     TriggerKind.PROTOCOL_REFUSED: "{who} was refused ({error}): {detail}",
+    TriggerKind.MEMBER_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
 """Texts that contain the detail; the others are followed by it."""

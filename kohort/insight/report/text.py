@@ -41,6 +41,7 @@ CAUSES: Final = {
     "downgraded": "The group became a classic group",
     "instance_fenced": "Two processes used one static id",
     "protocol_refused": "A client without a common assignor was refused",
+    "member_refused": "A client was refused",
 }
 ACTS: Final = {
     "deploy": ("Deploy", "again"),

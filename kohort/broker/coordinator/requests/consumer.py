@@ -58,6 +58,7 @@ class ConsumerRequests:
         try:
             check_request(group_id, request, self._assignors)
         except Rejected as rejected:
+            self._note_refused(group_id, request, rejected)
             return rejected.result
         if host.is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -87,6 +88,15 @@ class ConsumerRequests:
         ):
             host.submit(group_id, _resolution(may_describe))
         return ticket
+
+    def _note_refused(self, group_id: str, request: HeartbeatRequest, rejected: Rejected) -> None:
+        host = self._host
+        membership, actor = consumer_membership(host, group_id), host.actor(group_id)
+        if membership is None or actor is None or host.is_closed:
+            return
+        membership.note_refused(request, rejected.result.error, rejected.refusal, host.now())
+        if membership.data.outbox.has_ready_effects:
+            actor.apply_ready_effects()
 
 
 SMALL_CHARS: Final = 1_000

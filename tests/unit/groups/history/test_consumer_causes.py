@@ -294,3 +294,54 @@ def test_a_forced_rebalance_is_avoided_because_one_is_in_progress() -> None:
     assert world.text() == (
         "member a enforced a rebalance, while another was in progress, stating ENFORCED"
     )
+
+
+def refused(world: World, client: Client) -> str:
+    """The text of the only refusal of `client`, which tries twice."""
+    before = len(world.causes)
+    for _ in range(2):
+        assert world.heartbeat(client.request(states_owned=True)).error
+    (cause,) = world.causes[before:]
+    return cause_text(cause)
+
+
+def test_a_client_that_takes_a_living_members_static_id_is_told_once() -> None:
+    world = World()
+    world.settle(Client("old", "s", ("t",)))
+    text = refused(world, Client("new", "s", ("t",)))
+    assert "refused (UNRELEASED_INSTANCE_ID)" in text
+    assert "old" in text
+
+
+def test_a_member_whose_static_id_another_has_by_now_is_told() -> None:
+    world = World()
+    old, new = Client("old", "s", ("t",)), Client("new", "s", ("t",))
+    world.settle(old)
+    leave = old.request(states_owned=False)._replace(epoch=-2)
+    assert not world.heartbeat(leave).error
+    world.settle(new)
+    # A process that is told to stop says so once; one that goes on is a second one.
+    assert world.heartbeat(leave).error
+    assert not world.causes
+    assert "refused (FENCED_INSTANCE_ID)" in refused(world, Client("old", "s", ("t",), epoch=1))
+
+
+def test_a_client_that_a_full_group_has_no_room_for_is_told() -> None:
+    world = World()
+    size_max = world.settings.max_size
+    world.settle(*(Client(f"m{number}", None, ("t",)) for number in range(size_max)))
+    text = refused(world, Client("one-more", None, ("t",)))
+    assert "refused (GROUP_MAX_SIZE_REACHED)" in text
+    assert "group.consumer.max.size" in text
+    request = JoinRequest("c", None, "old", "", SESSION_MS, REVOCATION_MS, "consumer", owning())
+    at_once(world.consumers.join(request, "ticket", world.now))
+    world.run()
+    assert "group.consumer.max.size" in cause_text(world.causes[-1])
+
+
+def test_a_client_with_an_invalid_expression_is_told_with_the_expression() -> None:
+    world = World()
+    world.settle(Client("m", None, ("t",)))
+    text = refused(world, Client("n", None, (), regex="t["))
+    assert "refused (INVALID_REGULAR_EXPRESSION)" in text
+    assert "t[" in text

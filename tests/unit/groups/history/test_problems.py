@@ -1,9 +1,9 @@
 """Records of what needs somebody's attention: whose fault it was, and what it cost."""
 
-from kohort.groups.classic.join import REFUSED_MAX
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.fold import RESTART_MS
 from kohort.groups.history.sentence import sentence
+from kohort.groups.refusals import CLIENTS_MAX
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -84,9 +84,9 @@ def test_a_client_without_a_common_assignor_is_a_problem_once_in_a_while() -> No
 def test_refused_clients_with_ever_new_ids_do_not_displace_a_groups_rebalances() -> None:
     s = Chronicle()
     s.eager((0, 1), (2,))
-    for number in range(10 * REFUSED_MAX):
+    for number in range(10 * CLIENTS_MAX):
         s.join(protocols=(("cooperative-sticky", b""),), client_id=f"c-{number}")
-    assert len(s.avoided_records) == REFUSED_MAX
+    assert len(s.avoided_records) == CLIENTS_MAX
 
 
 def rejoined(before: tuple[str, ...], after: tuple[str, ...], reason: str | None) -> Chronicle:
