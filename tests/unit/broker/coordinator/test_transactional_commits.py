@@ -7,7 +7,6 @@ import pytest
 
 from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
-from kohort.broker.coordinator.offsets_log import StoredMarker, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.config import GroupConfig
@@ -251,31 +250,3 @@ async def test_of_a_key_the_last_record_counts_that_no_abort_takes_back(
     assert loaded.records_by_group.get("g", []) == left
     open_producers = {one.producer_id for one in left if isinstance(one, PendingOffset)}
     assert loaded.pending == {(HOME, producer_id): {"g"} for producer_id in open_producers}
-
-
-async def test_pending_positions_in_another_partition_end_with_the_marker_there() -> None:
-    log = MemoryOffsetsLog()
-    elsewhere = (HOME + 1) % 50
-    log.append(elsewhere, [pending(1, A)], wall_ms=99)
-    loaded = await load_groups(log, VirtualClock())
-    assert loaded.records_by_group == {"g": [pending(1, A)]}
-    assert loaded.pending == {(elsewhere, A): {"g"}}
-    log.append_marker(elsewhere, A, commit=True)
-    loaded = await load_groups(log, VirtualClock())
-    assert loaded.records_by_group == {"g": [plain(1)]}
-    assert [type(entry) for entry in log.read(HOME)] == [StoredRecord]
-    assert StoredMarker(A, is_commit=True) in list(log.read(elsewhere))
-
-
-async def test_what_moves_home_does_not_outweigh_what_was_committed_there() -> None:
-    """Nor does what was aborted there count as newer than what moves."""
-    log = MemoryOffsetsLog()
-    elsewhere = (HOME + 1) % 50
-    log.append(elsewhere, [plain(1)], wall_ms=99)
-    log.append(HOME, [pending(2, A)], wall_ms=100)
-    log.append_marker(HOME, A, commit=True)
-    log.append(HOME, [pending(3, B)._replace(partition=1)], wall_ms=100)
-    log.append_marker(HOME, B, commit=False)
-    log.append(elsewhere, [plain(4)._replace(partition=1)], wall_ms=99)
-    loaded = await load_groups(log, VirtualClock())
-    assert loaded.records_by_group == {"g": [plain(2), plain(4)._replace(partition=1)]}
