@@ -15,8 +15,7 @@ _HEAD: Final = f"""\
 
 # Metrics
 
-The broker answers `GET /metrics` in Prometheus' text format or, with
-`Accept: application/openmetrics-text`, in OpenMetrics, on `kohort.metrics.port` (9308, like
+The broker answers `GET /metrics` in Prometheus' text format on `kohort.metrics.port` (9308, like
 kafka_exporter's) of `kohort.metrics.host` (`localhost`). Before you open the port to other
 machines, see [securing-it.md](securing-it.md#the-http-ports).
 

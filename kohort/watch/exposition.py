@@ -20,7 +20,7 @@ from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
-from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.broker.metrics.text_format import write
 from kohort.broker.runtime.slices import Slice
 from kohort.version import VERSION
 from kohort.watch import catalogue
@@ -93,14 +93,14 @@ class WatchExposition:
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    async def write(self, text_format: TextFormat) -> list[bytes]:
+    async def write(self) -> list[bytes]:
         """Return the exposition in parts. Must not be called again before it returns."""
         began = time.perf_counter()
         time_slice = Slice(self._clock, SLICE_MS)
         parts = []
         try:
             await self._groups.refresh(time_slice)
-            for text in write(self._collect(), text_format, self._labels):
+            for text in write(self._collect(), self._labels):
                 parts.append(text)
                 await time_slice.pause()
         finally:

@@ -16,7 +16,6 @@ from random import SystemRandom
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.app import Broker, StartError
@@ -29,7 +28,6 @@ from tests.support.brokers.server_process import free_port
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "kohort.json"
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 METRIC_NAME = re.compile(r"\b(?:kafka|kohort|process|python)_[a-z0-9_]+\b")
 
@@ -59,29 +57,22 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[tuple[Broke
         yield broker, port
 
 
-def fetch(
-    port: int, path: str, accept: str = "text/plain", *, host: str = "localhost"
-) -> tuple[int, str, str]:
+def fetch(port: int, path: str, *, host: str = "localhost") -> tuple[int, str, str]:
     """(status, content type, text) of a page."""
-    request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
     try:
-        answer = urllib.request.urlopen(request, timeout=30)
+        answer = urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=30)
     except urllib.error.HTTPError as error:
         answer = error
     with answer:
         return answer.status, answer.headers["Content-Type"], answer.read().decode()
 
 
-async def scrape(port: int, accept: str = "text/plain") -> dict[str, Metric]:
+async def scrape(port: int) -> dict[str, Metric]:
     """Metric families by name."""
-    status, content_type, text = await asyncio.to_thread(fetch, port, "/metrics", accept)
+    status, content_type, text = await asyncio.to_thread(fetch, port, "/metrics")
     assert status == 200
-    parse = (
-        openmetrics_parser.text_string_to_metric_families
-        if content_type.startswith("application/openmetrics-text")
-        else text_string_to_metric_families
-    )
-    return {family.name: family for family in parse(text)}
+    assert content_type == "text/plain; version=0.0.4; charset=utf-8"
+    return {family.name: family for family in text_string_to_metric_families(text)}
 
 
 def value(families: dict[str, Metric], name: str, **labels: str) -> float:
@@ -218,13 +209,10 @@ async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: 
     assert value(found, "kafka_broker_info", id="1", address=address) == 1
 
 
-@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
-async def test_every_metric_is_there_in_both_formats_and_in_the_document(
-    tmp_path: Path, accept: str
-) -> None:
+async def test_every_metric_is_there_and_in_the_document(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, port):
         consumer = await use(broker)
-        families = await scrape(port, accept)
+        families = await scrape(port)
         await consumer.stop()
     found = {
         f"{family.name}_total" if family.type == "counter" else family.name

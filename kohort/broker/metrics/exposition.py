@@ -32,7 +32,7 @@ from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.broker.metrics.share import ShareCollector
 from kohort.broker.metrics.source import BrokerSource, MetricsConfig
 from kohort.broker.metrics.tally import HistogramTally
-from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.broker.metrics.text_format import write
 from kohort.broker.metrics.topics import TopicCollector
 from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
@@ -190,10 +190,10 @@ class StartupExposition:
         self._startup = startup
         self._process = ProcessCollector(registry=None)
 
-    async def write(self, text_format: TextFormat) -> list[bytes]:
+    async def write(self) -> list[bytes]:
         """Return the exposition in parts."""
         metrics = [*_startup_metrics(self._startup), *self._process.collect()]
-        return list(write(metrics, text_format))
+        return list(write(metrics))
 
 
 SLICE_MS: Final = 1
@@ -234,7 +234,7 @@ class Exposition:
         PlatformCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    async def write(self, text_format: TextFormat) -> list[bytes]:
+    async def write(self) -> list[bytes]:
         """Return the exposition in parts. Must not be called again before it returns."""
         began = time.perf_counter()
         time_slice = Slice(self._source.clock, SLICE_MS)
@@ -245,7 +245,7 @@ class Exposition:
             await self._share_groups.refresh(time_slice)
             await self._refresh_disk()
             parts = []
-            for text in write(self._collect(), text_format):
+            for text in write(self._collect()):
                 parts.append(text)
                 await time_slice.pause()
         finally:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, cast
 import prometheus_client
 import pytest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics, scraped_broker
+from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.metrics.catalogue import METRICS
@@ -51,8 +50,6 @@ from tests.unit.broker.metrics.sources import (
     Topics,
     Transactions,
 )
-
-OPENMETRICS = "application/openmetrics-text"
 
 
 @dataclass
@@ -134,8 +131,8 @@ async def make_page() -> AsyncIterator[MakePage]:
     executor.shutdown()
 
 
-async def scrape(page: MetricsPage, accept: str = "") -> HttpResponse:
-    return await page.answer(HttpRequest("GET", "/metrics", "", accept))
+async def scrape(page: MetricsPage) -> HttpResponse:
+    return await page.answer(HttpRequest("GET", "/metrics", "", ""))
 
 
 def text(response: HttpResponse) -> str:
@@ -143,24 +140,18 @@ def text(response: HttpResponse) -> str:
 
 
 def families(response: HttpResponse) -> dict[str, Metric]:
-    is_openmetrics = response.content_type.startswith(OPENMETRICS)
-    parse = (
-        openmetrics_parser.text_string_to_metric_families
-        if is_openmetrics
-        else text_string_to_metric_families
-    )
-    return {family.name: family for family in parse(text(response))}
+    assert response.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    return {family.name: family for family in text_string_to_metric_families(text(response))}
 
 
 def sample_names(response: HttpResponse) -> set[str]:
     return {sample.name for family in families(response).values() for sample in family.samples}
 
 
-@pytest.mark.parametrize("accept", ["", OPENMETRICS])
 async def test_every_metric_of_the_catalogue_is_there_and_every_one_is_documented(
-    make_page: MakePage, accept: str
+    make_page: MakePage,
 ) -> None:
-    response = await scrape(make_page(), accept)
+    response = await scrape(make_page())
     expected = {
         f"{name}_count" if info.kind == "histogram" else name for name, info in METRICS.items()
     }
@@ -180,16 +171,6 @@ async def test_every_metric_of_the_catalogue_is_there_and_every_one_is_documente
 async def test_nothing_of_the_global_registry_is_shown(make_page: MakePage) -> None:
     prometheus_client.Gauge("somebody_elses", "Of a library in the same process.")
     assert "somebody_elses" not in text(await scrape(make_page()))
-
-
-async def test_both_formats_say_the_same(make_page: MakePage) -> None:
-    page = make_page()
-    plain, openmetrics = await scrape(page), await scrape(page, OPENMETRICS)
-    assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
-    assert openmetrics.content_type == (
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    )
-    assert sample_names(plain) == sample_names(openmetrics)
 
 
 async def test_those_who_ask_at_the_same_time_share_one_look(make_page: MakePage) -> None:
@@ -275,29 +256,3 @@ async def test_closing_gives_up_what_is_under_way(make_page: MakePage) -> None:
     await page.close()
     with pytest.raises(asyncio.CancelledError):
         await scraping
-
-
-PROMETHEUS_3 = (
-    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
-    "application/openmetrics-text;version=0.0.1;q=0.5,"
-    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
-)
-
-
-@pytest.mark.parametrize(
-    ("accept", "openmetrics"),
-    [
-        ("", False),
-        ("*/*", False),
-        ("text/plain", False),
-        (OPENMETRICS, True),
-        (PROMETHEUS_3, True),
-        ("text/plain;version=0.0.4, application/openmetrics-text;q=0.1", False),
-        ("application/openmetrics-text; Q=0.9 , text/*;q=0.8", True),
-        ("application/openmetrics-text;q=0", False),
-        ("application/openmetrics-text;q=high", False),
-        ("text/html,;;,=;q==,", False),
-    ],
-)
-def test_openmetrics_is_for_those_who_prefer_it(accept: str, *, openmetrics: bool) -> None:
-    assert prefers_openmetrics(accept) is openmetrics

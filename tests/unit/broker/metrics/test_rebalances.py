@@ -5,7 +5,7 @@ from typing import cast
 
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.rebalances import RebalanceMetrics
-from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.broker.metrics.text_format import write
 from kohort.groups.events import (
     Event,
     GroupRestored,
@@ -175,7 +175,7 @@ def test_each_group_has_counts_of_its_own() -> None:
     assert stopped == {("readers",): 2.5, ('b"\\\n',): 0}
     moved = found["kohort_consumergroup_partitions_moved_total"]
     assert moved == {("readers",): 3, ('b"\\\n',): 0}
-    text = b"".join(write(RebalanceCollector(metrics).collect(), TextFormat.PROMETHEUS)).decode()
+    text = b"".join(write(RebalanceCollector(metrics).collect())).decode()
     assert 'consumergroup="b\\"\\\\\\n",cause="member_left"' in text
 
 

@@ -4,14 +4,12 @@ import math
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import exposition as openmetrics_exposition
-from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.metrics.families import Family, Labels, WideFamily
 from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
-from kohort.broker.metrics.text_format import SAMPLES_PER_PART, TextFormat, write
+from kohort.broker.metrics.text_format import SAMPLES_PER_PART, write
 
 AWKWARD = ["", "plain", 'quote"', "back\\slash", "new\nline", "ünï✓", '{a="b"}', "\\n", " "]
 
@@ -53,35 +51,26 @@ def metrics() -> list[Metric]:
     return [gauge, counter, unknown, histogram, empty, wide("gauge", 600), wide("counter", 3)]
 
 
-def text_of(text_format: TextFormat, *families: Metric) -> str:
-    return b"".join(write(families, text_format)).decode()
+def text_of(*families: Metric) -> str:
+    return b"".join(write(families)).decode()
 
 
 def test_prometheus_text_says_what_prometheus_client_says() -> None:
     theirs = generate_latest(Registry(*metrics())).decode()
-    ours = text_of(TextFormat.PROMETHEUS, *metrics())
+    ours = text_of(*metrics())
     parsed = list(text_string_to_metric_families(ours))
     assert parsed == list(text_string_to_metric_families(theirs))
     assert sum(len(family.samples) for family in parsed) > 600
 
 
-def test_openmetrics_says_what_prometheus_client_says() -> None:
-    theirs = openmetrics_exposition.generate_latest(Registry(*metrics()), version="1.0.0").decode()
-    ours = text_of(TextFormat.OPENMETRICS, *metrics())
-    parsed = list(openmetrics_parser.text_string_to_metric_families(ours))
-    assert parsed == list(openmetrics_parser.text_string_to_metric_families(theirs))
-    assert ours.endswith("# EOF\n")
-
-
-def test_not_a_number_is_written_as_both_formats_want_it() -> None:
+def test_not_a_number_is_written_as_the_format_wants_it() -> None:
     family = Family(MetricInfo("kohort_gauge", "gauge", (), "Doc."))
     family.add(math.nan)
-    for text_format in TextFormat:
-        assert "\nkohort_gauge NaN\n" in text_of(text_format, family)
+    assert "\nkohort_gauge NaN\n" in text_of(family)
 
 
 def test_a_piece_is_never_longer_than_agreed() -> None:
-    pieces = list(write([wide("gauge", 10_000)], TextFormat.PROMETHEUS))
+    pieces = list(write([wide("gauge", 10_000)]))
     assert len(pieces) > 10_000 // SAMPLES_PER_PART
     assert max(piece.count(b"\n") for piece in pieces) <= SAMPLES_PER_PART + 2
 
@@ -95,6 +84,6 @@ def test_samples_of_a_wide_family_are_made_while_it_is_written_and_no_sooner() -
             yield Labels({"topic": str(row)}), row
 
     family = WideFamily(MetricInfo("kohort_wide", "gauge", ("topic",), "Doc."), rows)  # type: ignore[arg-type]
-    pieces = write([family], TextFormat.PROMETHEUS)
+    pieces = write([family])
     next(pieces)
     assert 0 < len(made) <= SAMPLES_PER_PART
