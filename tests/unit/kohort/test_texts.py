@@ -57,47 +57,11 @@ def waiting(
     return list(waiting_lines({"at_ms": NOW_MS, "waiting": told}, clock))
 
 
-def test_one_member_that_is_waited_for_is_named_in_the_line() -> None:
-    assert waiting("join", [someone("a", "pod-1")]) == [
-        (
-            "Right now it waits for member a (static id pod-1, host 10.0.0.1) to join again, "
-            "since T-12 (12 s), until T+33 at the latest (33 s left)."
-        )
-    ]
-
-
 def test_of_many_that_are_waited_for_ten_are_listed() -> None:
     lines = waiting("join", [someone(f"m{number}") for number in range(100)], count=4_000)
     assert lines[0].startswith("Right now it waits for 4,000 members to join again, since")
     assert lines[1] == "  member m0 (host 10.0.0.1)"
     assert lines[11:] == ["  and 3990 more"]
-
-
-@pytest.mark.parametrize(
-    ("phase", "pending", "said"),
-    [
-        ("initial_delay", 0, "for more members, as the first rebalance of a group does"),
-        ("store", 0, "for the assignment to be stored"),
-        ("join", 1, "for 1 new member that got an id and has not come back with it"),
-    ],
-)
-def test_what_else_is_waited_for_is_said(phase: str, pending: int, said: str) -> None:
-    assert waiting(phase, pending=pending)[0].startswith(f"Right now it waits {said}, since T-12")
-
-
-def test_a_member_that_sends_heartbeats_but_does_not_join_is_said_not_to_poll() -> None:
-    (line,) = waiting("join", [someone("a") | {"silent_ms": 900}], since_ms=NOW_MS - 60_000)
-    assert "still sends heartbeats, the last 900 ms ago" in line
-    (line,) = waiting("join", [someone("a") | {"silent_ms": 59_000}], since_ms=NOW_MS - 60_000)
-    assert "last heartbeat was 59 s ago" in line
-    assert "poll" not in line
-
-
-def test_the_partitions_that_a_member_keeps_are_counted_and_who_waits_for_some() -> None:
-    (line,) = waiting("revoke", [someone("a")], partition_count=3, blocked_count=1)
-    assert "(host 10.0.0.1) to give up 3 partitions, while 1 member waits for partitions" in line
-    (line,) = waiting("revoke", [someone("a")], partition_count=2, partitions=["t-1", "t-4"])
-    assert "to give up t-1, t-4," in line
 
 
 def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -110,18 +74,6 @@ def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "total_avoided": 0,
         "rebalances": [],
     } | changes
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "Group billing has not rebalanced, as far as its history goes back."),
-        ({"total_avoided": 2}, "it avoided 2 rebalances (see --avoided)"),
-        ({"state": None}, "The group no longer exists"),
-    ],
-)
-def test_what_is_said_where_there_were_no_rebalances(changes: dict[str, Any], said: str) -> None:
-    assert said in "\n".join(why_lines(answer(**changes)))
 
 
 def running(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -199,13 +151,6 @@ def test_lines_are_broken_between_words_and_indented() -> None:
     assert len(long) > 2
     assert all(len(line) <= 60 and line.startswith("  ") for line in long)
     assert list(wrapped(["x" * 500])) == ["x" * 500]
-
-
-def test_a_record_that_is_not_understood_is_told_in_the_brokers_words() -> None:
-    unknown = {"schema": 9, "kind": "rebalance", "sentence": "rebalanced for a new reason"}
-    lines = list(why_lines(answer(rebalances=[unknown])))
-    assert lines[0] == "Group billing rebalanced for a new reason."
-    assert "another version" in lines[1]
 
 
 def test_columns_are_aligned_and_hostile_text_is_written_out() -> None:

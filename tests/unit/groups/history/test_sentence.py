@@ -11,7 +11,6 @@ from kohort.groups.history.model import (
     AvoidedRecord,
     LeaderChange,
     MemberTimeline,
-    PartitionCounts,
     RebalanceOutcome,
     RebalanceRecord,
     Stopped,
@@ -109,16 +108,6 @@ def told(members: tuple[MemberTimeline, ...]) -> list[str]:
     return [line for line in lines if "timeout" in line and "broker saw" not in line]
 
 
-def test_it_says_what_producers_of_transactions_had_to_do_with_it() -> None:
-    record = replace(RECORD, stopped=Stopped(), waited_for=WaitedFor())
-    assert sentence(replace(record, pending_transactions=1)).endswith(
-        "; 1 open transaction held positions of it when it began"
-    )
-    assert sentence(replace(record, fenced_commits=2)).endswith(
-        "; 2 transactional commits of former members or generations were refused"
-    )
-
-
 @pytest.mark.parametrize("kind", TriggerKind)
 def test_every_cause_has_words(kind: TriggerKind) -> None:
     text = caused_by(kind)
@@ -131,33 +120,6 @@ def test_every_outcome_has_words(outcome: RebalanceOutcome) -> None:
     sentences = {sentence(replace(RECORD, outcome=one)) for one in RebalanceOutcome}
     assert len(sentences) == len(RebalanceOutcome)
     assert "14:03:07" in sentence(replace(RECORD, outcome=outcome))
-
-
-def test_causes_are_told_in_plain_words() -> None:
-    assert caused_by(TriggerKind.MEMBER_ADDED) == "member X joined"
-    assert (
-        caused_by(
-            TriggerKind.SYNC_EXPIRED,
-            removed=("X", "Y"),
-            removed_count=2,
-            rebalance_timeout_ms=300_000,
-        )
-        == "2 members (X, Y) did not fetch the assignment within the rebalance timeout of 5 min"
-    )
-    assert (
-        caused_by(
-            TriggerKind.PROTOCOLS_CHANGED, old_protocols=("range",), new_protocols=("sticky",)
-        )
-        == "member X changed its assignors from range to sticky"
-    )
-    assert (
-        caused_by(TriggerKind.FORCED_BY_REASON, reason="UPGRADE", reason_source="tag")
-        == "member X asked for it, stating UPGRADE"
-    )
-    assert (
-        caused_by(TriggerKind.LEADER_REJOINED, reason_source="text", reason_text="metadata moved")
-        == 'the leader, member X, joined again, saying "metadata moved"'
-    )
 
 
 def test_members_that_did_the_same_are_counted() -> None:
@@ -200,18 +162,6 @@ def test_the_text_of_every_first_join_says_nothing() -> None:
     assert said == "member X joined"
 
 
-@pytest.mark.parametrize(
-    ("protocol_type", "words"),
-    [("consumer", "another subscription or other owned partitions"), ("connect", "other metadata")],
-)
-def test_what_has_changed_is_told_in_the_words_of_the_protocol_type(
-    protocol_type: str, words: str
-) -> None:
-    trigger = replace(RECORD.trigger, kind=TriggerKind.PROTOCOLS_CHANGED)
-    text = sentence(replace(RECORD, trigger=trigger, protocol_type=protocol_type))
-    assert f"joined again with {words}" in text
-
-
 def test_the_second_half_of_a_cooperative_rebalance_is_told_as_such() -> None:
     trigger = replace(RECORD.trigger, kind=TriggerKind.PROTOCOLS_CHANGED)
     second = replace(RECORD, trigger=trigger, protocol_type="consumer", follows=3)
@@ -238,29 +188,10 @@ def test_an_avoided_rebalance_says_what_did_not_happen() -> None:
     assert "the client stated: RESTART" in evidence(record)
 
 
-def test_a_rebalance_in_which_nothing_moved_says_so() -> None:
-    counts = PartitionCounts(known=True, kept=12)
-    assert sentence(replace(RECORD, partitions=counts)).endswith("; no partition moved")
-    assert "moved" not in sentence(replace(RECORD, partitions=PartitionCounts(kept=12)))
-
-
 def test_one_that_runs_says_for_whom_it_waits() -> None:
     text = sentence(replace(RECORD, outcome=RebalanceOutcome.RUNNING, stopped=Stopped()))
     assert text.startswith("has been rebalancing since 14:03:07, after generation 41, because ")
     assert text.endswith("it has been waiting 2.9 s for member W")
-
-
-def test_the_evidence_names_the_phases_the_leader_and_the_members() -> None:
-    lines = evidence(RECORD)
-    assert "the broker saw: session_expired" in lines
-    assert "joins took 2.9 s (ended by: all joined)" in lines
-    assert "the leader W took 200 ms for the assignment" in lines
-    assert "W leads now, because the leader before it is gone" in lines
-    assert "12 members before, 11 after" in lines
-
-
-def test_times_of_day_can_be_told_in_another_zone() -> None:
-    assert "at noon" in sentence(RECORD, lambda _: "at noon")
 
 
 def test_what_members_call_themselves_cannot_break_the_line_or_the_terminal() -> None:
