@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from kohort.broker.app import StartError
-from kohort.broker.core.security.session import ANONYMOUS, Principal
+from kohort.broker.core.security.session import Principal
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
@@ -113,18 +113,6 @@ def principals(broker: BrokerThread) -> set[Principal]:
     """Principals that are connected; what another test has closed may still be among them."""
     connections = broker.broker.network._connections
     return broker.call(lambda: {one.info.session.principal for one in connections})
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_client_is_told_the_address_of_the_listener_it_came_by(
-    broker: BrokerThread, authority: Authority, ports: dict[str, int], version: ssl.TLSVersion
-) -> None:
-    context = trusting(authority)
-    context.minimum_version = context.maximum_version = version
-    with connected(ports["SSL"], context) as connection:
-        (told,) = ask(connection).brokers
-        assert told.port == ports["SSL"]
-        assert ANONYMOUS in principals(broker)
 
 
 def test_a_certificate_names_the_principal(
