@@ -110,7 +110,7 @@ interop: $(STAMPS)/archive ## real clients against Kohort, or any broker (BOOTST
 	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --long
 
 crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times in each test)
-	$(PYTEST) tests/crash $(if $(N),--timeout=0 $(addsuffix =$(N),--crash-runs --group-kills --history-kills --watch-kills))
+	$(PYTEST) tests/crash $(if $(N),--timeout=0 $(addsuffix =$(N),--crash-runs --group-kills --watch-kills))
 
 fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default here is 2,000,000)
 	$(PYTEST) tests/fuzz --timeout=0 --fuzz-frames=$(or $(N),2000000)

@@ -44,7 +44,6 @@ class Scale:
 
 SCALES: Final = (
     Scale("--crash-runs", 4, 200, "how often tests/crash kills the broker"),
-    Scale("--history-kills", 2, 500, "how often tests/crash kills the broker around rebalances"),
     Scale("--watch-kills", 2, 500, "how often tests/crash kills watchers of the history"),
     Scale("--group-kills", 2, 200, "how often tests/crash kills the broker of a consumer group"),
     Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
@@ -143,11 +142,6 @@ def crash_runs(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def captured_frames(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--captured-frames")
-
-
-@pytest.fixture(scope="session")
-def history_kills(request: pytest.FixtureRequest) -> int:
-    return scale_of(request, "--history-kills")
 
 
 @pytest.fixture(scope="session")

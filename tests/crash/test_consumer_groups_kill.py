@@ -4,6 +4,7 @@ history has each target once.
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -16,13 +17,16 @@ from typing import Any
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as describing
 from kohort.protocol.messages import consumer_group_heartbeat as beating
-from tests.crash.test_history_kill import RECORD_WITHIN_S, History
+from kohort.protocol.records.batch import split_batches
+from kohort.protocol.records.record import decode_records
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
 GROUP, TOPIC, PARTITIONS = "g", "t", 12
+RECORD_WITHIN_S = 30
 MEMBERS_MAX = 5
 NOT_READY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -95,16 +99,35 @@ class Member(threading.Thread):
             self.owned = frozenset((t.topic_id, n) for t in assigned for n in t.partitions)
 
 
-class Targets(History):
-    """What the history has of the group."""
+class Targets:
+    """What the topic of the history has of the group, read on from where it was read to before."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.position = 0
         self.records: list[dict[str, Any]] = []
 
-    def _take(self, record: dict[str, Any]) -> None:
-        if record["kind"] == "rebalance":
-            self.records.append(record)
+    def read_on(self, port: int) -> None:
+        """Until nothing more comes."""
+        with RawClient(port) as client:
+            while self._fetch(client):
+                pass
+
+    def _fetch(self, client: RawClient) -> bool:
+        request = fetch_request(
+            "__rebalance_history", self.position, max_wait_ms=100, max_bytes=1 << 22
+        )
+        (found,) = client.call(request, 4, m.FetchResponse).responses[0].partitions
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        assert found.error_code == ErrorCode.NONE
+        begun_at = self.position
+        for header, batch in split_batches(found.records or b"", partial_tail=True):
+            for record in decode_records(batch):
+                event = json.loads(record.value or b"{}")
+                if event["kind"] == "rebalance":
+                    self.records.append(event)
+            self.position = header.next_offset
+        return self.position > begun_at
 
     def assigned(self) -> list[dict[str, Any]]:
         """Records of rebalances with a target, by generation. A rebalance that was interrupted by

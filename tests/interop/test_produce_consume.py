@@ -76,20 +76,6 @@ def test_every_accepted_form_of_a_compressed_block_is_read(
     ]
 
 
-def test_a_record_keeps_the_time_that_its_producer_gave_it(client: Client, topic: str) -> None:
-    before = int(time.time() * 1000)
-    given = AN_HOUR_AGO_MS + 123
-    client.produce(topic, [Record(b"old", timestamp_ms=given), Record(b"now")])
-    after = int(time.time() * 1000)
-
-    old, now = (record.timestamp_ms for record in client.consume(topic, 2))
-
-    assert now is not None
-    assert before <= now <= after
-    if client.sets_timestamps:
-        assert old == given
-
-
 @few_clients
 def test_a_topic_with_log_append_time_stamps_records_with_the_time_of_arrival(
     client: Client, create_topic: CreateTopic
