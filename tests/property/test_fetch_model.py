@@ -15,10 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.fetch.buffers import CHUNK_OVERHEAD_BYTES
-from kohort.client.core.fetch.effects import Effect
 from kohort.client.core.fetch.plan import LEFTOVER_MS, PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.state import FetchState
+from kohort.client.core.fetch.state import Effect, FetchState
 from kohort.client.core.fetch.wire import SentFetch
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode

@@ -23,10 +23,9 @@ from kohort.client.clock import loop_ms, wall_ms
 from kohort.client.core.fetch.buffers import PartitionFilter, Records
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
-from kohort.client.core.fetch.effects import Effect
 from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.state import FetchState
+from kohort.client.core.fetch.state import Effect, FetchState
 from kohort.client.core.fetch.wire import SentFetch
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition

@@ -20,7 +20,7 @@ from kohort.insight.parsing import Read, Record
 from kohort.insight.parsing import read as read_record
 from kohort.pipeline.executors import Batches, items, objects
 from kohort.pipeline.memory import cut
-from kohort.pipeline.rebalances.records import COLUMNS, DDL
+from kohort.pipeline.rebalances.ingest import COLUMNS, DDL
 
 __all__ = ["are_small", "check", "events", "named", "read", "records"]
 

@@ -18,7 +18,7 @@ from kohort.formats.text import counted
 from kohort.groups.history.entry import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
-from kohort.insight.parsing import Read, Record, Refused, read, typed
+from kohort.insight.parsing import Read, Record, Refused, group_of, read, typed
 from kohort.insight.tables.columns import Table
 from kohort.insight.tables.history import (
     AVOIDED,
@@ -31,11 +31,10 @@ from kohort.insight.tables.history import (
 )
 from kohort.pipeline.arrow import from_rows, schema_of, spark_schema, values_of
 from kohort.pipeline.errors import retry_on_conflict
-from kohort.pipeline.executors import Batches, results_of
+from kohort.pipeline.executors import Batches, results_of, slice_of
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Change, Lake, Tables
 from kohort.pipeline.memory import cut, without_gc
-from kohort.pipeline.rebalances.records import routed
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
@@ -339,3 +338,31 @@ def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[
         Counter(one.reason for one in refused),
         {one.key[:2] for one in complete},
     )
+
+
+COLUMNS: Final = pa.schema(
+    [
+        # The place of a file among others, 0 for a topic.
+        ("file", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+DDL: Final = (
+    "file int, topic string, partition int, offset bigint, ms bigint, key binary, value binary"
+)
+
+
+def routed(records: DataFrame, cluster_id: str) -> DataFrame:
+    """Return the records with a column `slice`, which is the same for all records of a group."""
+    return records.mapInArrow(partial(_routed, cluster_id), f"{DDL}, slice int")
+
+
+def _routed(cluster_id: str, batches: Batches) -> Batches:
+    for batch in batches:
+        slices = [slice_of(cluster_id, group_of(value)) for value in batch["value"].to_pylist()]
+        yield batch.append_column("slice", pa.array(slices, pa.int32()))

@@ -18,7 +18,8 @@ Times are milliseconds: `now_ms` of a monotonic clock, `wall_ms` since the epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from kohort.client.core.backoff import Backoffs
 from kohort.client.core.errors import (
@@ -36,7 +37,6 @@ from kohort.client.core.fetch.deserialisers import (
     BackgroundDeserialiser,
     Deserialisers,
 )
-from kohort.client.core.fetch.effects import Effect, Note
 from kohort.client.core.fetch.failures import FetchFailures
 from kohort.client.core.fetch.plan import FetchLimits, FetchPlan, PlannedFetch
 from kohort.client.core.fetch.positions import Positions
@@ -57,6 +57,20 @@ from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchResponse, PartitionData
+
+
+class Effect(Enum):
+    WAKE_READERS = "wake readers"
+    """Records or an error have arrived for waiting readers."""
+    REFRESH = "refresh"
+    """The metadata is outdated; call `next_fetches` when there is new metadata."""
+    FETCH = "fetch"
+    """The buffers have room for more records: call `next_fetches`."""
+
+
+class Note(NamedTuple):
+    text: str
+    is_warning: bool = False
 
 
 class FetchState:

@@ -15,10 +15,9 @@ from kohort.client.core.errors import (
     UnexpectedResponseError,
 )
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
-from kohort.client.core.fetch.effects import Effect, Note
 from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.state import FetchState
+from kohort.client.core.fetch.state import Effect, FetchState, Note
 from kohort.client.core.fetch.wire import FIRST_BY_ID, SentFetch
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
