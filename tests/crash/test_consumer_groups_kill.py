@@ -131,10 +131,14 @@ class Targets:
 
     def assigned(self) -> list[dict[str, Any]]:
         """Records of rebalances with a target, by generation. A rebalance that was interrupted by
-        the kill has a second record without a target.
+        the kill has a second record without a target; a long one has one while it runs as well.
         """
-        assigned = [record for record in self.records if record["generation"] is not None]
-        return sorted(assigned, key=lambda record: int(record["generation"]))
+        assigned = {
+            record["sequence"]: record
+            for record in self.records
+            if record["generation"] is not None
+        }
+        return sorted(assigned.values(), key=lambda record: int(record["generation"]))
 
     def check(self) -> None:
         for before, after in pairwise(self.assigned()):
