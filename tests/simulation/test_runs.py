@@ -1,11 +1,14 @@
-"""Members of a group that handle batches or write exactly once, killed and stopped by seed.
+"""Members of a group that handle records or batches, or write exactly once, killed and stopped by
+seed.
 
 The broker, the consumers and aiokafka's producers are the real ones, on virtual time. A killed
-member's requests are dropped from one moment on; one that gets SIGTERM ends its run.
+member's requests are dropped from one moment on; one that gets SIGTERM ends its run. Commits are
+late, lost or refused. Handlers of records fail, hang, and cannot handle some of them at all.
 """
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,21 +17,32 @@ from aiokafka import AIOKafkaProducer
 
 from kohort import Consumer
 from kohort.testing import VirtualKafka
+from kohort.testing.kit.faults import FaultParts
 
 PARTITIONS = 3
 RECORDS = 60
 """In each partition."""
+KEYS = 3
 SLOTS = 3
 EVENTS = 8
+FAULTS: list[FaultParts] = [
+    {"drop": True, "times": 1},
+    {"delay_ms": 3_000, "times": 1},
+    {"error": "REBALANCE_IN_PROGRESS", "times": 1},
+]
+"""What happens to a commit."""
+POISON = frozenset({7, 8, 31})
+"""The offsets of records that no handler of records takes; they become dead letters."""
 
 
 class Service:
     """Members that are started again whenever they end; what they have done."""
 
-    def __init__(self, kafka: VirtualKafka, chance: random.Random, *, is_exact: bool) -> None:
+    def __init__(self, kafka: VirtualKafka, chance: random.Random, kind: str) -> None:
         self.kafka = kafka
         self.chance = chance
-        self.is_exact = is_exact
+        self.kind = kind
+        self.strategy = chance.choice(["cooperative-sticky", "range"])
         self.handled: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
         """Offsets whose handler returned, by partition; again if they were handled again."""
         self.faults = ExitStack()
@@ -46,12 +60,12 @@ class Service:
             group_id="g",
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            partition_assignment_strategy="cooperative-sticky",
+            partition_assignment_strategy=self.strategy,
             session_timeout_ms=6_000,
             heartbeat_interval_ms=1_000,
             auto_commit_interval_ms=200,
         )
-        serve = self.copy if self.is_exact else self.gather
+        serve = {"exactly once": self.copy, "batches": self.gather}.get(self.kind, self.serve)
         return asyncio.create_task(serve(consumer, name, slot), name=name), consumer, name
 
     async def copy(self, consumer: Consumer, name: str, slot: int) -> None:
@@ -71,6 +85,26 @@ class Service:
                 await consumer.run(handle, retries=None, retry_backoff_ms=5, producer=producer)
         finally:
             await producer.stop()
+
+    async def serve(self, consumer: Consumer, name: str, slot: int) -> None:
+        del name, slot
+
+        async def handle(record: Any) -> None:  # noqa: ANN401 - as above.
+            if record.offset in POISON:
+                raise ValueError("never")
+            await (asyncio.sleep(60) if self.chance.random() < 0.02 else self.work())
+            self.handled[record.partition].append(record.offset)
+
+        async with consumer:
+            await consumer.run(
+                handle,
+                ordering="key" if self.kind == "records by key" else "partition",
+                retries=None,
+                retry_on=lambda error: not isinstance(error, ValueError),
+                retry_backoff_ms=5,
+                handler_timeout_ms=2_000,
+                dead_letter="dead",
+            )
 
     async def gather(self, consumer: Consumer, name: str, slot: int) -> None:
         del name, slot
@@ -113,6 +147,9 @@ class Service:
         for _ in range(EVENTS):
             await asyncio.sleep(self.chance.choice([0.2, 1.0, 4.0]))
             slot = self.chance.randrange(SLOTS)
+            fault = self.chance.choice(FAULTS)
+            with self.kafka.fault("OffsetCommit", **fault):
+                await asyncio.sleep(self.chance.choice([0.0, 1.0]))
             if self.chance.random() < 0.5:
                 self.kill(slot)
             else:
@@ -127,8 +164,33 @@ class Service:
 
     def check_commits(self) -> None:
         committed = PARTITIONS * RECORDS - self.kafka.group("g").lag
-        done = sum(first_gap(offsets) for offsets in self.handled.values())
-        assert self.is_exact or committed <= done
+        lettered = POISON if self.kind.startswith("records") else frozenset()
+        done = sum(first_gap([*offsets, *lettered]) for offsets in self.handled.values())
+        assert self.kind == "exactly once" or committed <= done
+
+    async def check(self) -> None:
+        """Everything was handled, and first handled in order."""
+        for number, offsets in self.handled.items():
+            first = list(dict.fromkeys(offsets))
+            if self.kind == "batches":
+                assert first == list(range(RECORDS)), "out of order"
+                continue
+            if self.kind == "exactly once":
+                assert await self.values("out", number) == list(range(RECORDS))
+                continue
+            assert sorted(first) == [one for one in range(RECORDS) if one not in POISON]
+            keys = range(KEYS) if self.kind == "records by key" else [None]
+            for key in keys:
+                of_key = [one for one in first if key is None or one % KEYS == key]
+                assert of_key == sorted(of_key), "out of order"
+        if self.kind.startswith("records"):
+            letters = Counter(await self.values("dead", None))
+            assert letters.keys() == POISON
+            assert min(letters.values()) >= PARTITIONS
+
+    async def values(self, topic: str, partition: int | None) -> list[int]:
+        records = await self.kafka.records(topic, partition=partition, committed=True)
+        return [int(record.value or b"") for record in records]
 
 
 def first_gap(offsets: list[int]) -> int:
@@ -136,27 +198,27 @@ def first_gap(offsets: list[int]) -> int:
     return next(offset for offset in range(len(known) + 1) if offset not in known)
 
 
-@pytest.mark.parametrize("is_exact", [True, False], ids=["exactly once", "batches"])
+@pytest.mark.parametrize(
+    "kind", ["exactly once", "batches", "records by key", "records by partition"]
+)
 def test_killed_and_stopped_members_lose_nothing_and_keep_order(
-    is_exact: bool, long_form: bool, silent_brokers: None
+    kind: str, long_form: bool, silent_brokers: None
 ) -> None:
     del silent_brokers
     for seed in range(50 if long_form else 2):
         kafka = VirtualKafka(seed=seed)
 
         async def work(kafka: VirtualKafka, seed: int) -> None:
-            for topic in ("t", "out"):
+            for topic in ("t", "out", "dead"):
                 await kafka.create_topic(topic, partitions=PARTITIONS)
             for number in range(PARTITIONS * RECORDS):
-                await kafka.produce("t", b"v", partition=number % PARTITIONS)
-            service = Service(kafka, random.Random(seed), is_exact=is_exact)
+                offset = number // PARTITIONS
+                await kafka.produce(
+                    "t", str(offset), key=str(offset % KEYS), partition=number % PARTITIONS
+                )
+            service = Service(kafka, random.Random(seed), kind)
             await service.live()
-            for number, offsets in service.handled.items():
-                if is_exact:
-                    records = await kafka.records("out", partition=number, committed=True)
-                    assert [int(record.value or b"") for record in records] == list(range(RECORDS))
-                else:
-                    assert list(dict.fromkeys(offsets)) == list(range(RECORDS)), "out of order"
+            await service.check()
 
         try:
             kafka.run(work(kafka, seed))

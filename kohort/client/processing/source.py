@@ -14,8 +14,8 @@ CommitDone: TypeAlias = Callable[[BaseException | None], None]
 
 
 class Source(Protocol):
-    """Reads and commits. Implemented by `kohort.client.processing.run_controller`, and for tests
-    under virtual time by `tests.simulation.handling`.
+    """Reads and commits. Implemented by `kohort.client.processing.run_controller`, and for tests of
+    handlers by `kohort.testing.handling`.
     """
 
     @property
