@@ -287,6 +287,12 @@ def test_members_that_never_gave_anything_up_are_a_doubt_beside_those_that_did()
     assert doubts & set(read(records()).doubts) == {Uncertainty.REVOCATIONS}
 
 
+def test_a_group_that_had_a_cooperative_assignor_at_some_time_is_cooperative() -> None:
+    first, second = came(0, "a-1") | {"protocol": "range"}, came(60 * S, "b-1")
+    assert not read([first, second | {"protocol": "range"}]).recorded.cooperative
+    assert read([first, second | {"protocol": "cooperative-sticky"}]).recorded.cooperative
+
+
 def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
     assert read_trace("g", []) is None
 

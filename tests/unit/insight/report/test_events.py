@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kohort.insight.analysis.rows import is_event
-from kohort.insight.report.events import History, by_time
+from kohort.insight.report.events import History, by_time, causes
 from kohort.insight.report.from_history import group_page
 from tests.unit.insight.report.pages import BEGIN_MS, event
 
@@ -53,4 +53,20 @@ def test_bars_stand_where_there_were_rebalances() -> None:
     assert by_time(rows, 60_000) == [
         {"at_ms": BEGIN_MS, "rebalance_count": 2, "stopped_total_ms": 3_980},
         {"at_ms": BEGIN_MS + 60_000, "rebalance_count": 1, "stopped_total_ms": 1_990},
+    ]
+
+
+def test_a_cause_has_the_longest_stop_of_its_acts_and_the_sum_of_all() -> None:
+    sums = ["rebalance_count", "second_half_count", "avoided_count", "needless_count"]
+    sums += ["stopped_total_ms", "likely_count", "unclear_count"]
+    acts = [
+        dict.fromkeys(sums, count)
+        | {"kind": "deploy", "stopped_longest_ms": 100 * count, "started_at_ms": count}
+        | {"processes": ["a", "b"][:count]}
+        for count in (1, 2)
+    ]
+    assert causes(acts) == [
+        dict.fromkeys(sums, 3)
+        | {"kind": "deploy", "act_count": 2, "stopped_longest_ms": 200, "last_at_ms": 2}
+        | {"process_counts": [("a", 2), ("b", 1)]}
     ]
