@@ -4,7 +4,11 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from kohort.client.clock import monotonic_ms
+from kohort.client.core.errors import AuthenticationError
+from kohort.client.group import member as member_module
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.group.rebalance import Rebalance
@@ -13,6 +17,7 @@ from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.membership import JoinGroupRequest
 from kohort.testing.virtual_kafka import LoopHeartbeats
+from tests.support.waiting import until
 from tests.unit.client import scripted_brokers
 from tests.unit.client.scripted_coordinator import ME, A, B, Scene, ScriptedCoordinator
 
@@ -35,6 +40,19 @@ class Joins(ScriptedCoordinator):
         """In place of BrokerConnection.close."""
 
 
+def rebalance_of(scene: Scene, fetching: scripted_brokers.Scene) -> Rebalance:
+    return Rebalance(
+        subscription=scene.member._subscription,
+        positions=fetching.positions,
+        fetcher=fetching.fetcher,
+        offsets=None,
+        processed=dict,
+        commits_by_itself=False,
+        commit_timeout_s=10,
+        on_progress=lambda: None,
+    )
+
+
 def test_a_finding_during_a_blocking_callback_decides_the_next_action() -> None:
     async def test() -> None:
         heartbeats_are_sent_by.set(LoopHeartbeats)
@@ -42,16 +60,7 @@ def test_a_finding_during_a_blocking_callback_decides_the_next_action() -> None:
         scene.cluster._broker = broker
         member, subscription = scene.member, scene.member._subscription
         fetching = scripted_brokers.Scene(1, 1)
-        rebalance = member._rebalance = Rebalance(
-            subscription=subscription,
-            positions=fetching.positions,
-            fetcher=fetching.fetcher,
-            offsets=None,
-            processed=dict,
-            commits_by_itself=False,
-            commit_timeout_s=10,
-            on_progress=lambda: None,
-        )
+        rebalance = member._rebalance = rebalance_of(scene, fetching)
         heartbeats: Any = member.heartbeats
 
         class Listener(RebalanceListener):
@@ -69,6 +78,40 @@ def test_a_finding_during_a_blocking_callback_decides_the_next_action() -> None:
         request = await broker.joined
         assert (request.member_id, member.membership.identity.is_valid) == ("", False)
         await member.close(1)
+        await fetching.fetcher.close()
+
+    scripted_brokers.run(test())
+
+
+class Refuses(ScriptedCoordinator):
+    """Rejects the credentials."""
+
+    async def call(self, request: Any, *, version: int, timeout_ms: int = 0) -> Any:  # noqa: ANN401
+        self.searches += 1
+        raise AuthenticationError("wrong password")
+
+
+def test_what_failed_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with a wrong password could be locked out."""
+
+    async def test() -> None:
+        monkeypatch.setattr(member_module, "monotonic_ms", lambda: 0)
+        heartbeats_are_sent_by.set(LoopHeartbeats)
+        scene, broker = Scene(), Refuses()
+        scene.cluster._broker = broker
+        fetching = scripted_brokers.Scene(1, 1)
+        scene.member._rebalance = rebalance_of(scene, fetching)
+        scene.coordinator.lost()
+        scene.member.coordinator_lost()
+        await scene.member.advance(time.monotonic() + 10)
+        await until(lambda: not scene.member.is_joining)
+        with pytest.raises(AuthenticationError):
+            await scene.member.advance(time.monotonic() + 10)
+        for _ in range(3):
+            await scene.member.advance(time.monotonic() + 10)
+            await asyncio.sleep(0.001)
+        assert broker.searches == 1
+        await scene.member.close(1)
         await fetching.fetcher.close()
 
     scripted_brokers.run(test())
