@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.groups import describe_group, groups_of
 from kohort.admin.offsets import START
+from kohort.admin.users import disabled_users
 from kohort.client.net.address import Address
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
@@ -28,7 +30,7 @@ Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""
 
 KEYS = {"ListOffsets": 2, "Metadata": 3, "OffsetFetch": 9, "FindCoordinator": 10}
-KEYS |= {"DescribeGroups": 15, "ListGroups": 16, "ApiVersions": 18}
+KEYS |= {"DescribeGroups": 15, "ListGroups": 16, "ApiVersions": 18, "DescribeConfigs": 32}
 
 TOO_NEW = codec(m.ApiVersionsResponse, 0).encode(m.ApiVersionsResponse(error_code=35, api_keys=[]))
 
@@ -191,6 +193,46 @@ def test_a_coordinator_that_is_still_loading_is_asked_again() -> None:
         with cluster_at(port) as cluster:
             assert describe_group(cluster, "g") is not None
     assert next(loading, None) is None
+
+
+def test_the_configs_of_a_broker_are_those_that_it_tells_itself() -> None:
+    """A broker of Kafka names any other as the controller, another one each time."""
+    asked: list[tuple[int, str]] = []
+    controllers = cycle((7, 8))
+
+    def metadata(_: m.MetadataRequest) -> m.MetadataResponse:
+        brokers = [
+            m.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+            for node_id, port in ports.items()
+        ]
+        return m.MetadataResponse(brokers=brokers, topics=[], controller_id=next(controllers))
+
+    def answers(node_id: int) -> dict[str, Any]:
+        def describe(request: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
+            (resource,) = request.resources
+            asked.append((node_id, resource.resource_name))
+            result = m.DescribeConfigsResult(
+                error_code=0,
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            return m.DescribeConfigsResponse(results=[result])
+
+        return {"Metadata": metadata, "DescribeConfigs": describe}
+
+    versions = OLD | {"DescribeConfigs": 1}
+    with (
+        listening(old_broker(answers(7), versions)) as one,
+        listening(old_broker(answers(8), versions)) as other,
+    ):
+        ports = {7: one, 8: other}
+        with cluster_at(one) as cluster:
+            for _ in range(3):
+                disabled_users(cluster)
+    assert len(asked) == 3
+    assert all(name == str(node_id) for node_id, name in asked)
 
 
 def test_an_api_that_a_broker_does_not_have_is_named() -> None:
