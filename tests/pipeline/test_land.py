@@ -277,3 +277,10 @@ def test_a_group_with_members_is_no_reason_to_stop(
         member.close()
     assert "the group has members, choose another one with --group" in capfd.readouterr().err
     assert_records(land.table(topic), topics.read(topic))
+
+
+def test_offsets_without_holes_are_one_range(spark: SparkSession) -> None:
+    from kohort.pipeline.landing.topic import _contiguous_ranges  # noqa: PLC0415
+
+    offsets = spark.createDataFrame([(offset,) for offset in (7, 0, 1, 2, 5, 6)], "offset long")
+    assert _contiguous_ranges(offsets) == [(0, 3), (5, 8)]
