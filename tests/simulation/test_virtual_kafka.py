@@ -121,6 +121,21 @@ async def test_a_silent_poll_loop_is_told_to_leave(
         assert (virtual_kafka.now_ms - silent_ms > 30_000) is (instance is not None)
 
 
+async def test_a_record_says_how_long_a_member_that_left_had_not_fetched(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    await virtual_kafka.create_topic("orders")
+    async with Consumer(
+        "orders", bootstrap_servers=virtual_kafka.bootstrap_servers, group_id="billing"
+    ) as consumer:
+        await consumer.getmany(timeout_ms=5_000)
+        consumer.pause(*consumer.assignment())
+        for _ in range(30):
+            await consumer.getmany(timeout_ms=1_000)
+    *_, left = await virtual_kafka.group("billing").rebalances()
+    assert 20_000 < (left.trigger.unfetched_ms or 0) < 40_000
+
+
 async def test_clients_outlive_restarts_and_crashes(virtual_kafka: VirtualKafka) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=virtual_kafka.bootstrap_servers, enable_idempotence=True
