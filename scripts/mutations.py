@@ -1,7 +1,8 @@
 """The mutations of a source file: one small change each, which should make a test fail.
 
-Assertions, log lines, texts, annotations, decorators and module-level constants are not mutated,
-because no test should assert them; a test could only repeat most of the constants.
+Assertions (also `strict` of zip), log lines, texts, annotations, decorators and module-level
+constants are not mutated, because no test should assert them; a test could only repeat most of the
+constants.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
                 return
         case ast.Call(func=ast.Name(id="announce")):
             return
+        case ast.Call(func=ast.Name(id="zip")):
+            skipped = [*node.keywords]
         case ast.FunctionDef(name="__repr__" | "__str__"):
             return
         case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -186,7 +189,7 @@ def _of_call(node: ast.Call) -> Iterator[Change]:
         changed = copy.deepcopy(node)
         changed.args[:2] = node.args[1::-1]
         yield node, "arguments swapped", ast.unparse(changed)
-    for index, keyword in enumerate(node.keywords):
+    for index, keyword in enumerate(node.keywords if name != "zip" else ()):
         if isinstance(keyword.value, ast.JoinedStr) or (
             isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
         ):

@@ -18,6 +18,7 @@ def smallest(numbers: list[int], least: int = 0) -> int | None:
     if not found and text:
         raise ValueError(f"{found + 1}")
     self.note(found, text, when=None)
+    pairs = zip(numbers, strict=True)
     return found
 '''
 
