@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from kohort.groups.events import MemberRef, Trigger, TriggerKind
 from kohort.groups.records import GroupRecord
 from kohort.insight.broker_log.lines import Line, read
 from kohort.watch.core import logged as logged_facts
-from kohort.watch.core.logged import NO_LINES, Logs, Times
+from kohort.watch.core.logged import NO_LINES, Logs, Times, begun_by
+from kohort.watch.core.origin import Cause
 from kohort.watch.log_files import LINE_MAX, LogFiles
 from tests.unit.watch.recorded import LAB, poll_lab, watch_lab
 from tests.unit.watch.test_lab import FORMS, score_causes, score_fates
@@ -117,6 +119,17 @@ def test_brokers_that_say_different_things_are_not_believed() -> None:
     assert who_began(logged(begins(4, "a-1"), begins(4, "b-2")), AT_MS, AT_MS) is None
     apart = logged(begins(4, "a-1", AT_MS - 60_000), begins(4, "b-2"))
     assert who_began(apart, AT_MS, AT_MS) == "b-2"
+
+
+def test_a_cause_without_a_member_is_not_that_of_a_line_that_names_one() -> None:
+    def cause(kind: TriggerKind, member: MemberRef | None) -> Cause:
+        return Cause(Trigger(kind, member), AT_MS, is_known=True)
+
+    left = cause(TriggerKind.MEMBER_LEFT, MemberRef("a-1", None, "a", "/h"))
+    changed = cause(TriggerKind.STORE_FAILED, None)
+    assert begun_by(left, [changed]) == (left, changed)
+    assert begun_by(changed, [left]) == (changed, left)
+    assert begun_by(changed, [changed]) == (changed,)
 
 
 def test_the_oldest_lines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
