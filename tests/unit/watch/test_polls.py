@@ -206,11 +206,16 @@ def test_consumer_groups_have_epochs_and_their_own_causes() -> None:
 
 def test_a_group_may_be_missing_from_polls_while_its_coordinator_moves() -> None:
     groups = PolledGroups(10)
+    groups.changes.keeps_groups = True
     list(groups.take(snapshot(0, member("a", 0))))
     groups.forget(set(), 60_000)
     assert len(list(groups.take(snapshot(61, member("a", 0), member("b", 1))))) == 1
+    assert not groups.changes.take().removed
     groups.forget(set(), 61_000 + FORGOTTEN_MS)
     assert not len(groups)
+    gone = groups.changes.take()
+    assert len(gone.groups) == 1
+    assert gone.groups == gone.removed
 
 
 # Polls beside records.
