@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.grid import grid
-from kohort.insight.errors import UsageError
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.insight.tables.advice import ADVICE
 from kohort.insight.tables.history import REBALANCES
 from kohort.pipeline.advising import ERROR, EVENTS, advice_of, messages
@@ -218,6 +218,12 @@ def test_without_a_history_it_says_which_table_is_missing(
 ) -> None:
     assert pipeline("advise", "--topic", "", "--lake", tmp_path) == 1
     assert f"no table {REBALANCES.name}" in capsys.readouterr().err
+
+
+def test_without_a_rebalance_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    events = events_of(spark, [{"group": "g", "kind": "avoided", "sequence": 1, "at_ms": 0}])
+    with pytest.raises(ReportedError, match="no rebalance"):
+        job.advise(DeltaLake(spark, str(tmp_path)), events, days=35, known={})
 
 
 @pytest.mark.long
