@@ -24,6 +24,9 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
+RENEW: Final = AcknowledgeType.RENEW
+
+
 class AcknowledgementError(NamedTuple):
     code: ErrorCode
     message: str | None = None
@@ -73,11 +76,15 @@ def are_valid(
         count = len(types)
         if first > batch.last_offset or first < previous_last:
             return False
-        if count != 1 and count != batch.last_offset - first + 1:
+        if count == 1:
+            highest = types[0]
+            if highest < 0:
+                return False
+        elif count != batch.last_offset - first + 1 or min(types) < 0:
             return False
-        if min(types) < 0 or max(types) > highest_type:
-            return False
-        if not may_renew and AcknowledgeType.RENEW in types:
+        else:
+            highest = max(types)
+        if highest > highest_type or (highest == RENEW and not may_renew):
             return False
         previous_last = batch.last_offset
     return True
@@ -183,14 +190,73 @@ class Acknowledger:
         return error
 
     def _apply(self, runs: Sequence[_Run]) -> AcknowledgementError | None:
-        for run in runs:
-            error = self._apply_run(run)
+        index = 0
+        while index < len(runs):
+            count = self._apply_adjacent(runs, index)
+            if count:
+                index += count
+                continue
+            error = self._apply_run(runs[index])
+            index += 1
             if error is not None:
-                for first, last, _, _, lock, _ in self.changes:
-                    self.in_flight.undo(first, last, self.write, ACQUIRED, lock)
-                self.changes.clear()
+                self._undo()
                 return error
         return None
+
+    def _undo(self) -> None:
+        """Give adjacent offsets back to their lock in one step."""
+        changes = self.changes
+        index = 0
+        while index < len(changes):
+            first, last, _, _, lock, _ = changes[index]
+            index += 1
+            while index < len(changes) and changes[index][0] == last + 1:
+                if changes[index].lock is not lock:
+                    break
+                last = changes[index].last_offset
+                index += 1
+            self.in_flight.undo(first, last, self.write, ACQUIRED, lock)
+        changes.clear()
+
+    def _apply_adjacent(self, runs: Sequence[_Run], index: int) -> int:
+        """Apply adjacent runs of different types within one segment, which are many if a client
+        accepts and releases records by turns; return their number, 0 if there are none.
+        """
+        first, last, types, _ = runs[index]
+        if len(types) == 1 and (index + 1 == len(runs) or runs[index + 1][0] != last + 1):
+            return 0
+        in_flight = self.in_flight
+        at = in_flight.segments.index(first)
+        if at < 0 or first < in_flight.start:
+            return 0
+        segment = in_flight.segments.items[at]
+        lock = segment.lock
+        if lock is None or lock.member_id != self.member_id:
+            return 0
+        count = segment.count
+        states = [state_after(kind, count, self.limit) for kind in range(RENEW)]
+        parts: list[Change] = []
+        following = index
+        while following < len(runs):
+            begin, end, types, _ = runs[following]
+            if begin != first or end > segment.last or RENEW in types:
+                break
+            if len(types) == 1:
+                parts.append(Change(begin, end, states[types[0]], count, lock, types[0]))
+            else:
+                for kind, group in groupby(types):
+                    end = begin + len(list(group)) - 1
+                    parts.append(Change(begin, end, states[kind], count, lock, kind))
+                    begin = end + 1
+            first = end + 1
+            following += 1
+        if len(parts) < 2:
+            return 0
+        assert segment.origin is not None
+        segment.origin.is_split = True
+        self.changes += parts
+        in_flight.end_lock(at, [part[:3] for part in parts], self.write)
+        return following - index
 
     def _apply_run(self, run: _Run) -> AcknowledgementError | None:
         first, last, types, _ = run
@@ -274,13 +340,13 @@ class Acknowledger:
         origin = segment.origin
         lock = segment.lock
         assert origin is not None
-        if lock is None or lock.member_id != self.member_id or kind == AcknowledgeType.RENEW:
+        if lock is None or lock.member_id != self.member_id or kind == RENEW:
             error = self._refused(segment, origin, kind)
             if error is not None:
                 return error
         if not origin.is_split:
             origin.is_split = _splits(origin, run)
-        if kind == AcknowledgeType.RENEW:
+        if kind == RENEW:
             self._renewed.append((low, high))
             return None
         count = segment.count
@@ -297,7 +363,7 @@ class Acknowledger:
             return _OFFSET_NOT_ACQUIRED if origin.is_split else _BATCH_NOT_ACQUIRED
         if segment.lock.member_id != self.member_id:
             return _OFFSET_OF_ANOTHER if origin.is_split else _BATCH_OF_ANOTHER
-        if kind == AcknowledgeType.RENEW and self.renewed_until_ms is None:
+        if kind == RENEW and self.renewed_until_ms is None:
             return _NO_RENEWALS
         return None
 

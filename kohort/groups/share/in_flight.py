@@ -1,6 +1,6 @@
 """The offsets in flight of a share-partition, with the numbers that follow from their states."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kohort.groups.share.segments import Lock, Range, Segment, Segments
@@ -98,6 +98,32 @@ class InFlight:
         self._count(state, lock, write, first, size)
         return index
 
+    def end_lock(
+        self, index: int, parts: Sequence[tuple[int, int, RecordState]], write: object
+    ) -> None:
+        """Change adjacent parts of the Acquired segment with an index: first and last offset, and
+        the state that a write is to make durable.
+        """
+        segment = self.segments.items[index]
+        origin, count, lock = segment.origin, segment.count, segment.lock
+        first, last = parts[0][0], parts[-1][1]
+        self._discount(segment, last - first + 1)
+        pieces: list[Segment] = []
+        if segment.first < first:
+            pieces.append(Segment(segment.first, first - 1, origin, ACQUIRED, count, lock))
+        before: Segment | None = None
+        for begin, end, state in parts:
+            if state is not AVAILABLE:
+                self.complete += end - begin + 1
+            if before is not None and before.state is state:
+                before.last = end
+            else:
+                before = Segment(begin, end, origin, state, count, None, write)
+                pieces.append(before)
+        if last < segment.last:
+            pieces.append(Segment(last + 1, segment.last, origin, ACQUIRED, count, lock))
+        self.segments.splice(index, index + 1, pieces)
+
     def change_whole(self, segment: Segment, state: RecordState, write: object) -> None:
         """End the lock of a segment without joining it with its neighbours."""
         size = segment.last - segment.first + 1
@@ -129,13 +155,29 @@ class InFlight:
         in the meantime.
         """
         segments = self.segments
-        index = max(0, segments.index(first))
-        while index < len(segments.items) and (segment := segments.items[index]).first <= last:
+        items = segments.items
+        begin = end = max(0, segments.index(first))
+        pieces: list[Segment] = []
+        while end < len(items) and (segment := items[end]).first <= last:
+            end += 1
+            if segment.write is not write or segment.last < first:
+                pieces.append(segment)
+                continue
+            origin, count = segment.origin, segment.count
             low = max(first, segment.first)
             high = min(last, segment.last)
-            if segment.write is write and low <= high:
-                index = self.change(index, low, high, state, segment.count, lock)
-            index += 1
+            self._discount(segment, high - low + 1)
+            if segment.first < low:
+                pieces.append(
+                    Segment(segment.first, low - 1, origin, segment.state, count, None, write)
+                )
+            pieces.append(Segment(low, high, origin, state, count, lock))
+            if high < segment.last:
+                pieces.append(
+                    Segment(high + 1, segment.last, origin, segment.state, count, None, write)
+                )
+            self._count(state, lock, None, low, high - low + 1)
+        segments.splice(begin, end, pieces)
 
     def _discount(self, segment: Segment, size: int) -> None:
         """Subtract offsets of a segment from the numbers."""

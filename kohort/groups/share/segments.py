@@ -87,6 +87,12 @@ class Segments:
         del self.items[low:high]
         del self.firsts[low:high]
 
+    def splice(self, low: int, high: int, pieces: list[Segment]) -> None:
+        """Replace segments by others with the same offsets, and join equal neighbours."""
+        self.items[low:high] = pieces
+        self.firsts[low:high] = [piece.first for piece in pieces]
+        self.join(max(0, low - 1), min(low + len(pieces) + 1, len(self.items)))
+
     def raise_first(self, index: int, first: int) -> None:
         """Cut the beginning of a segment."""
         self.items[index].first = self.firsts[index] = first

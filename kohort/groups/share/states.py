@@ -39,16 +39,21 @@ class StateWrite(NamedTuple):
     batches: Sequence[StateBatch]
 
 
-def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
+def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBatch]:
     """Join neighbours in the same state with equal counts; the batches are disjoint and sorted."""
+    rest = iter(batches)
+    head = next(rest, None)
+    if head is None:
+        return []
     result: list[StateBatch] = []
-    for batch in batches:
-        if result:
-            before = result[-1]
-            if before.last_offset + 1 == batch.first_offset and before[2:] == batch[2:]:
-                result[-1] = StateBatch(before.first_offset, *batch[1:])
-                continue
-        result.append(batch)
+    first, last, state, count = head
+    for batch_first, batch_last, batch_state, batch_count in rest:
+        if batch_first == last + 1 and batch_state == state and batch_count == count:
+            last = batch_last
+        else:
+            result.append(StateBatch(first, last, state, count))
+            first, last, state, count = batch_first, batch_last, batch_state, batch_count
+    result.append(StateBatch(first, last, state, count))
     return result
 
 

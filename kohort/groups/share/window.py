@@ -242,8 +242,8 @@ class Window:
             return None
         self._open = PendingWrite()
         start = self._in_flight.start
-        batches = sorted(StateBatch(*part[:4]) for part in write.parts)
-        write.change = StateWrite(start, self._in_flight.complete, joined(batches))
+        batches = joined([part[:4] for part in sorted(write.parts, key=_first_offset)])
+        write.change = StateWrite(start, self._in_flight.complete, batches)
         self._writes.append(write)
         return write
 
@@ -295,3 +295,7 @@ class Window:
         state before their delivery, or absent if this is their first.
         """
         return self._in_flight.stored_batches()
+
+
+def _first_offset(part: Change) -> int:
+    return part.first_offset

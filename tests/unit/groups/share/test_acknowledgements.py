@@ -313,3 +313,24 @@ def test_a_write_that_fails_after_the_end_of_the_lock_releases(limit: int, end: 
     assert window.take_write() is None
     assert acquire(window, log(3)) == ([] if limit == 2 else [(0, 2, 3)])
     assert window.start_offset == (3 if limit == 2 else 0)
+
+
+@pytest.mark.parametrize("types_together", [False, True])
+def test_records_of_which_every_second_is_released(*, types_together: bool) -> None:
+    """A client sends a batch for each record, or a type for each."""
+    window = window_of(4, 6)
+    types = [(ACCEPT, RELEASE)[offset % 2] for offset in range(2, 9)]
+    batches = [batch(offset, offset, kind) for offset, kind in enumerate(types, 2)]
+    if types_together:
+        batches = [batch(2, 8, *types)]
+    assert acknowledge(window, *batches, batch(11, 12, ACCEPT)) is not None
+    assert store(window) is None
+    assert [(part.first, part.last) for part in window.segments()] == [(0, 3), (4, 9)]
+    assert acknowledge(window, *batches) is None
+    assert window.stored_batches() == [
+        StateBatch(offset, offset, state, 1)
+        for offset, state in zip(
+            range(2, 9), [RecordState.ACKNOWLEDGED, RecordState.AVAILABLE] * 4, strict=False
+        )
+    ]
+    assert acquire(window, log(4, 6)) == [(3, 3, 2), (5, 5, 2), (7, 7, 2)]
