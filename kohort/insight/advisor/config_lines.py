@@ -130,7 +130,7 @@ def _of_broker(recorded: Setting, setting: Setting) -> Iterator[str]:
         value = getattr(setting, name)
         if value != getattr(before, name):
             if name == "heartbeat_interval_ms" and value < CONSUMER_DEFAULTS.heartbeat_interval_ms:
-                yield "# as a Kohort broker tells its members by itself while it has few of them"
+                yield "# for Apache Kafka; a Kohort broker with few members does so by itself"
                 yield f"group.consumer.min.heartbeat.interval.ms={value}"
             yield f"group.consumer.{name.replace('_', '.')}={value}"
 

@@ -196,7 +196,7 @@ def _also(page: GroupPage) -> Iterator[str]:
         count = sum(row["expired_count"] for row in expired)
         which = f", {most['expired_count']:,} of them of" if len(expired) > 1 else " of"
         timeout_ms = most["expired_timeout_ms"]
-        silent = "" if timeout_ms is None else f", which was silent for {duration(timeout_ms)}"
+        silent = "" if timeout_ms is None else f", after {duration(timeout_ms)} of silence"
         yield f"{counted(count, 'session')} expired{which} {name(most['process'])}{silent}."
     ended = [row for row in page.unavailability.rows if row["longest_ms"]]
     if ended:

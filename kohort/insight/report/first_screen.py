@@ -126,14 +126,16 @@ def slowest(page: GroupPage, summary: FirstScreen) -> Markup | str:
 
 
 def change(summary: FirstScreen) -> Markup | str:
-    """Describe briefly the change that would have helped most."""
+    """Describe briefly the recommended change."""
     recorded, best, late = summary.recorded, summary.best, ""
     if summary.late is not None:
         late_ms = duration(summary.late["late_longest_ms"])
-        late = f"{enough(summary.late)}, as static members are back {late_ms} after their session"
+        late = f"{enough(summary.late)}, as static members came back up to {late_ms} too late"
     if recorded is not None and best is not None:
-        first = f"{late}; or: " if late else ""
-        return join((first, f"{changed(recorded, best)}, replayed: ", _gains(recorded, best)))
+        setting = changed(recorded, best)
+        if late:
+            setting = f"{late}; or {setting[:1].lower()}{setting[1:]}"
+        return join((f"{setting}, replayed: ", _gains(recorded, best)))
     if late or recorded is None:
         return late or NOTHING
     if off := _off(recorded):
@@ -365,7 +367,7 @@ def _change(page: GroupPage, summary: FirstScreen, anchor: str) -> Child:
     head = element(
         "p",
         element("strong", changed(recorded, best)),
-        " would have helped most, replayed: ",
+        " is recommended; replayed: ",
         _gains(recorded, best),
         "; ",
         _detection(recorded, best),
