@@ -72,7 +72,7 @@ logger = logging.getLogger(__name__)
 SUPPORTED_FEATURES: Final = {
     "group.version": (0, 1),
     "join.reason": (1, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "transaction.version": (0, 2),
 }
 """Features in the ApiVersions response: consumer groups (KIP-848), JoinGroup's tag 7728, share
@@ -81,8 +81,8 @@ groups (KIP-932), and the level by which producers choose their protocol (KIP-89
 GROUP_VERSION: Final = 1
 """The finalized level if consumer groups are enabled."""
 
-SHARE_VERSION: Final = 1
-"""The finalized level; dead-letter queues would be 2."""
+SHARE_VERSION: Final = 2
+"""The finalized level: with dead-letter queues (KIP-1191)."""
 
 JOIN_REASON_LEVEL: Final = 1
 """The finalized level: if a feature is only supported, clients would offer to enable it."""

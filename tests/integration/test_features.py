@@ -33,7 +33,7 @@ def test_every_feature_is_in_use_at_its_highest_level(client: RawClient) -> None
     assert levels(client) == {
         "group.version": (1, 1),
         "join.reason": (1, 1),
-        "share.version": (1, 1),
+        "share.version": (2, 2),
         "transaction.version": (2, 2),
     }
 

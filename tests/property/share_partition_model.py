@@ -29,7 +29,7 @@ from kohort.groups.share.window import (
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED, SKIPPED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED, SKIPPED = RecordState
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 KEY: Final = SharePartitionKey("group", bytes(16), 0)
@@ -55,6 +55,8 @@ class Entry:
     stands: bool = False
     """Whether its state holds although that write fails."""
     session_ended: bool = False
+    changed: int = 0
+    """Grows from change to change."""
 
     @property
     def can_be_acquired(self) -> bool:
@@ -62,7 +64,7 @@ class Entry:
 
     @property
     def is_finished(self) -> bool:
-        return self.state not in {AVAILABLE, ACQUIRED}
+        return self.state not in {AVAILABLE, ACQUIRED, ARCHIVING}
 
 
 class Model:
@@ -158,6 +160,7 @@ class World:
             lock_duration_ms=self.random.choice([10, 50]),
             delivery_count_limit=self.random.randint(2, 10),
             max_record_locks=self.random.choice([10, 25, 60]),
+            has_dead_letters=self.random.random() < 0.5,
         )
         self.limit_was_lowered = False
         self.now_ms = 0
@@ -186,6 +189,13 @@ class World:
         self.lost: set[int] = set()
         """Aborted, or passed by an alteration."""
         self.compacted: set[int] = set()
+        self.changes = 0
+        self.dead_letters: list[int] = []
+        """Offsets that the window has returned, and that are not archived yet."""
+        self.due: set[int] = set()
+        """Offsets that have to get a dead letter."""
+        self.lettered: set[int] = set()
+        """Offsets with a dead letter."""
         self.window = Window(self.settings, 0)
         self.model = Model(0)
         self.lowest_start = 0
@@ -195,8 +205,8 @@ class World:
 
     def step(self) -> None:
         kind = self.random.choices(
-            ["acquire", "acknowledge", "time", "append", "sync", "close", "rare"],
-            [30, 34, 10, 12, 6, 3, 5],
+            ["acquire", "acknowledge", "time", "append", "sync", "close", "letter", "rare"],
+            [30, 34, 10, 12, 6, 3, 6, 5],
         )[0]
         member = self.random.choice(MEMBERS)
         match kind:
@@ -213,6 +223,8 @@ class World:
             case "close":
                 self.release_all(member)
                 self.store()
+            case "letter":
+                self.write_dead_letters(self.random.randint(1, 6))
             case _:
                 self.random.choice(
                     [
@@ -425,10 +437,15 @@ class World:
 
     def change(self, entry: Entry, kind: int, *, stands: bool) -> None:
         at_limit = entry.count >= self.settings.delivery_count_limit
+        archived = ARCHIVING if self.settings.has_dead_letters else ARCHIVED
         if kind == RELEASE:
-            entry.state = ARCHIVED if at_limit else AVAILABLE
+            entry.state = archived if at_limit else AVAILABLE
+        elif kind == REJECT:
+            entry.state = archived
         else:
             entry.state = ACKNOWLEDGED if kind == ACCEPT else ARCHIVED
+        self.changes += 1
+        entry.changed = self.changes
         entry.write = self.write_number + 1
         entry.stands = stands
 
@@ -514,29 +531,70 @@ class World:
         assert expanded(state.batches) == stored
 
     def roll_back(self, number: int) -> None:
+        archived = ARCHIVING if self.settings.has_dead_letters else ARCHIVED
+        before = self.archiving()
         for entry in self.model.entries.values():
             if entry.write == number:
                 entry.write = 0
                 if not entry.stands:
                     ended = entry.session_ended or entry.deadline_ms <= self.now_ms
                     at_limit = entry.count >= self.settings.delivery_count_limit
-                    released = ARCHIVED if at_limit else AVAILABLE
+                    released = archived if at_limit else AVAILABLE
                     entry.state = released if ended else ACQUIRED
                 if entry.state is not ACQUIRED:
                     entry.member = None
         self.model.advance()
+        self.take_dead_letters(before)
+
+    def archiving(self) -> list[int]:
+        """Return the offsets that the window has returned, or has to return now, in order."""
+        entries = self.model.entries.items()
+        archiving = [item for item in entries if item[1].state is ARCHIVING and not item[1].write]
+        return [offset for offset, _ in sorted(archiving, key=lambda item: item[1].changed)]
+
+    def take_dead_letters(self, before: Sequence[int]) -> None:
+        """Take those that became Archiving after `before`. The log may have lost some of them."""
+        taken: list[int] = []
+        for first, last, count, _, _ in self.window.take_dead_letters():
+            for offset in range(first, last + 1):
+                if offset in self.model.entries:
+                    assert self.model.entries[offset].count == count
+                    taken.append(offset)
+        assert taken == [offset for offset in self.archiving() if offset not in before]
+        self.dead_letters += taken
+        self.due |= set(taken)
+
+    def write_dead_letters(self, count: int) -> None:
+        """Append the dead letters of some records, and archive these; or crash in between."""
+        written = self.dead_letters[:count]
+        del self.dead_letters[:count]
+        self.lettered |= set(written)
+        if written and self.random.random() < 0.05:
+            self.crash()
+            return
+        for offset in written:
+            self.window.archive(offset, offset)
+            entry = self.model.entries.get(offset)
+            if entry is not None:
+                assert entry.state is ARCHIVING
+                entry.state = ARCHIVED
+                entry.write = self.write_number + 1
+                entry.stands = True
+        self.store()
 
     def sync(self) -> None:
         """Make all appended records durable, in order."""
         self.durable = len(self.expected)
         for number, write in self.pending:
+            before = self.archiving()
             self.window.written(write)
             for offset, entry in self.model.entries.items():
                 if entry.write == number:
                     entry.write = 0
                     entry.member = None
-                    if entry.is_finished:
+                    if entry.state not in {AVAILABLE, ACQUIRED}:
                         self.finished.add(offset)
+            self.take_dead_letters(before)
         self.pending.clear()
         self.model.advance()
 
@@ -560,11 +618,13 @@ class World:
         start = self.random.randint(self.log_start, self.log_end)
         self.window = Window(self.settings, start)
         self.model = Model(start)
+        self.dead_letters.clear()
         self.lowest_start = start
         records = [writer.altered(start, 2, self.now_ms) for writer in self.writers]
         self.log_state(records)
         self.durable = len(self.expected)
         self.lost |= set(range(start))
+        self.due.clear()
         for offsets in (self.finished, self.delivered):
             offsets -= {offset for offset in offsets if offset >= start}
         self.lost -= {offset for offset in self.lost if offset >= start}
@@ -597,8 +657,10 @@ class World:
         self.model.restore(state)
         self.lowest_start = state.start_offset
         for offset, entry in self.model.entries.items():
-            assert entry.is_finished or offset not in self.finished
+            assert entry.state not in {AVAILABLE, ACQUIRED} or offset not in self.finished
         assert not any(offset > self.model.end for offset in self.finished)
+        self.dead_letters.clear()
+        self.take_dead_letters([])
 
     # The log and the settings.
 
@@ -624,6 +686,7 @@ class World:
             lock_duration_ms=self.random.choice([10, 50]),
             delivery_count_limit=limit,
             renew_enabled=self.random.random() < 0.8,
+            has_dead_letters=self.random.random() < 0.5,
         )
         self.window.settings = self.settings
         self.reads_committed = self.random.random() < 0.3
@@ -681,6 +744,7 @@ class World:
                 self.apply(held)
                 self.store()
             self.sync()
+            self.write_dead_letters(len(self.dead_letters))
             self.compare()
             if not any(batch.last_offset >= self.window.start_offset for batch in self.log):
                 break
@@ -688,6 +752,7 @@ class World:
             raise AssertionError("the window does not end")
         expected = set(range(self.log_start, self.log_end)) - self.lost - self.compacted
         assert expected <= self.delivered
+        assert {offset for offset in self.due if offset >= self.log_start} <= self.lettered
 
 
 def acknowledgement(first: int, last: int, *types: int) -> AcknowledgementBatch:

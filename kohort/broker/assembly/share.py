@@ -7,6 +7,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.share.counts import ShareCounts
+from kohort.broker.share.dead_letters import DeadLetterQueue
 from kohort.broker.share.delivery import ShareDelivery
 from kohort.broker.share.fetch import ShareReader
 from kohort.broker.share.maintenance import InitializedGroup, Maintenance
@@ -41,14 +42,17 @@ def make_share_delivery(
             return None
         return found.partitions[number]
 
+    group_settings = ShareSettings(lambda: settings)
+    dead_letters = DeadLetterQueue(topics, group_settings, clock)
     partitions = SharePartitions(
         topic,
         find=find,
-        settings=ShareSettings(lambda: settings),
+        settings=group_settings,
         updates_per_snapshot=lambda: (
             settings.config.share_coordinator_snapshot_update_records_per_snapshot
         ),
         start_offset=StartOffsets(clock),
+        dead_letters=dead_letters,
         counts=ShareCounts(config.kohort_metrics_groups_max),
         purgatory=purgatory,
         clock=clock,
@@ -56,7 +60,11 @@ def make_share_delivery(
     reader = ShareReader(partitions, purgatory, clock)
     maintenance = Maintenance(partitions, topic, lambda: settings.config, clock, background_tasks)
     return ShareDelivery(
-        reader, topic, maintenance, max_sessions=config.group_share_max_share_sessions
+        reader,
+        topic,
+        maintenance,
+        dead_letters,
+        max_sessions=config.group_share_max_share_sessions,
     )
 
 

@@ -161,6 +161,14 @@ class ShareSettings(Settings):
         doc="Maximum number of share sessions of all groups; further ones get "
         "SHARE_SESSION_LIMIT_REACHED.",
     )
+    errors_deadletterqueue_topic_name_prefix: String = setting(
+        "dlq.",
+        dynamic=True,
+        doc="Name prefix of dead-letter topics (KIP-1191).",
+    )
+    errors_deadletterqueue_auto_create_topics_enable: Boolean = setting(
+        False, dynamic=True, doc="Whether the broker creates missing dead-letter topics."
+    )
     share_coordinator_state_topic_num_partitions: Int = setting(
         50,
         at_least=1,
@@ -195,6 +203,13 @@ class ShareSettings(Settings):
 class ShareGroupConfigs(Settings):
     """Configs of share groups without a setting of the broker."""
 
+    errors_deadletterqueue_topic_name: String = setting(
+        "",
+        doc="Topic for records that are rejected, or not accepted within the delivery limit.",
+    )
+    errors_deadletterqueue_copy_record_enable: Boolean = setting(
+        False, doc="Whether dead letters have key and value."
+    )
     share_auto_offset_reset: String = setting(
         "latest",
         check=reset_policy,

@@ -80,9 +80,7 @@ class TopicConfig(Settings):
         doc="How long a tombstone stays readable in a compacted topic after it was compacted.",
     )
     errors_deadletterqueue_group_enable: Boolean = setting(
-        False,
-        honoured=False,
-        doc="Whether share groups may use the topic as dead-letter queue, which is not supported.",
+        False, doc="Whether share groups may write dead letters to it."
     )
     file_delete_delay_ms: Long = _default_of(
         "log.segment.delete.delay.ms",

@@ -74,6 +74,18 @@ class ShareCollector:
         yield single(catalogue.SESSIONS, session_count)
         yield single(catalogue.SESSION_PARTITIONS, session_partitions)
         yield single(catalogue.PARTITIONS, partition_count)
+        yield counted(
+            catalogue.DEAD_LETTERS,
+            {name: of_group.dead_letters for name, of_group in by_group.items()},
+        )
+        yield counted(
+            catalogue.DEAD_LETTER_BATCHES,
+            {name: of_group.dead_letter_batches for name, of_group in by_group.items()},
+        )
+        yield counted(
+            catalogue.DEAD_LETTER_BATCHES_FAILED,
+            {name: of_group.dead_letter_batches_failed for name, of_group in by_group.items()},
+        )
         deliveries, redeliveries = Family(catalogue.DELIVERIES), Family(catalogue.REDELIVERIES)
         of_types = Family(catalogue.GROUP_ACKNOWLEDGEMENTS)
         at_limit = Family(catalogue.GROUP_ARCHIVED_AT_LIMIT)

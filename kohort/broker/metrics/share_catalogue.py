@@ -22,6 +22,21 @@ IN_FLIGHT = SECTION.gauge(
     "kafka_server_sharepartitionmetrics_inflightmessagecount",
     "In-flight records, from the start offset to the last acquired one.",
 )
+DEAD_LETTERS = SECTION.counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+    "Appended dead letters.",
+    "group",
+)
+DEAD_LETTER_BATCHES = SECTION.counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
+    "Batches of dead letters.",
+    "group",
+)
+DEAD_LETTER_BATCHES_FAILED = SECTION.counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total",
+    "Batches that were not appended.",
+    "group",
+)
 SESSIONS = SECTION.gauge("kafka_server_sharesessioncache_sharesessionscount", "Share sessions.")
 SESSION_PARTITIONS = SECTION.gauge(
     "kafka_server_sharesessioncache_sharepartitionscount",

@@ -17,6 +17,9 @@ class GroupCounts:
     __slots__ = (
         "acknowledgements",
         "archived_at_limit",
+        "dead_letter_batches",
+        "dead_letter_batches_failed",
+        "dead_letters",
         "deliveries",
         "lock_timeouts",
         "redeliveries",
@@ -28,6 +31,10 @@ class GroupCounts:
         """Deliveries other than the first of a record."""
         self.lock_timeouts = 0
         self.archived_at_limit = 0
+        self.dead_letters = 0
+        self.dead_letter_batches = 0
+        """Attempts to append one."""
+        self.dead_letter_batches_failed = 0
         self.acknowledgements: Counter[int] = Counter()
         """By `AcknowledgeType`."""
 

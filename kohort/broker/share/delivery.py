@@ -5,6 +5,7 @@ share-partitions.
 from collections.abc import Awaitable, Hashable
 
 from kohort.broker.share.acknowledge import Acknowledging
+from kohort.broker.share.dead_letters import DeadLetterQueue
 from kohort.broker.share.fetch import ShareFetch, ShareReader
 from kohort.broker.share.maintenance import Maintenance
 from kohort.broker.share.partitions import SharePartitions
@@ -18,6 +19,7 @@ class ShareDelivery:
         reader: ShareReader,
         topic: StateTopic,
         maintenance: Maintenance,
+        dead_letters: DeadLetterQueue,
         *,
         max_sessions: int,
     ) -> None:
@@ -26,6 +28,7 @@ class ShareDelivery:
         self.sessions = ShareSessions(max_sessions)
         self.maintenance = maintenance
         self._topic = topic
+        self._dead_letters = dead_letters
         self._waiting: dict[tuple[str, str], ShareFetch] = {}
         """The fetch of each (group, member) that has no answer yet."""
         self._is_closed = False
@@ -86,6 +89,7 @@ class ShareDelivery:
         """Store what has changed, and stop."""
         self._is_closed = True
         await self.maintenance.close()
+        await self._dead_letters.close()
         await self._topic.close()
 
 

@@ -18,6 +18,7 @@ from kohort.broker.share.partitions import UNDETERMINED, SharePartitions
 from kohort.broker.share.state_topic import StateTopic
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.share.state_log import SharePartitionKey, StateReplay, StoredState, tombstone
+from kohort.groups.share.states import RecordState
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import DecodeError, KafkaError
 
@@ -81,6 +82,8 @@ class Maintenance:
                     else:
                         share = partitions.add(key, state)
                         share.snapshot_offset = stored.snapshot_offsets.get(key)
+                        if any(batch.state is RecordState.ARCHIVING for batch in state.batches):
+                            partitions.window(share)  # Loaded, it gets its dead letters.
                     await time_slice.pause()
         if begun:
             logger.warning("Initialized %d share-partitions that had no stored state", begun)

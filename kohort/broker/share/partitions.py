@@ -6,7 +6,7 @@ nobody. Fetches that wait for a share-partition are woken whenever it may have s
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,9 +15,10 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice, Work
 from kohort.broker.share.counts import ShareCounts
+from kohort.broker.share.dead_letters import DeadLetterQueue
 from kohort.broker.share.initialization import Initializations, NewPartition
 from kohort.broker.share.partition import OnStored, SharePartition
-from kohort.broker.share.reports import Reports
+from kohort.broker.share.reports import Outcome, Reports
 from kohort.broker.share.settings import GroupSettings
 from kohort.broker.share.state_topic import StateTopic
 from kohort.broker.topics.partition import Partition
@@ -30,7 +31,7 @@ from kohort.groups.share.state_log import (
     initialized,
     tombstone,
 )
-from kohort.groups.share.window import PendingWrite, Window
+from kohort.groups.share.window import DeadLetters, PendingWrite, Window
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class SharePartitions:
         settings: Callable[[str], GroupSettings],
         updates_per_snapshot: Callable[[], int],
         start_offset: "StartOffset",
+        dead_letters: DeadLetterQueue,
         counts: ShareCounts,
         purgatory: Purgatory,
         clock: Clock,
@@ -72,6 +74,7 @@ class SharePartitions:
         self.settings = settings
         self._updates_per_snapshot = updates_per_snapshot
         self._start_offset = start_offset
+        self._dead_letters = dead_letters
         self.counts = counts
         self._purgatory = purgatory
         self._clock = clock
@@ -165,8 +168,10 @@ class SharePartitions:
             log = self.find(share.key.topic_id, share.key.partition)
         if log is not None and log.failure is not None:
             log = None  # The offsets of an offline log are unknown.
-        if share.window is None and share.state is not None and log is not None:
-            self._cut(share, log)
+        if share.window is None and share.state is not None:
+            if log is not None:
+                self._cut(share, log)
+            self._put_dead_letters(share, share.load(settings))
         window = share.load(settings)
         if window is not None and log is not None:
             log_start_offset = log.log.log_start_offset
@@ -242,6 +247,7 @@ class SharePartitions:
             logger.warning("A change of share-partition %s was not stored: %s", share, error)
             share.writer.failed()
             window.failed(write, self._clock.monotonic_ms())
+        self._put_dead_letters(share, window)
         if share.window is window:
             if error is None and not share.is_gone:
                 self._note_outcome(share, write)
@@ -255,6 +261,25 @@ class SharePartitions:
         before = counts["archived_at_limit"]
         self.reports.changed(share.key, counts, write.parts, self._clock.wall_ms())
         share.counts.archived_at_limit += counts["archived_at_limit"] - before
+
+    def _put_dead_letters(self, share: SharePartition, window: Window | None) -> None:
+        """Append the dead letters of records that have become Archiving, and then archive these."""
+        if window is not None and (dead_letters := window.take_dead_letters()):
+            self._dead_letters.put(share, dead_letters, partial(self._archive, share, window))
+
+    def _archive(
+        self,
+        share: SharePartition,
+        window: Window,
+        outcomes: Sequence[tuple[DeadLetters, Outcome]],
+    ) -> None:
+        if share.is_gone:
+            return
+        self.reports.archived(share.key, outcomes, self._clock.wall_ms())
+        for dead_letters, _ in outcomes:
+            window.archive(dead_letters.first_offset, dead_letters.last_offset)
+        if share.window is window:
+            self.after_step(share)
 
     def _write(self, share: SharePartition, record: StateRecord, on_stored: OnStored) -> None:
         def on_written(error: KafkaError | None, offset: int) -> None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.groups.share.acknowledgements import LOCK_TIMEOUT, SESSION_END, AcknowledgeType, Change
 from kohort.groups.share.state_log import SharePartitionKey
 from kohort.groups.share.states import RecordState
+from kohort.groups.share.window import DeadLetters
 
 COUNTED: Final = (
     "deliveries",
@@ -59,6 +60,17 @@ _COUNTED_AS: Final[dict[int, tuple[str, How]]] = {
 }
 
 
+class Outcome(NamedTuple):
+    """Where the dead letters of consecutive records are."""
+
+    topic: str
+    """Empty if they could not be appended."""
+    partition: int
+    distance: int
+    """From a record's offset to that of its dead letter."""
+    error: str | None = None
+
+
 class Ended(NamedTuple):
     """Consecutive records whose delivery ended in the same way."""
 
@@ -72,6 +84,7 @@ class Ended(NamedTuple):
     """Wall-clock time."""
     is_archived: bool
     """Whether the records are not delivered again."""
+    dead_letter: Outcome | None = None
 
 
 _NOTHING: Final[deque[Ended]] = deque(maxlen=0)
@@ -132,11 +145,22 @@ class Reports:
             is_archived = state is not RecordState.AVAILABLE
             if is_archived and how is not How.REJECTED:
                 counts["archived_at_limit"] += count
-            alike = (key, how, lock.member_id, delivery_count, wall_ms, is_archived)
-            self._remember(report, Ended(first, last, *alike))
+            if state is not RecordState.ARCHIVING:
+                alike = (key, how, lock.member_id, delivery_count, wall_ms, is_archived)
+                self._remember(report, Ended(first, last, *alike))
         for members in (report.acknowledged, report.lock_timeouts):
             if len(members) > MEMBERS_MAX:
                 members.clear()
+
+    def archived(
+        self, key: SharePartitionKey, outcomes: Iterable[tuple[DeadLetters, Outcome]], wall_ms: int
+    ) -> None:
+        """Note the dead letters of records that were Archiving."""
+        report = self._of(key.group_id)
+        for (first, last, delivery_count, cause, member_id), outcome in outcomes:
+            _, how = _COUNTED_AS[cause]
+            alike = (key, how, member_id, delivery_count, wall_ms, True, outcome)
+            self._remember(report, Ended(first, last, *alike))
 
     def deleted(self, key: SharePartitionKey, first: int, last: int, wall_ms: int) -> None:
         """Note that a log no longer has records which the group has not finished."""

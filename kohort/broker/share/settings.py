@@ -16,6 +16,10 @@ class GroupSettings(NamedTuple):
     """Whether the group reads committed records only."""
     reset_policy: int = LATEST
     """Where a share-partition begins: EARLIEST, LATEST, or milliseconds before now."""
+    dead_letter_topic: str = ""
+    """Empty: the group has no dead-letter queue."""
+    copies_records: bool = False
+    """Whether dead letters have the key and value of their record."""
 
 
 class ShareSettings:
@@ -49,17 +53,21 @@ class ShareSettings:
             return cached[1]
 
         def value(name: str) -> Any:  # noqa: ANN401 - of the type that the config has.
-            return group_value(configs, f"share.{name}", config)
+            return group_value(configs, name, config)
 
+        dead_letter_topic = value("errors.deadletterqueue.topic.name")
         made = GroupSettings(
             WindowSettings(
-                lock_duration_ms=value("record.lock.duration.ms"),
-                delivery_count_limit=value("delivery.count.limit"),
-                max_record_locks=value("partition.max.record.locks"),
-                renew_enabled=value("renew.acknowledge.enable"),
+                lock_duration_ms=value("share.record.lock.duration.ms"),
+                delivery_count_limit=value("share.delivery.count.limit"),
+                max_record_locks=value("share.partition.max.record.locks"),
+                renew_enabled=value("share.renew.acknowledge.enable"),
+                has_dead_letters=bool(dead_letter_topic),
             ),
-            committed_only=value("isolation.level") == "read_committed",
-            reset_policy=reset_policy(value("auto.offset.reset")),
+            committed_only=value("share.isolation.level") == "read_committed",
+            reset_policy=reset_policy(value("share.auto.offset.reset")),
+            dead_letter_topic=dead_letter_topic,
+            copies_records=value("errors.deadletterqueue.copy.record.enable"),
         )
         self._own[group_id] = (configs, made)
         return made

@@ -30,6 +30,13 @@ _HOW_TEXT: Final = {
 }
 
 
+_FINISHED_TEXT: Final = {
+    RecordState.ACKNOWLEDGED: "it was accepted",
+    RecordState.ARCHIVING: "its dead letter is being written; it was archived",
+    RecordState.ARCHIVED: "it was archived",
+}
+
+
 class SharePartitionView:
     """One share-partition at one time. Not to be kept across an await."""
 
@@ -128,9 +135,9 @@ class SharePartitionView:
             return "its new state is being stored"
         if segment.state is RecordState.SKIPPED:
             return "it is not delivered: its transaction was aborted, or the log lacks it"
-        if segment.state is not RecordState.AVAILABLE:
-            done = "accepted" if segment.state is RecordState.ACKNOWLEDGED else "archived"
-            return f"it was {done} at delivery {count}"
+        done = _FINISHED_TEXT.get(segment.state)
+        if done is not None:
+            return f"{done} at delivery {count}"
         if count:
             return f"it is available again after {count} of {limit} deliveries"
         return "it is available and was not delivered yet"
@@ -211,7 +218,7 @@ class SharePartitionView:
         state = "it was archived" if is_archived else self._record_text(offset)
         yield f"Record {offset:,} of {self.name}: {state}."
         for ended in known:
-            yield f"  {self._ended_text(ended)}."
+            yield f"  {self._ended_text(ended, offset)}."
 
     def _record_text(self, offset: int) -> str:
         window, log = self.window, self.log
@@ -237,16 +244,23 @@ class SharePartitionView:
             return False
         return read is not None and bool(read.batches) and read.batches[0].is_aborted
 
-    def _ended_text(self, ended: Ended) -> str:
+    def _ended_text(self, ended: Ended, offset: int) -> str:
         """How a delivery ended, and when."""
         ago = f"{duration(max(self.now.wall_ms - ended.at_ms, 0))} ago"
-        if ended.member_id is None:
+        if ended.how is How.DELETED:
             return f"Deleted from the log before the group had finished it, {ago}"
-        text = f"Delivery {ended.delivery_count}: member {shown(ended.member_id)}"
+        member = "a member" if ended.member_id is None else f"member {shown(ended.member_id)}"
         archived = ""
         if ended.is_archived and ended.how is not How.REJECTED:
             archived = ", and the delivery count limit is reached"
-        return f"{text} {_HOW_TEXT[ended.how]}{archived}, {ago}"
+        text = f"Delivery {ended.delivery_count}: {member} {_HOW_TEXT[ended.how]}{archived}, {ago}"
+        letter = ended.dead_letter
+        if letter is None:
+            return text
+        if letter.error is not None:
+            return f"{text}. It has no dead letter: {letter.error}"
+        place = f"{shown(letter.topic)}-{letter.partition}"
+        return f"{text}. Its dead letter is at offset {offset + letter.distance:,} of {place}"
 
 
 def view_of(delivery: ShareDelivery, share: SharePartition, now: Now) -> SharePartitionView | None:
@@ -275,4 +289,13 @@ def ended_json(ended: Ended, topic: str | None) -> Json:
         "member_id": ended.member_id,
         "delivery_count": ended.delivery_count,
         "at_ms": ended.at_ms,
+        "dead_letter": _dead_letter_json(ended),
     }
+
+
+def _dead_letter_json(ended: Ended) -> Json | None:
+    letter = ended.dead_letter
+    if letter is None or letter.error is not None:
+        return None if letter is None else {"error": letter.error}
+    first_offset = ended.first_offset + letter.distance
+    return {"topic": letter.topic, "partition": letter.partition, "first_offset": first_offset}

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from kohort.broker.config import TopicConfig
+from kohort.broker.config import BrokerConfig, TopicConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.group import check_group_configs
 from kohort.broker.config.run_time import check_change
@@ -23,7 +23,11 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.creation import NewTopic, checked_partition_count
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
-from kohort.broker.topics.names import check_internal_topic_configs, collision_key
+from kohort.broker.topics.names import (
+    check_internal_topic_configs,
+    collision_key,
+    dead_letter_topic_problem,
+)
 from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Catalog, Topic
@@ -264,6 +268,7 @@ class TopicChanges:
             groups, config = self._settings.groups, self._settings.config
             configs = alteration(groups.get(group_id, {}))
             check_group_configs(configs, config)
+            _check_dead_letter_topic(configs, groups.get(group_id, {}), config)
             if configs and group_id not in groups and len(groups) >= config.kohort_groups_max:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "Too many groups have configs (kohort.groups.max)."
@@ -401,6 +406,19 @@ class TopicChanges:
                 ErrorCode.INVALID_PARTITIONS,
                 f"There would be more partitions than kohort.max.partitions, {limit}, allows.",
             )
+
+
+def _check_dead_letter_topic(
+    configs: Mapping[str, str], previous: Mapping[str, str], config: BrokerConfig
+) -> None:
+    """Check the dead-letter topic of a group if it is changed. Raises KafkaError."""
+    key = "errors.deadletterqueue.topic.name"
+    name = configs.get(key)
+    problem = (
+        dead_letter_topic_problem(name, config) if name and name != previous.get(key) else None
+    )
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key}: {problem}")
 
 
 def _gone(topic: Topic) -> KafkaError:

@@ -52,6 +52,16 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+def dead_letter_topic_problem(name: str, config: BrokerConfig) -> str | None:
+    """Return the reason why a topic name is not that of a dead-letter topic; None if it is."""
+    if name.startswith("__"):
+        return "DLQ topic name must not start with '__'"
+    prefix = config.errors_deadletterqueue_topic_name_prefix
+    if not name.startswith(prefix):
+        return f"DLQ topic name '{name}' does not start with the DLQ topic prefix '{prefix}'"
+    return name_problem(name)
+
+
 def collision_key(name: str) -> str:
     """Return a key that is equal for names that collide: a dot becomes "_"."""
     return name.replace(".", "_")

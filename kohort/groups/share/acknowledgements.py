@@ -93,6 +93,8 @@ def are_valid(
 LOCK_TIMEOUT: Final = 5
 SESSION_END: Final = 6
 """Causes of a release besides the types of acknowledgement."""
+DEAD_LETTER: Final = 7
+"""The record's dead letter was appended, or cannot be."""
 
 
 class Change(NamedTuple):
@@ -105,7 +107,7 @@ class Change(NamedTuple):
     lock: Lock
     """The lock that held them."""
     cause: int
-    """The type of acknowledgement, LOCK_TIMEOUT or SESSION_END."""
+    """The type of acknowledgement, LOCK_TIMEOUT, SESSION_END or DEAD_LETTER."""
 
     @property
     def stands(self) -> bool:
@@ -161,6 +163,7 @@ class Acknowledger:
         write: object,
         *,
         limit: int,
+        archived: RecordState,
         renewed_until_ms: int | None,
     ) -> None:
         self.in_flight = in_flight
@@ -168,6 +171,8 @@ class Acknowledger:
         self.write = write
         self.limit = limit
         """The delivery count limit."""
+        self.archived = archived
+        """The state of rejected records, and of those released at the limit."""
         self.renewed_until_ms = renewed_until_ms
         """The deadline of renewed locks; None if the group does not renew locks."""
         self.changes: list[Change] = []
@@ -351,7 +356,7 @@ class Acknowledger:
             return None
         count = segment.count
         assert lock is not None
-        state = state_after(kind, count, self.limit)
+        state = state_after(kind, count, self.limit, self.archived)
         self.changes.append(Change(low, high, state, count, lock, kind))
         self.in_flight.change(index, low, high, state, count, None, self.write)
         return None
@@ -384,13 +389,15 @@ class Acknowledger:
                 index += 1
 
 
-def state_after(kind: int, count: int, limit: int) -> RecordState:
-    """Return the state that an acknowledgement, other than a renewal, leads to."""
+def state_after(kind: int, count: int, limit: int, archived: RecordState) -> RecordState:
+    """Return the state that an acknowledgement, other than a renewal, leads to; `archived` is that
+    of rejected records, and of those released at the limit.
+    """
     if kind == AcknowledgeType.ACCEPT:
         return RecordState.ACKNOWLEDGED
     if kind == AcknowledgeType.RELEASE and count < limit:
         return AVAILABLE
-    return RecordState.ARCHIVED
+    return RecordState.ARCHIVED if kind == AcknowledgeType.GAP else archived
 
 
 def _splits(origin: Range, run: _Run) -> bool:

@@ -8,6 +8,7 @@ from kohort.groups.share.states import RecordState, StateBatch, joined
 
 AVAILABLE: Final = RecordState.AVAILABLE
 ACQUIRED: Final = RecordState.ACQUIRED
+ARCHIVING: Final = RecordState.ARCHIVING
 SKIPPED: Final = RecordState.SKIPPED
 
 
@@ -17,6 +18,7 @@ class InFlight:
     __slots__ = (
         "_available_from",
         "_earliest_ms",
+        "archiving",
         "available",
         "complete",
         "end",
@@ -31,6 +33,7 @@ class InFlight:
         self.end = start - 1
         self.available = 0
         """Number of offsets that can be acquired: Available, and not being written."""
+        self.archiving = 0
         self.complete = 0
         """Number of finished offsets from the start on."""
         self.locks: dict[Lock, None] = {}
@@ -189,7 +192,10 @@ class InFlight:
             if not lock.held:
                 del self.locks[lock]
         elif state is not AVAILABLE:
-            self.complete -= size
+            if state is ARCHIVING:
+                self.archiving -= size
+            else:
+                self.complete -= size
         elif segment.write is None:
             self.available -= size
 
@@ -205,7 +211,10 @@ class InFlight:
                 self.locks[lock] = None
             lock.held += size
         elif state is not AVAILABLE:
-            self.complete += size
+            if state is ARCHIVING:
+                self.archiving += size
+            else:
+                self.complete += size
         elif write is None:
             self.available += size
             self._available_from = min(self._available_from, first)
@@ -242,7 +251,7 @@ class InFlight:
         items = self.segments.items
         finished = 0
         for segment in items:
-            if segment.state in (AVAILABLE, ACQUIRED) or segment.write is not None:
+            if segment.state in (AVAILABLE, ACQUIRED, ARCHIVING) or segment.write is not None:
                 break
             finished += 1
             self.complete -= segment.last - segment.first + 1

@@ -22,11 +22,13 @@ _VALUE_VERSION: Final = 0
 _LEADER_EPOCH: Final = 0
 
 _STATES: Final[Mapping[int, RecordState]] = {
-    0: RecordState.AVAILABLE,
-    2: RecordState.ACKNOWLEDGED,
-    # Archiving: Kafka was about to append the record to a dead-letter queue.
-    3: RecordState.ARCHIVED,
-    4: RecordState.ARCHIVED,
+    state: state
+    for state in (
+        RecordState.AVAILABLE,
+        RecordState.ACKNOWLEDGED,
+        RecordState.ARCHIVING,
+        RecordState.ARCHIVED,
+    )
 }
 
 
@@ -87,7 +89,7 @@ class StoredState:
         complete = sum(
             batch.last_offset - batch.first_offset + 1
             for batch in batches
-            if batch.state is not RecordState.AVAILABLE
+            if batch.state not in (RecordState.AVAILABLE, RecordState.ARCHIVING)
         )
         return replace(self, start_offset=start, batches=batches, delivery_complete_count=complete)
 

@@ -13,6 +13,8 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     """Locked for a member. Never written."""
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """To be archived once its dead letter is appended."""
     ARCHIVED = 4
     SKIPPED = 5
     """Archived because of the log: aborted, or missing in it. Never written, since the log shows it

@@ -13,14 +13,20 @@ sets one timer:
 
 Offsets that a write has changed belong to nobody until `written` or `failed` is called, and the
 start moves only then: until then they are skipped by `acquire` and refused by `acknowledge`.
+
+If the group has a dead-letter queue (KIP-1191), rejected records and those released at the delivery
+limit become Archiving, which holds the start. Once that is durable, `take_dead_letters` returns
+them, also after a restart; the shell appends their dead letters and then calls `archive`.
+
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.groups.share.acknowledgements import (
+    DEAD_LETTER,
     LOCK_TIMEOUT,
     SESSION_END,
     AcknowledgementError,
@@ -38,9 +44,9 @@ from kohort.groups.share.acquire import (
     Acquisition,
     LogBatch,
 )
-from kohort.groups.share.in_flight import ACQUIRED, AVAILABLE, SKIPPED, InFlight
+from kohort.groups.share.in_flight import ACQUIRED, ARCHIVING, AVAILABLE, SKIPPED, InFlight
 from kohort.groups.share.segments import Lock, Segment
-from kohort.groups.share.states import StateBatch, StateWrite, joined
+from kohort.groups.share.states import RecordState, StateBatch, StateWrite, joined
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 __all__ = [
@@ -49,6 +55,7 @@ __all__ = [
     "AcquireMode",
     "AcquiredRange",
     "Acquisition",
+    "DeadLetters",
     "LogBatch",
     "PendingWrite",
     "Window",
@@ -64,6 +71,30 @@ class WindowSettings(NamedTuple):
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     renew_enabled: bool = True
+    has_dead_letters: bool = False
+    """Whether the group has a dead-letter queue."""
+
+    @property
+    def archived(self) -> RecordState:
+        """The state of rejected records, and of those released at the limit."""
+        return ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED
+
+
+class DeadLetters(NamedTuple):
+    """Consecutive records for the dead-letter queue."""
+
+    first_offset: int
+    last_offset: int
+    """Inclusive."""
+    delivery_count: int
+    cause: int
+    """REJECT; otherwise the type or cause of a release at the delivery count limit. After a restart
+    as Kafka concludes it: REJECT below the limit."""
+    member_id: str | None
+    """None after a restart."""
+
+
+_NOBODY: Final = Lock("", 0, 0)
 
 
 class PendingWrite:
@@ -92,6 +123,18 @@ class Window:
         """Collects changes until `take_write`."""
         self._writes: list[PendingWrite] = []
         """Taken, and neither written nor failed."""
+        limit = settings.delivery_count_limit
+        self._dead_letters = [
+            DeadLetters(
+                segment.first,
+                segment.last,
+                segment.count,
+                AcknowledgeType.RELEASE if segment.count >= limit else AcknowledgeType.REJECT,
+                None,
+            )
+            for segment in self._in_flight.segments.items
+            if segment.state is ARCHIVING
+        ]
 
     @property
     def start_offset(self) -> int:
@@ -128,8 +171,11 @@ class Window:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has a lock and nothing is being written: the window may be unloaded."""
-        return not (self._in_flight.locks or self._writes or self._open.parts)
+        """Whether nobody has a lock, and nothing is being written or archived: the window may be
+        unloaded.
+        """
+        in_flight = self._in_flight
+        return not (in_flight.locks or in_flight.archiving or self._writes or self._open.parts)
 
     def acquire(
         self,
@@ -190,6 +236,7 @@ class Window:
             member_id,
             self._open,
             limit=settings.delivery_count_limit,
+            archived=settings.archived,
             renewed_until_ms=now_ms + settings.lock_duration_ms if settings.renew_enabled else None,
         )
         error = acknowledger.run(batches)
@@ -218,14 +265,14 @@ class Window:
         if not locks:
             return
         segments = self._in_flight.segments
-        limit = self.settings.delivery_count_limit
+        limit, archived = self.settings.delivery_count_limit, self.settings.archived
         write = self._open
         for segment in segments.items:
             if segment.lock not in locks:
                 continue
             first, last, count, lock = segment.first, segment.last, segment.count, segment.lock
             assert lock is not None
-            state = state_after(AcknowledgeType.RELEASE, count, limit)
+            state = state_after(AcknowledgeType.RELEASE, count, limit, archived)
             write.parts.append(Change(first, last, state, count, lock, cause))
             self._in_flight.change_whole(segment, state, write)
         segments.join(0, len(segments.items))
@@ -251,6 +298,11 @@ class Window:
         """The write is durable: its offsets may be acquired again, and the start may move."""
         self._writes.remove(write)
         self._end_write(write)
+        self._dead_letters += [
+            DeadLetters(first, last, count, cause, lock.member_id)
+            for first, last, state, count, lock, cause in write.parts
+            if state is ARCHIVING
+        ]
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
         """The write has failed: acknowledged records are Acquired again, or released if their lock
@@ -258,17 +310,38 @@ class Window:
         so the next write must be a snapshot (`StateWriter.failed`).
         """
         self._writes.remove(write)
-        limit = self.settings.delivery_count_limit
+        limit, archived = self.settings.delivery_count_limit, self.settings.archived
         for part in write.parts:
-            first, last, _, count, lock, _ = part
-            if part.stands:
-                continue
-            if lock.has_ended or lock.deadline_ms <= now_ms:
-                released = state_after(AcknowledgeType.RELEASE, count, limit)
-                self._in_flight.undo(first, last, write, released, None)
-            else:
-                self._in_flight.undo(first, last, write, ACQUIRED, lock)
+            first, last, state, count, lock, cause = part
+            if not part.stands:
+                if not lock.has_ended and lock.deadline_ms > now_ms:
+                    self._in_flight.undo(first, last, write, ACQUIRED, lock)
+                    continue
+                state = state_after(AcknowledgeType.RELEASE, count, limit, archived)
+                self._in_flight.undo(first, last, write, state, None)
+                cause = SESSION_END if lock.has_ended else LOCK_TIMEOUT
+            if state is ARCHIVING:
+                self._dead_letters.append(DeadLetters(first, last, count, cause, lock.member_id))
         self._end_write(write)
+
+    def take_dead_letters(self) -> Sequence[DeadLetters]:
+        """Return the records that have become Archiving, in order of their acknowledgement."""
+        taken, self._dead_letters = self._dead_letters, []
+        return taken
+
+    def archive(self, first_offset: int, last_offset: int) -> None:
+        """Archive those of the offsets that are Archiving: they have dead letters, or get none."""
+        in_flight, write = self._in_flight, self._open
+        items = in_flight.segments.items
+        index = max(0, in_flight.segments.index(first_offset))
+        while index < len(items) and (segment := items[index]).first <= last_offset:
+            first, last = max(first_offset, segment.first), min(last_offset, segment.last)
+            if segment.state is ARCHIVING and segment.write is None and first <= last:
+                count = segment.count
+                state = RecordState.ARCHIVED
+                write.parts.append(Change(first, last, state, count, _NOBODY, DEAD_LETTER))
+                index = in_flight.change(index, first, last, state, count, None, write)
+            index += 1
 
     def _end_write(self, write: PendingWrite) -> None:
         batches = write.change.batches

@@ -194,10 +194,6 @@ SERVED_APIS: Final = Difference(
                 "streams.version",
             )
         ),
-        # Dead-letter queues, which this broker does not have.
-        ("supported_features.share.version.max_version", 2, 1),
-        ("finalized_features.share.version.max_version_level", 2, 1),
-        ("finalized_features.share.version.min_version_level", 2, 1),
         ("supported_features.join.reason", MISSING, ANY),
         ("finalized_features.join.reason", MISSING, ANY),
         # A Kafka that has just started has none, and has not heard of an epoch.

@@ -23,8 +23,7 @@ INITIALIZED_AT_ONCE: Final = Difference(
     [("assignment.topic_partitions", [], ANY)],
 )
 CHOSEN_PARTITIONS: Final = Difference(
-    "members of share groups are assigned partitions in the order of their ids; in Kafka, the "
-    "order of a hash table decides which partitions a member gets",
+    "share groups assign partitions in the order of member ids; Kafka, in that of a hash table",
     [("assignment.topic_partitions.partitions", ANY, ANY)],
     by_chance=True,
 )
@@ -58,9 +57,8 @@ DELETED_WITHIN_A_BATCH: Final = Difference(
     [("acquired_records.first_offset", 5, 7)],
 )
 LIVE_OFFSETS: Final = Difference(
-    "the described start offset and lag are those of the moment, and never below the start of the "
-    "log; Kafka describes what it has stored: nothing at first, then the start offset before the "
-    "last change",
+    "the described start offset and lag are live, and never below the log start; Kafka describes "
+    "stored ones: none at first, then those before the last change",
     [("start_offset", ANY, ANY), ("lag", ANY, ANY)],
 )
 NEGATIVE_OFFSET: Final = Difference(
@@ -85,12 +83,11 @@ HIDDEN_TOPIC_ID: Final = Difference(
     [("responses.topic_id", ANY, ZERO_UUID)],
 )
 RELEASE_WAKES: Final = Later(
-    "a released record is delivered to a fetch that waits; in Kafka, nobody notices the release "
-    "until the fetch has waited for its maximum time",
+    "a release wakes fetches that wait; in Kafka they wait for their maximum time",
     1.5,
 )
 SESSIONS_OF_A_CONNECTION: Final = Difference(
-    "all share sessions that a connection has opened end with it; Kafka ends the last one only",
+    "a connection ends all its share sessions; in Kafka, the last one only",
     [
         ("error_code", NONE, SHARE_SESSION_NOT_FOUND),
         ("acquisition_lock_timeout_ms", ANY, 0),
@@ -104,8 +101,8 @@ ENDED_WHILE_WAITING: Final = Difference(
     by_chance=True,
 )
 FINISHED_BEHIND_DELETED: Final = Difference(
-    "the start offset passes deleted records and finished ones behind them; in Kafka it now and "
-    "then stays, and an acknowledgement that is repeated is refused",
+    "the start offset passes deleted records and finished ones behind them; in Kafka it sometimes "
+    "stays, and a repeated acknowledgement is refused",
     [
         ("error_code", INVALID_RECORD_STATE, NONE),
         ("error_message", TEXT, None),
@@ -115,4 +112,11 @@ FINISHED_BEHIND_DELETED: Final = Difference(
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
+)
+CHECKED_DEAD_LETTER_TOPIC: Final = Difference(
+    "the name of a dead-letter topic is checked; Kafka does it later",
+    [
+        ("responses.error_code", NONE, int(ErrorCode.INVALID_CONFIG)),
+        ("responses.error_message", ANY, TEXT),
+    ],
 )

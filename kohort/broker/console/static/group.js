@@ -158,7 +158,7 @@ function archived(rows) {
   if (!rows.length) return null;
   const columns = [
     ["Records", "id", (row) => [topicLink(row.topic), `-${row.partition}: ${row.first_offset === row.last_offset ? row.first_offset : `${row.first_offset} to ${row.last_offset}`}`]],
-    ["Because", "", (row) => row.how],
+    ["Because", "", (row) => (row.dead_letter?.topic ? [row.how, ", dead letter in ", topicLink(row.dead_letter.topic)] : row.how)],
     ["Delivery", "number", (row) => row.delivery_count || "–"],
     ["Member", "id", (row) => (row.member_id ? memberName(row) : "–")],
     ["When", "number", (row) => moment(row.at_ms)],

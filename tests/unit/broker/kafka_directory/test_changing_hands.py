@@ -338,7 +338,7 @@ async def test_what_cannot_be_carried_back_is_told(root: Path) -> None:
     image = planned_import(root).image
     image.configs[2, "orders"] = {"retention.ms": "5", "of.a.later.kafka": "1"}
     image.configs[32, "readers"] = {
-        "errors.deadletterqueue.topic.name": "dlq.readers",
+        "streams.session.timeout.ms": "45000",
         "share.session.timeout.ms": "45000",
     }
     image.quotas[(("ip", "10.0.0.1"),)] = {"connection_creation_rate": 5.0}
@@ -347,7 +347,7 @@ async def test_what_cannot_be_carried_back_is_told(root: Path) -> None:
     left = planned_import(root).left
     assert [one.split(":")[0] for one in left] == [
         "config of.a.later.kafka of topic orders",
-        "config errors.deadletterqueue.topic.name of group readers",
+        "config streams.session.timeout.ms of group readers",
         "quotas of user a",
     ]
 
