@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, Message, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -194,6 +194,51 @@ def test_librdkafka_accepts_releases_and_rejects(broker: ServerProcess) -> None:
                 consumer.acknowledge(message, kind)
             assert not any(consumer.commit_sync(10.0).values())
         assert confluent_poll(consumer) == []
+
+
+def test_rejected_records_become_dead_letters(broker: ServerProcess) -> None:
+    letters = "dlq.shared"
+    admin = admin_client(broker.bootstrap)
+    create_topics(
+        admin, NewTopic(letters, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
+    )
+    configs = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in (
+            ("errors.deadletterqueue.topic.name", letters),
+            ("errors.deadletterqueue.copy.record.enable", "true"),
+        )
+    ]
+    resource = ConfigResource(ResourceType.GROUP, GROUP, incremental_configs=configs)
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(30)
+    produce(broker, [str(number) for number in range(4)])
+    config = {"bootstrap.servers": broker.bootstrap, **QUIET}
+    with ShareConsumer(
+        {**config, "group.id": GROUP, "share.acknowledgement.mode": "explicit"}
+    ) as consumer:
+        consumer.subscribe([TOPIC])
+        seen = 0
+        deadline = time.monotonic() + 30
+        while seen < 4:
+            assert time.monotonic() < deadline, seen
+            for message in confluent_poll(consumer):
+                seen += 1
+                rejects = message.offset() in {1, 3}
+                kind = AcknowledgeType.REJECT if rejects else AcknowledgeType.ACCEPT
+                consumer.acknowledge(message, kind)
+            assert not any(consumer.commit_sync(10.0).values())
+    reader = Consumer({**config, "group.id": "reader", "auto.offset.reset": "earliest"})
+    reader.subscribe([letters])
+    found: list[tuple[object, object]] = []
+    while len(found) < 2:
+        assert time.monotonic() < deadline, found
+        letter = reader.poll(1.0)
+        if letter is not None:
+            assert letter.error() is None
+            found.append((letter.value(), dict(letter.headers() or {})["__dlq.errors.offset"]))
+    reader.close()
+    assert found == [(b"1", b"1"), (b"3", b"3")]
 
 
 def test_state_survives_the_end_of_the_process(
