@@ -1,5 +1,5 @@
-"""kill -9 while members of a share group fetch and acknowledge: no record is lost, and none is
-delivered again after it was accepted.
+"""kill -9 while members of a share group fetch and acknowledge: no record is lost, none is
+delivered again after it was accepted, and each one that is rejected gets a dead letter.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from kohort.protocol.messages.share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
 )
+from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
+from kohort.protocol.records.record import Record, decode_records
 from tests.crash.test_consumer_groups_kill import NOT_READY
+from tests.interop.same_answers.scenes import Topic, fetch_request
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient, framed, request_body
@@ -34,6 +36,7 @@ from tests.support.waiting import wait_until
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
+DEAD_LETTERS: Final = "dlq.t"
 PARTITIONS: Final = 2
 MEMBERS: Final = 8
 LIMIT: Final = 5
@@ -57,6 +60,7 @@ class Checker:
     delivered: set[Place] = field(default_factory=set)
     settled: set[Place] = field(default_factory=set)
     """Accepted or rejected, and that was answered."""
+    rejected: set[Place] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
     def deliver(self, member: str, place: Place, count: int) -> None:
@@ -67,9 +71,12 @@ class Checker:
             if not 1 <= count <= LIMIT:
                 self.problems.append(f"{member} got {place} with count {count}")
 
-    def settle(self, places: Iterator[Place]) -> None:
+    def settle(self, places: Iterator[tuple[Place, int]]) -> None:
         with self.lock:
-            self.settled.update(places)
+            for place, kind in places:
+                self.settled.add(place)
+                if kind == REJECT:
+                    self.rejected.add(place)
 
 
 class Member(threading.Thread):
@@ -184,35 +191,42 @@ class Member(threading.Thread):
                     self._checker.settle(_finished(number, chosen[number]))
 
 
-def _finished(number: int, batches: list[acks.AcknowledgementBatch]) -> Iterator[Place]:
+def _finished(number: int, batches: list[acks.AcknowledgementBatch]) -> Iterator[tuple[Place, int]]:
     for batch in batches:
         for offset, kind in enumerate(batch.acknowledge_types, batch.first_offset):
             if kind != RELEASE:
-                yield number, offset
+                yield (number, offset), kind
 
 
 def begin(port: int, policy: str) -> bytes:
-    """Create the topic, and initialize it for the group; return its id."""
-    topic = m.CreatableTopic(
-        name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
+    """Create the topics, and initialize one for the group; return its id."""
+    topic, dead_letters = (
+        m.CreatableTopic(
+            name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
+        )
+        for name, count in ((TOPIC, PARTITIONS), (DEAD_LETTERS, 1))
     )
-    set_policy(port, GROUP, policy)
+    enable = m.CreatableTopicConfig(name="errors.deadletterqueue.group.enable", value="true")
+    dead_letters.configs.append(enable)
+    configure(port, GROUP, "share.auto.offset.reset", policy)
+    configure(port, GROUP, "errors.deadletterqueue.topic.name", DEAD_LETTERS)
     with RawClient(port) as client:
         created = client.call(
-            m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7, m.CreateTopicsResponse
+            m.CreateTopicsRequest(topics=[topic, dead_letters], timeout_ms=10_000),
+            7,
+            m.CreateTopicsResponse,
         )
         join = beating.ShareGroupHeartbeatRequest(
             group_id=GROUP, member_id="joining", member_epoch=0, subscribed_topic_names=[TOPIC]
         )
         joined = client.call(join, 1, beating.ShareGroupHeartbeatResponse)
         assert not joined.error_code
-    return created.topics[0].topic_id
+    (topic_id,) = (result.topic_id for result in created.topics if result.name == TOPIC)
+    return topic_id
 
 
-def set_policy(port: int, group: str, policy: str) -> None:
-    config = altering.AlterableConfig(
-        name="share.auto.offset.reset", config_operation=0, value=policy
-    )
+def configure(port: int, group: str, name: str, value: str) -> None:
+    config = altering.AlterableConfig(name=name, config_operation=0, value=value)
     resource = altering.AlterConfigsResource(
         resource_type=32, resource_name=group, configs=[config]
     )
@@ -251,6 +265,28 @@ def positions(port: int) -> list[tuple[int, int]]:
     ]
 
 
+def dead_letters(port: int) -> set[Place]:
+    """Return the records that have a dead letter."""
+    found: set[Place] = set()
+    position = 0
+    with RawClient(port) as client:
+        while True:
+            request = fetch_request(Topic(DEAD_LETTERS, bytes(16)), position)
+            answer = client.call(request, 12, m.FetchResponse)
+            data = bytes(answer.responses[0].partitions[0].records or b"")
+            if not data:
+                return found
+            for header, batch in split_batches(data, partial_tail=True):
+                position = header.next_offset
+                for record in decode_records(batch, header):
+                    headers = dict(record.headers)
+                    partition, offset = (
+                        int(headers[f"__dlq.errors.{name}"] or b"")
+                        for name in ("partition", "offset")
+                    )
+                    found.add((partition, offset))
+
+
 @pytest.mark.parametrize(("policy", "flush"), [("earliest", ""), ("latest", "1")])
 def test_every_record_is_delivered_and_none_after_it_was_accepted(
     tmp_path: Path, group_kills: int, policy: str, flush: str
@@ -280,10 +316,15 @@ def test_every_record_is_delivered_and_none_after_it_was_accepted(
         for member in members:
             member.join()
         ends = [start for start, _ in positions(broker.port)]
+        lettered = dead_letters(broker.port)
     assert not checker.problems, checker.problems
     produced = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
     assert checker.delivered == produced
-    print(f"{group_kills} kills, {len(produced)} records, {len(checker.settled)} settled")
+    assert checker.rejected <= lettered <= produced
+    print(
+        f"{group_kills} kills, {len(produced)} records, {len(checker.settled)} settled, "
+        f"{len(lettered)} with dead letters"
+    )
 
 
 def test_a_join_that_kill_9_interrupts_happens_or_not(tmp_path: Path, group_kills: int) -> None:
@@ -298,7 +339,7 @@ def test_a_join_that_kill_9_interrupts_happens_or_not(tmp_path: Path, group_kill
             join = beating.ShareGroupHeartbeatRequest(
                 group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
             )
-            set_policy(broker.port, group, "earliest")
+            configure(broker.port, group, "share.auto.offset.reset", "earliest")
             with RawClient(broker.port) as client:
                 client.send(framed(request_body(join, 1)))
                 time.sleep(chance.uniform(0, 0.02))
