@@ -234,6 +234,8 @@ class TestOutcomes:
         assert (record.leader, record.leader_changed) == (None, False)
         assert (record.members_before, record.members_after) == (1, 0)
         assert (record.partitions.known, record.partitions.given_up) == (True, 3)
+        s.eager((0, 1, 2))
+        assert s.last.leader_change is LeaderChange.FIRST
 
     def test_one_that_another_takes_over_while_the_assignment_is_awaited(self) -> None:
         s = Chronicle()
