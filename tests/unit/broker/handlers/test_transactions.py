@@ -17,7 +17,7 @@ from tests.support.transactions.running_transactions import (
     RunningTransactions,
     running_transactions,
 )
-from tests.unit.broker.handlers.transaction_requests import add, end, marker
+from tests.unit.broker.handlers.transaction_requests import add, end, marker, state
 
 NONE = ErrorCode.NONE
 UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -65,6 +65,16 @@ async def send(
     request = m.ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=[data])
     (answer,) = (await b.ask(request, version)).responses[0].partition_responses
     return answer.error_code, answer.log_start_offset, answer.error_message
+
+
+async def test_an_offline_partition_is_not_added_to_a_transaction() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        partition = b.topics.partition("t", 0)
+        assert partition is not None
+        partition.take_offline("the disk failed")
+        assert (await send(b, pid, 12))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert state(b) == "Empty"
 
 
 @pytest.mark.parametrize("version", [5, 10, 11, 12, 13])
