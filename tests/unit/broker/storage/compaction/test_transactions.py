@@ -1,11 +1,14 @@
 """What becomes of transactions and their markers when a log is compacted again and again."""
 
+import errno
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header
@@ -246,6 +249,33 @@ def test_an_entry_of_the_index_never_outlives_its_marker(stop: int) -> None:
         assert log.aborted() == [] or state == "as written"
     finally:
         log.files.on_operation = None
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_a_replacement_that_fails_ends_the_log_if_a_start_would_complete_it(
+    stop: int, log: Log
+) -> None:
+    log.send(b"k")
+    kept = log.send(b"k")
+    run = log.start()
+    assert run.work()
+    left = stop
+
+    def fail(operation: Operation) -> None:
+        nonlocal left
+        left -= operation == "rename"
+        if left == 0 and operation == "rename":
+            raise OSError(errno.EIO, "the disk failed")
+
+    log.files.on_operation = fail
+    with suppress(StorageError):
+        run.swap(wall_ms=log.wall_ms)
+    log.files.on_operation = None
+    assert left <= 0
+    names = [entry.name for entry in log.files.entries("/data/t-0")]
+    assert log.log.is_usable is not any(name.endswith(".log.swap") for name in names)
+    if log.log.is_usable:
+        assert kept in log.offsets()
 
 
 def test_a_long_index_is_read_by_the_steps_of_a_run_not_before(
