@@ -167,7 +167,7 @@ class DoneOffsets:
     Memory grows with `open_count`, which the caller bounds.
     """
 
-    __slots__ = ("_begun", "_done", "_position", "last_begun")
+    __slots__ = ("_begun", "_done", "_last_done", "last_begun")
 
     def __init__(self) -> None:
         self._begun: deque[tuple[int, int]] = deque()
@@ -175,7 +175,8 @@ class DoneOffsets:
         self._done: set[int] = set()
         """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
-        self._position = (NOTHING_BEGUN, UNKNOWN_EPOCH)
+        self._last_done = (NOTHING_BEGUN - 1, UNKNOWN_EPOCH)
+        """Offset and leader epoch of the last record before the position."""
 
     @property
     def position(self) -> OffsetAndMetadata | None:
@@ -183,8 +184,10 @@ class DoneOffsets:
         the first record on: when committed, it keeps a consumer that starts at the end of a log
         from skipping records that it was given and did not finish.
         """
-        offset, leader_epoch = self._position
-        return None if offset < 0 else OffsetAndMetadata(offset, "", leader_epoch)
+        if self.last_begun < 0:
+            return None
+        offset, leader_epoch = self._last_done
+        return OffsetAndMetadata(offset + 1, "", leader_epoch)
 
     @property
     def open_count(self) -> int:
@@ -195,7 +198,7 @@ class DoneOffsets:
         """Add a record that is about to be handled; offsets must increase."""
         assert offset > self.last_begun, "records come in order"
         if self.last_begun < 0:
-            self._position = offset, UNKNOWN_EPOCH
+            self._last_done = offset - 1, UNKNOWN_EPOCH
         self.last_begun = offset
         self._begun.append((offset, leader_epoch))
 
@@ -210,4 +213,4 @@ class DoneOffsets:
         while done and begun[0][0] in done:
             last = begun.popleft()
             done.remove(last[0])
-        self._position = last[0] + 1, last[1]
+        self._last_done = last

@@ -108,7 +108,8 @@ class Work:
         running handlers of the partition no longer count, and it starts over from there.
         """
         share = self._share(partition)
-        by_key, mean_bytes = self._by_key, self._mean_bytes
+        by_key, batches, mean_bytes = self._by_key, self._batches, self._mean_bytes
+        total_count = total_bytes = 0
         for record in records:
             # A slice of a named tuple is a tuple, which Python unpacks several times faster.
             offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record[2:]
@@ -118,13 +119,22 @@ class Work:
             byte_count = RECORD_OVERHEAD_BYTES + key_size + value_size
             for name, value in headers:
                 byte_count += len(name) + len(value or b"")
-            self._add(share, key if by_key else None, record, offset, byte_count, now_ms)
+            lane = share.lanes.get(key if by_key else None)
+            if lane is None:
+                lane = self._open_lane(share, key if by_key else None)
+            lane.items.append(Item(lane, record, offset, byte_count))
+            if batches is not None and len(lane.items) in {1, batches.records}:
+                self._line_up(lane, now_ms)
             share.done.begin(offset, leader_epoch)
+            total_count += 1
+            total_bytes += byte_count
             # The average follows gradual changes within some hundred records, and large increases
             # at once.
             mean_bytes += (byte_count - mean_bytes) / 64
             if mean_bytes * 8 <= byte_count:
                 mean_bytes = byte_count / 8
+        self.held_records += total_count
+        self.held_bytes += total_bytes
         self._mean_bytes = mean_bytes
 
     def feed_final(
@@ -132,37 +142,24 @@ class Work:
     ) -> Failure:
         """Add a dead letter in the place of records up to this offset, which cannot be read."""
         share = self._share(partition)
-        item = self._add(share, None, record, last_offset, RECORD_OVERHEAD_BYTES, now_ms)
+        lane = share.lanes.get(None) or self._open_lane(share, None)
+        item = Item(lane, record, last_offset, RECORD_OVERHEAD_BYTES)
+        lane.items.append(item)
+        if self._batches is not None and len(lane.items) in {1, self._batches.records}:
+            self._line_up(lane, now_ms)
         share.done.begin(last_offset, record.leader_epoch)
+        self.held_records += 1
+        self.held_bytes += item.byte_count
         failure = item.failing()
         failure.is_final = failure.is_alone = True
         return failure
 
-    def _add(
-        self,
-        share: Share,
-        key: Hashable,
-        record: AnyRecord,
-        offset: int,
-        byte_count: int,
-        now_ms: int,
-    ) -> Item:
-        lane = share.lanes.get(key)
-        is_new = lane is None
-        if lane is None:
-            lane = share.lanes[key] = Lane(key, share)
-        item = Item(lane, record, offset, byte_count)
-        lane.items.append(item)
-        self.held_records += 1
-        self.held_bytes += byte_count
-        if is_new:
-            if self._batches is None:
-                self._ready.append(lane)
-            else:
-                self._line_up(lane, now_ms)
-        elif self._batches is not None and len(lane.items) == self._batches.records:
-            self._line_up(lane, now_ms)
-        return item
+    def _open_lane(self, share: Share, key: Hashable) -> Lane:
+        """Create a lane for a record that follows at once: without batches, it is ready then."""
+        lane = share.lanes[key] = Lane(key, share)
+        if self._batches is None:
+            self._ready.append(lane)
+        return lane
 
     def _line_up(self, lane: Lane, now_ms: int) -> None:
         """Make a lane ready whose head is not running; with batches perhaps later."""
@@ -278,13 +275,16 @@ class Work:
         share = lane.share
         share.running_count -= 1
         item.runs_since_ms = None
-        if share.is_dropped:
-            self._release(item)
-            return None
-        if self._is_transactional:
+        if self._is_transactional and not share.is_dropped:
             share.settled.append(item)
+        elif item.members is None:
+            # As `_release`, whose call takes as long.
+            self.held_records -= 1
+            self.held_bytes -= item.byte_count
         else:
             self._release(item)
+        if share.is_dropped:
+            return None
         if item.members is None:
             share.done.finish(item.offset)
         else:
@@ -297,8 +297,9 @@ class Work:
         elif self._batches is not None:
             self._line_up(lane, now_ms)
         elif goes_on and not share.is_held and self.started_count < self.start_limit:
-            self._start(items[0], share, now_ms)
-            return items[0]
+            item = items[0]
+            self._start(item, share, now_ms)
+            return item
         else:
             self._ready.append(lane)
         return None

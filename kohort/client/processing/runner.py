@@ -112,7 +112,8 @@ class Runner:
         self._is_ending = False
         self._is_finishing = False
         """Whether workers are being cancelled."""
-        self._is_waited_for = False
+        self._is_watched = producer is not None
+        """Whether something waits for records to be given back, except for room to read more."""
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
@@ -143,7 +144,7 @@ class Runner:
             self._fail(error)
             await self._drain_unpolled()
         finally:
-            self._is_ending = True
+            self._is_ending = self._is_watched = True
             try:
                 await self._finish()
             finally:
@@ -159,7 +160,7 @@ class Runner:
             timeout_s = self._options.drain_timeout_ms / 1000
         by_s = self._clock() + timeout_s
         self._drain_by_s = by_s if self._drain_by_s is None else min(by_s, self._drain_by_s)
-        self._is_ending = True
+        self._is_ending = self._is_watched = True
         self._begin_drain(self._work.partitions, self._drain_by_s)
         if self._transactions is not None:
             self._transactions.end()
@@ -259,7 +260,7 @@ class Runner:
         elif not self._is_finishing:
             self._employ()
 
-    async def _work_on(self) -> None:
+    async def _work_on(self) -> None:  # noqa: C901, PLR0912 - calls cost more than handlers.
         me = asyncio.current_task()
         assert me is not None
         clock, begin = self._clock, self._attempts.begin
@@ -283,6 +284,7 @@ class Runner:
                 self._workers[me] = item
             error: Exception | None = None
             following: Item | None = None
+            goes_on = now_s < breath_s
             try:
                 try:
                     answer = begin(item) if item.failure is None else self._begin(item)
@@ -296,15 +298,18 @@ class Runner:
                 except BaseException:
                     self._work.abandon(item)
                     raise
-                goes_on = now_s < breath_s
                 if self._cancelled or me.cancelling():
                     self._end_if_cut(item, me, error)
                     goes_on = False
-                following = self._attempted(item, error, now_ms, goes_on=goes_on)
+                if error is None:
+                    following = self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
+                else:
+                    self._failed(item, error)
             finally:
                 self._workers[me] = item = following
-                self._gave_back()
-            if me.cancelling():
+                if self._is_watched or self._only is not None:
+                    self._gave_back()
+            if not goes_on and me.cancelling():
                 return  # The next handler needs a task whose cancellation count is 0.
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
@@ -314,19 +319,13 @@ class Runner:
             return self._dead_letters.write(self._outcomes.letter(item))
         return self._attempts.begin(item)
 
-    def _attempted(
-        self, item: Item, error: Exception | None, now_ms: int, *, goes_on: bool
-    ) -> Item | None:
-        """Record the result. Returns the worker's next record, if it may go on."""
-        if error is None:
-            return self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
+    def _failed(self, item: Item, error: Exception) -> None:
         failure = self._outcomes.failed(item, error, self._now_ms())
         if failure is not None:
             self._fail(failure)
             if self._transactions is not None:
                 self._transactions.failed()
         self._set_timer()
-        return None
 
     def _end_if_cut(self, item: Item, worker: asyncio.Task[None], error: Exception | None) -> None:
         """End the worker if the run has cancelled it.
@@ -359,8 +358,7 @@ class Runner:
             self._fail(error)
 
     def _gave_back(self) -> None:
-        if self._is_waited_for:
-            self._progress.set()
+        self._progress.set()
         if self._transactions is not None:
             self._transactions.note()
         if self._is_ending:
@@ -428,7 +426,7 @@ class Runner:
             logger.warning("a handler is still running although it was cancelled")
 
     async def _wait_idle(self, partitions: Partitions, timeout_s: float) -> bool:
-        self._is_waited_for = True
+        self._is_watched = True
         try:
             async with asyncio.timeout(timeout_s):
                 while self._work.is_busy(partitions):
@@ -437,7 +435,7 @@ class Runner:
         except TimeoutError:
             return False
         finally:
-            self._is_waited_for = False
+            self._is_watched = self._is_ending or self._transactions is not None
         return True
 
     def _cut(self, partitions: Partitions) -> Iterable[Item]:
