@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,21 +43,21 @@ async def deserialised(
     """
     key, value = record.key, record.value
     if read_key is not None:
-        key = await _read(read_key, key, "key", record)
+        key = _read(read_key, key, "key", record)
+        if inspect.isawaitable(key):
+            key = await key
     if read_value is not None:
-        value = await _read(read_value, value, "value", record)
+        value = _read(read_value, value, "value", record)
+        if inspect.isawaitable(value):
+            value = await value
     return record._replace(key=key, value=value)
 
 
-async def _read(read: Deserialiser, data: Any, what: str, record: AnyRecord) -> Any:  # noqa: ANN401
+def _read(read: Deserialiser, data: Any, what: str, record: AnyRecord) -> Any:  # noqa: ANN401
     try:
-        made = read(data)
+        return read(data)
     except Exception as error:
         raise refused(record, what, error) from error
-    if inspect.isawaitable(made):
-        awaited: Awaitable[Any] = made
-        return await awaited
-    return made
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import Any, TypeGuard
 
@@ -37,61 +37,89 @@ class Attempts:
         self._read_key = read_key
         self._read_value = read_value
         self._timeout_ms = timeout_ms
-        self._reads = read_key is not None or read_value is not None
-        self._is_direct = timeout_ms is None and not self._reads
+        self._is_direct = read_key is None and read_value is None
 
     def begin(self, item: Item) -> Awaitable[object] | None:
-        """Begin an attempt; None if it has succeeded already, else await the result.
+        """Begin an attempt: deserialise the record and call its handler. Returns None if that has
+        succeeded already, else an awaitable of the rest.
 
-        Raises:
-            Exception: as `make`, for a handler that is a plain function.
-        """
-        if self._is_direct and item.members is None:
-            answer = self._handler(item.record)
-            return answer if is_awaitable(answer) else None
-        return self._make(item) if self._timeout_ms is None else self.make(item)
-
-    async def make(self, item: Item) -> None:
-        """Deserialise the record and wait until its handler has returned.
-
-        Raises:
+        Either raises:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not
                 help.
             TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, even if the
                 handler suppressed that.
             Exception: whatever the handler, or a deserialiser's coroutine, raised.
         """
-        if self._timeout_ms is None:
-            await self._make(item)
-            return
-        timeout = asyncio.timeout(self._timeout_ms / 1000)
-        cause: Exception | None = None
+        if self._timeout_ms is not None:
+            return self._begin_timed(item, self._timeout_ms)
+        if self._is_direct and item.members is None:
+            answer = self._handler(item.record)
+            return answer if type(answer) is CoroutineType or is_awaitable(answer) else None
+        return self._make(item)
+
+    def _begin_timed(self, item: Item, timeout_ms: int) -> Awaitable[object] | None:
+        """Run the first step of the coroutine here: if it does not suspend, no timer is needed."""
+        began_s = asyncio.get_running_loop().time()
+        attempt: Coroutine[Any, Any, object] = self._make(item)
         try:
-            async with timeout:
-                await self._make(item)
-        except Exception as error:
-            if not timeout.expired():
-                raise
-            cause = error
-        # Also if the handler suppressed its cancellation: its work may be incomplete.
-        if timeout.expired():
-            raise TimeoutError(
-                f"the handler did not return within handler_timeout_ms ({self._timeout_ms})"
-            ) from cause
+            awaited = attempt.send(None)
+        except StopIteration:
+            return None
+        return _within_time(_Begun(attempt, awaited), began_s, timeout_ms)
 
     async def _make(self, item: Item) -> None:
         if item.members is None:
-            answer = self._handler(await self._read(item.record))
+            record = item.record
+            answer = self._handler(record if self._is_direct else await self._read(record))
         else:
             answer = self._handler([await self._read(one.record) for one in item.members])
         if is_awaitable(answer):
             await answer
 
     async def _read(self, record: AnyRecord) -> AnyRecord:
-        if not self._reads:
+        if self._is_direct:
             return record
         # For each attempt anew: the handler may have changed the last one's value.
         return await deserialised(record, self._read_key, self._read_value)
+
+
+class _Begun:
+    """The rest of a coroutine that has run up to its first suspension, as an awaitable."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, object], awaited: object) -> None:
+        self._coroutine = coroutine
+        self._awaited = awaited
+        """What the event loop has to wait for: what the coroutine yielded."""
+
+    def __await__(self) -> Generator[object, Any, object]:
+        send, throw, awaited = self._coroutine.send, self._coroutine.throw, self._awaited
+        try:
+            while True:
+                try:
+                    result = yield awaited
+                except BaseException as error:  # noqa: BLE001 - the coroutine's, such as its cancellation.
+                    awaited = throw(error)
+                else:
+                    awaited = send(result)
+        except StopIteration as end:
+            return end.value
+
+
+async def _within_time(attempt: _Begun, began_s: float, timeout_ms: int) -> None:
+    timeout = asyncio.timeout_at(began_s + timeout_ms / 1000)
+    cause: Exception | None = None
+    try:
+        async with timeout:
+            await attempt
+    except Exception as error:
+        if not timeout.expired():
+            raise
+        cause = error
+    # Also if the handler suppressed its cancellation: its work may be incomplete.
+    if timeout.expired():
+        raise TimeoutError(
+            f"the handler did not return within handler_timeout_ms ({timeout_ms})"
+        ) from cause
 
 
 def _within(around: Around, handler: Handler) -> Handler:

@@ -39,6 +39,8 @@ def uncancels() -> None:
     task.uncancel()
 
 
+TIMED = pytest.mark.parametrize("timeout_ms", [None, HOUR_S * 2_000])
+"""Whether the handlers have a time limit, which none of them exceeds."""
 REACTIONS = pytest.mark.parametrize("react", [returns, raises, cancels, uncancels])
 
 
@@ -75,16 +77,26 @@ async def handle_all(consumer: Consumer) -> list[int]:
     return handled
 
 
+@TIMED
 @REACTIONS
 @pytest.mark.parametrize("on_failure", ["stop", "skip"])
 async def test_a_record_cut_off_by_the_end_of_a_run_is_delivered_again(
-    virtual_kafka: VirtualKafka, react: Callable[[], None], on_failure: Literal["stop", "skip"]
+    virtual_kafka: VirtualKafka,
+    react: Callable[[], None],
+    on_failure: Literal["stop", "skip"],
+    timeout_ms: int | None,
 ) -> None:
     await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
         slow = Slow(react)
         run = asyncio.create_task(
-            consumer.run(slow, drain_timeout_ms=500, retries=0, on_failure=on_failure)
+            consumer.run(
+                slow,
+                drain_timeout_ms=500,
+                retries=0,
+                on_failure=on_failure,
+                handler_timeout_ms=timeout_ms,
+            )
         )
         await until(lambda: slow.begun)
         consumer.end_run()
@@ -167,8 +179,9 @@ async def end_as_cancelled() -> None:
     await asyncio.sleep(0)
 
 
+@TIMED
 async def test_a_handler_whose_own_code_cancels_its_task_may_continue(
-    virtual_kafka: VirtualKafka,
+    virtual_kafka: VirtualKafka, timeout_ms: int | None
 ) -> None:
     await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
@@ -181,18 +194,19 @@ async def test_a_handler_whose_own_code_cancels_its_task_may_continue(
                 consumer.end_run()
 
         async with asyncio.timeout(60):
-            await consumer.run(handle, retries=0)
+            await consumer.run(handle, retries=0, handler_timeout_ms=timeout_ms)
         assert await consumer.committed(PLACE) == 3
 
 
+@TIMED
 @pytest.mark.parametrize("fail", [cancel_itself, end_as_cancelled])
 async def test_a_handler_that_ends_because_its_own_code_cancels_it_has_failed(
-    virtual_kafka: VirtualKafka, fail: Callable[[], Awaitable[None]]
+    virtual_kafka: VirtualKafka, fail: Callable[[], Awaitable[None]], timeout_ms: int | None
 ) -> None:
     await fill(virtual_kafka, RECORDS)
     async with member(virtual_kafka) as consumer:
         with pytest.raises(HandlerError):
             async with asyncio.timeout(60):
-                await consumer.run(lambda _: fail(), retries=1)
+                await consumer.run(lambda _: fail(), retries=1, handler_timeout_ms=timeout_ms)
         assert figures(consumer).failed == 2
         assert await consumer.committed(PLACE) in {None, 0}
