@@ -209,15 +209,20 @@ def _short_owner(member_id: str | None) -> str | None:
 
 
 def _member_lines(group: Group) -> Iterator[str]:
-    """Members; in consumer and share groups with their epochs and target assignments."""
-    head: tuple[str, ...] = ("MEMBER", "STATIC ID", "HOST", "PARTITIONS")
+    """Members; in consumer and share groups with their epochs and target assignments. Members of
+    share groups have no static ids.
+    """
+    is_share = group.kind == SHARE
+    head: tuple[str, ...] = ("HOST", "PARTITIONS")
+    head = ("MEMBER", *head) if is_share else ("MEMBER", "STATIC ID", *head)
     if group.epoch is not None:
         head += ("EPOCH", "TARGET", "CLIENT ID")
     rows: list[tuple[Any, ...]] = []
     for member in group.members:
         partitions = _partitions_text(member.partitions)
         name = short_id(member.member_id)
-        row: tuple[Any, ...] = (name, member.instance_id, member.host, partitions)
+        row: tuple[Any, ...] = (member.host, partitions)
+        row = (name, *row) if is_share else (name, member.instance_id, *row)
         if group.epoch is not None:
             is_there = member.target == member.partitions
             target = "the same" if is_there else _partitions_text(member.target)

@@ -184,6 +184,14 @@ def test_members_of_a_consumer_group_are_described_with_what_they_are_to_have() 
     ]
 
 
+def test_members_of_a_share_group_are_described_without_static_ids() -> None:
+    members = [Member("a", None, "c", "h", [("t", 0)], 2, [("t", 0)])]
+    assert described(members, protocol_type="share", epoch=2)[2:] == [
+        ["MEMBER", "HOST", "PARTITIONS", "EPOCH", "TARGET", "CLIENT", "ID"],
+        ["a", "h", "t:0", "2", "the", "same", "c"],
+    ]
+
+
 def test_a_group_is_described_with_its_lag_in_one_line_first() -> None:
     owned = [("t", 0), ("t", 1), ("t", 2), ("t", 5), ("u", 1)]
     members = [Member("a", None, "c", "h1", owned), Member("b", "pod", "c", "h2", None)]
