@@ -70,7 +70,7 @@ async def test_the_kit_says_why_a_share_group_is_behind(virtual_kafka: VirtualKa
         text = "\n".join(await virtual_kafka.group("workers").why())
         assert "Record 0 has held the start of jobs-0 for 10 s" in text
         assert f"member {member.member_id} acquired it 10 s ago, at delivery 1 of 5" in text
-        assert "its lock ends in 20 s" in text
+        assert "the lock expires in 20 s" in text
 
 
 @kafka_settings({"group.share.partition.max.record.locks": 100})

@@ -129,7 +129,7 @@ class SharePartitionView:
             left_ms = max(segment.lock.deadline_ms - self.now.ms, 0)
             return (
                 f"member {shown(segment.lock.member_id)} acquired it {duration(since_ms)} ago, at "
-                f"delivery {count} of {limit}, and its lock ends in {duration(left_ms)}"
+                f"delivery {count} of {limit}, and the lock expires in {duration(left_ms)}"
             )
         if segment.write is not None:
             return "its new state is being stored"
@@ -186,7 +186,7 @@ class SharePartitionView:
         left = duration(max(lock_ms - self.now.ms, 0))
         return (
             "all records are locked or finished. It waits for new ones, or for a lock, of which "
-            f"the first ends in {left}"
+            f"the first expires in {left}"
         )
 
     def _throttled(self, position: int) -> tuple[int, int] | None:

@@ -55,7 +55,7 @@ async def test_a_renewed_lock_is_held_since_its_acquisition(clock: VirtualClock)
         await asyncio.sleep(20)
         text = view(broker).start_text()
         assert "held the start of t-0 for 40 s: member a acquired it 40 s ago" in text
-        assert "its lock ends in 10 s" in text
+        assert "the lock expires in 10 s" in text
 
 
 @virtual
@@ -78,7 +78,7 @@ async def test_why_a_fetch_is_empty(clock: VirtualClock) -> None:
         broker.produce(2)
         assert "acquires records from offset 0" in view(broker).fetch_text()
         await broker.acquire("a")
-        assert "the first ends in 30 s" in view(broker).fetch_text()
+        assert "the first expires in 30 s" in view(broker).fetch_text()
         await broker.topics.changes.alter_group(
             GROUP, lambda configs: {**configs, "share.partition.max.record.locks": "100"}
         )
