@@ -22,6 +22,7 @@ from tests.support.browser import Browser
 from tests.support.contrast import TEXT, hexadecimal, ratio
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import RawMember, bring_together, settle
+from tests.support.share.share_member import share_member
 
 HOSTILE: Final = (
     "<img src=x onerror=\"document.title='hacked'\">",
@@ -134,6 +135,19 @@ def show(browser: Browser, broker: BrokerThread, page: str) -> None:
     port = broker.broker.config.kohort_console_port
     browser.open(f"http://127.0.0.1:{port}/{PAGES.get(page, page)}")
     browser.wait("document.querySelector('main h1')")
+
+
+async def _join_share_group(bootstrap: str, group: str) -> None:
+    async with share_member(bootstrap, group, "t"):
+        pass  # The member stays until its session expires.
+
+
+def test_a_share_group_has_assignments(broker: BrokerThread, browser: Browser) -> None:
+    asyncio.run(_join_share_group(f"127.0.0.1:{broker.port}", "sharers"))
+    for page, title in (("", "Assignments, last hour"), ("/timeline", "Assignments, newest first")):
+        show(browser, broker, f"#/groups/sharers{page}")
+        browser.wait(f"document.querySelector('main').innerText.includes({title!r})")
+        assert "ebalance" not in browser.text("main")
 
 
 def test_names_of_clients_are_text_on_every_page(broker: BrokerThread, browser: Browser) -> None:

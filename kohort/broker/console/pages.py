@@ -194,10 +194,12 @@ class GroupConsole:
             records = await listed(history, group_id, last, time_slice)
             now = self._source.groups.now()
             rebalances, avoided = history.totals(group_id)
+            described = None if group is None else group.describe()
             return {
                 "group": group_id,
                 "at_ms": now.wall_ms,
-                "state": None if group is None else group.describe().state,
+                "state": None if described is None else described.state,
+                "type": None if described is None else described.kind.value,
                 "waiting": waiting_json(
                     None if group is None else group.describe_waiting(), now, with_members=False
                 ),

@@ -239,7 +239,7 @@ class Acknowledger:
         if lock is None or lock.member_id != self.member_id:
             return 0
         count = segment.count
-        states = [state_after(kind, count, self.limit) for kind in range(RENEW)]
+        states = [state_after(kind, count, self.limit, self.archived) for kind in range(RENEW)]
         parts: list[Change] = []
         following = index
         while following < len(runs):

@@ -116,8 +116,7 @@ class InFlight:
             pieces.append(Segment(segment.first, first - 1, origin, ACQUIRED, count, lock))
         before: Segment | None = None
         for begin, end, state in parts:
-            if state is not AVAILABLE:
-                self.complete += end - begin + 1
+            self._count(state, None, write, begin, end - begin + 1)
             if before is not None and before.state is state:
                 before.last = end
             else:

@@ -1,4 +1,4 @@
-// One group: the awaited members, the last rebalance, the members and their positions.
+// One group: the awaited members, the last rebalance or assignment, the members and their positions.
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
@@ -40,7 +40,7 @@ function view(data, context) {
       ["Lag", count(data.lag)],
       ["Behind", age(data.lag_ms)],
       ["Assignor", data.protocol ?? "–"],
-      ["Rebalances, last hour", sparkline(data.last_hour)],
+      [data.share ? "Assignments, last hour" : "Rebalances, last hour", sparkline(data.last_hour, noun(data))],
       ...(data.lag_last_hour.length > 1 ? [["Lag, last hour", lagLine(data.lag_last_hour, data.at_ms)]] : []),
     ]),
     waiting(data),
@@ -82,16 +82,22 @@ function waiting({ waiting, findings }) {
   );
 }
 
-function last({ group: id, last: record, act }) {
-  if (!record) return h("p", { class: "muted" }, "The history has no rebalance of this group.");
+// Nobody stops while partitions of a share group are assigned.
+function noun(data) {
+  return data.share ? "assignment" : "rebalance";
+}
+
+function last(data) {
+  const { group: id, last: record, act } = data;
+  if (!record) return h("p", { class: "muted" }, `The history has no ${noun(data)} of this group.`);
   return h(
     "section",
     { "aria-labelledby": "last" },
-    h("h2", { id: "last" }, record.outcome === "running" ? "The running rebalance" : "The last rebalance"),
+    h("h2", { id: "last" }, `The ${record.outcome === "running" ? "running" : "last"} ${noun(data)}`),
     act && h("p", { class: "headline" }, act.text[0].toUpperCase() + act.text.slice(1), ", from ", moment(act.started_at_ms), ". ", h("a", { href: to("groups", id, "timeline") }, "All its rebalances")),
     h("p", { class: "headline" }, `It ${record.sentence}.`),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
-    h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),
+    !data.share && h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),
   );
 }
 

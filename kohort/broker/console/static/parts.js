@@ -81,11 +81,11 @@ export function age(ms, isLeast) {
   return h("span", { class: ms >= FAR_BEHIND_MS ? "far" : null }, `${isLeast ? "≥ " : ""}${duration(ms)}`);
 }
 
-/** Rebalances of the last hour: a bar for each five minutes. */
-export function sparkline(bins) {
+/** Rebalances of the last hour, or what `noun` names: a bar for each five minutes. */
+export function sparkline(bins, noun = "rebalance") {
   const most = Math.max(...bins, 4);
   const total = bins.reduce((sum, number) => sum + number, 0);
-  const words = `${counted(total, "rebalance")} in the last hour`;
+  const words = `${counted(total, noun)} in the last hour`;
   const bars = bins.map((number, place) => {
     const tall = number ? Math.max(2, (number / most) * 18) : 0.5;
     return h("rect", { x: place * 5, y: 20 - tall, width: 4, height: tall, class: number ? "bar" : "none" });

@@ -52,13 +52,14 @@ async function loaded(context) {
 function view(data, context) {
   const { memory, params } = context;
   const record = memory.record;
+  const noun = nounOf(data);
   return [
     heading("Groups", data.group),
     data.state === null ? h("p", null, "The group no longer exists; this is the rest of its history.") : groupTabs(data.group, "Timeline"),
-    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, "rebalance")} and ${count(data.total_avoided)} avoided. ${count(data.records.length)} are shown.`),
+    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, noun.toLowerCase())} and ${count(data.total_avoided)} avoided. ${count(data.records.length)} are shown.`),
     data.records.length > 0 && [spans(context), axis(data, context)],
-    params[1] && memory.missing && h("p", { class: "failure" }, `Rebalance ${params[1]} is no longer in the history.`),
-    record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `Rebalance ${record.sequence}`), waterfall(record)),
+    params[1] && memory.missing && h("p", { class: "failure" }, `${noun} ${params[1]} is no longer in the history.`),
+    record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `${noun} ${record.sequence}`), waterfall(record)),
     list(data, context),
   ];
 }
@@ -156,8 +157,13 @@ function ticks(begin, end, width, place, tall) {
   return marks;
 }
 
+// Nobody stops while partitions of a share group are assigned.
+function nounOf(data) {
+  return data.type === "share" ? "Assignment" : "Rebalance";
+}
+
 function list(data, context) {
-  if (!data.records.length) return h("p", null, "The history has no rebalance of this group.");
+  if (!data.records.length) return h("p", null, `The history has no ${nounOf(data).toLowerCase()} of this group.`);
   const entries = entriesOf(data);
   const opened = (context.memory.opened ??= new Set());
   const rows = entries.slice(0, ROWS).flatMap((entry) => {
@@ -168,14 +174,14 @@ function list(data, context) {
   });
   const columns = [
     ["Time", "", (row) => [time(row, data, context), h("div", { class: "muted" }, moment(row.at_ms))]],
-    ["Rebalance", "prose", (row) => (row.act ? actButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
+    [nounOf(data), "prose", (row) => (row.act ? actButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
     ["Duration", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
     ["Stopped", "number", (row) => (row.stopped_count ? [counted(row.stopped_count, "member"), h("div", { class: "muted" }, `up to ${duration(row.stopped_longest_ms)}`)] : "–")],
   ];
   const older = data.total_rebalances + data.total_avoided > data.records.length && data.records.length < ALL;
   return [
-    h("h2", null, "Rebalances, newest first"),
-    table("Rebalances", columns, rows, (row) => row.sequence),
+    h("h2", null, `${nounOf(data)}s, newest first`),
+    table(`${nounOf(data)}s`, columns, rows, (row) => row.sequence),
     entries.length > ROWS && h("p", { class: "muted" }, `and ${counted(entries.length - ROWS, "older row")}, shown only on the time axis`),
     older && (context.options.last ?? LAST) < ALL && h("p", null, h("button", { type: "button", click: () => context.set({ last: ALL }) }, `Load up to ${count(ALL)}`)),
   ];
