@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.project.test_make_targets import MAKEFILE, targets
-
 ROOT = Path(__file__).parents[3]
 PATHS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEXT = "".join(path.read_text(encoding="utf-8") for path in PATHS)
@@ -48,30 +46,11 @@ def test_its_form_is_what_the_forge_takes() -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-def test_each_command_is_a_make_target_with_variables_that_the_makefile_reads() -> None:
-    commands = list(steps("run"))
-    assert {command.split()[1] for command in commands} == {
-        *("test", "unit", "property", "site", "dist", "test-long", "pipeline")
-    }
-    for command in commands:
-        make, target, *variables = command.split(maxsplit=2)
-        assert make == "make"
-        assert target in targets()
-        for name in re.findall(r"(\w+)=", " ".join(variables)):
-            assert re.search(rf"^{name} \?=", MAKEFILE, re.MULTILINE)
-
-
 def test_every_supported_python_is_tested_and_gets_a_wheel() -> None:
     assert JOBS["test"]["strategy"]["matrix"]["python"] == supported()
     (dist,) = (step["run"] for step in JOBS["dist"]["steps"] if "run" in step)
     assert re.findall(r"python(3\.\d+)", dist) == supported()
     assert JOBS["test"]["env"]["CI"] == "true"
-
-
-def test_the_image_is_built_for_both_machines_and_goes_nowhere() -> None:
-    (built,) = (step for step in JOBS["image"]["steps"] if "build-push" in step.get("uses", ""))
-    assert built["with"]["platforms"].split(",") == ["linux/amd64", "linux/arm64"]
-    assert built["with"]["push"] is False
 
 
 def test_actions_are_pinned_to_commits_with_their_versions_beside() -> None:
