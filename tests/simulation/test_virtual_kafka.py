@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from kohort import Consumer
+from kohort import Consumer, TopicPartition, errors
 from kohort.groups.events import TriggerKind
 from kohort.testing import VirtualKafka, kafka_settings
 from kohort.testing.kit.polling import wait_until
@@ -134,6 +134,20 @@ async def test_a_record_says_how_long_a_member_that_left_had_not_fetched(
             await consumer.getmany(timeout_ms=1_000)
     *_, left = await virtual_kafka.group("billing").rebalances()
     assert 20_000 < (left.trigger.unfetched_ms or 0) < 40_000
+
+
+async def test_offsets_that_are_not_found_in_time_are_an_error(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("orders")
+    async with Consumer(
+        bootstrap_servers=virtual_kafka.bootstrap_servers, default_api_timeout_ms=5_000
+    ) as consumer:
+        with pytest.raises(errors.UnknownTopicError):
+            await consumer.end_offsets([TopicPartition("absent", 0)])
+        with (
+            virtual_kafka.fault("ListOffsets", drop=True),
+            pytest.raises(errors.OperationTimedOutError),
+        ):
+            await consumer.end_offsets([TopicPartition("orders", 0)])
 
 
 async def test_clients_outlive_restarts_and_crashes(virtual_kafka: VirtualKafka) -> None:
