@@ -53,6 +53,12 @@ def records_of(module: ModuleType, batch: bytes, floor: int = 0) -> list[AnyReco
     return records
 
 
+@pytest.mark.parametrize("size", [63, 64, 128, 8_191, 8_192])
+def test_a_length_may_have_several_bytes_also_without_bits(unpack: ModuleType, size: int) -> None:
+    (record,) = records_of(unpack, encode_batch([Record(bytes(size), bytes(size))]))
+    assert (record.key, record.value) == (bytes(size), bytes(size))
+
+
 def test_a_record_has_all_that_the_batch_says(unpack: ModuleType) -> None:
     written = Record(b"value", b"key", (("h", b"1"), ("ключ", None)), 1_700_000_000_123)
     batch = encode_batch([Record(None, None, (), 1_700_000_000_000), written], base_offset=40)
