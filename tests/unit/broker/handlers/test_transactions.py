@@ -33,7 +33,7 @@ OLD_FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 async def test_all_of_it_behind_an_fsync() -> None:
     async with running_transactions("log.flush.interval.messages=1") as b:
         pid = (await b.init()).producer_id
-        await add(b, {"t": [0]})
+        assert await add(b, {"t": [0]}) == {"t": [NONE]}
         b.produce(pid, 0)
         partition = b.topics.partition("t", 0)
         assert partition is not None
