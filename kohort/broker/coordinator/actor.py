@@ -60,7 +60,6 @@ FAULTS_MAX: Final = 10
 reads the log, and a client that can make a step raise must not keep the broker busy with that."""
 
 _END: Final = object()
-_NOTHING: Final = Batch((), ())
 
 
 class _Phase(Enum):
@@ -148,7 +147,7 @@ class GroupActor:
 
     def begin(self) -> None:
         """Carry out the effects of creating the group."""
-        self._step_now(_NOTHING)
+        self._step_now(Batch((), ()))
 
     def submit(self, command: Command) -> None:
         """Accept a command, and apply the first of these rules that matches:
@@ -215,28 +214,22 @@ class GroupActor:
     # Batches.
 
     def _step_now(self, batch: Batch) -> None:
-        """Step the group now. A task is started if an append is pending, or more steps of a command
-        are left.
+        """Step the group now. A task is started if an append is pending, or steps of a command or
+        more commands are left.
         """
         pending = self._step(batch)
         if pending is not None or self._unfinished is not None:
             self._start_task(pending)
         elif self.group.is_dead:
             self._retire()
+        elif self._phase is _IDLE and not self._inbox.is_empty:
+            self._start_task(None)
 
     def _step_gathered(self) -> None:
-        """Step the group with the commands that arrived in the last event loop iteration; a task
-        takes the rest if they are too many for one batch.
-        """
+        """Step the group with the commands that arrived in the last event loop iteration."""
         self._phase = _IDLE
         if not self._inbox.is_empty:
             self._step_now(self._inbox.take_batch())
-        if not self._inbox.is_empty and self._is_idle():
-            self._start_task(None)
-
-    def _is_idle(self) -> bool:
-        """A function because `_phase` changes within calls, which type checkers do not expect."""
-        return self._phase is _IDLE
 
     def _start_task(self, pending: Awaitable[None] | None) -> None:
         self._phase = _WORKING
@@ -351,9 +344,9 @@ class GroupActor:
             try:
                 outcome.result()
             except KafkaError as error:
-                self._report_outcome(error, now)
+                self._report_failure(error, now)
             else:
-                self._report_outcome(None, now)
+                self.group.on_appended(now)
             return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A write of group %r failed", self.group.group_id)
@@ -371,7 +364,7 @@ class GroupActor:
             try:
                 pending = log.append(self._partition, append.records, wall_ms=now.wall_ms)
             except KafkaError as error:
-                self._report_outcome(error, now)
+                self._report_failure(error, now)
                 continue
             if append.is_paced:
                 self._paced.begin_append(now.ms)
@@ -382,12 +375,9 @@ class GroupActor:
             self.group.on_appended(now)
         return None
 
-    def _report_outcome(self, error: KafkaError | None, now: Now) -> None:
-        if error is None:
-            self.group.on_appended(now)
-        else:
-            self._host.note_append_failure(self.group.group_id, error)
-            self.group.on_append_failed(error.code, now)
+    def _report_failure(self, error: KafkaError, now: Now) -> None:
+        self._host.note_append_failure(self.group.group_id, error)
+        self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
         """Answer requests, set timers, notify observers; returns the append without starting it."""
