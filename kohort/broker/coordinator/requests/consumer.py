@@ -60,16 +60,14 @@ class ConsumerRequests:
         except Rejected as rejected:
             self._note_refused(group_id, request, rejected)
             return rejected.result
-        if host.is_closed:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        membership = consumer_membership(host, group_id)
-        if membership is not None:
-            actor = host.actor(group_id)
-            if actor is not None and not actor.is_available:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        error = host.read_error(group_id)
+        if error:
+            raise KafkaError(error)
+        membership, actor = consumer_membership(host, group_id), host.actor(group_id)
+        if membership is not None and actor is not None:
             result = membership.answer_at_once(request, host.monotonic_ms())
             if result is not None:
-                if actor is not None and membership.data.outbox.has_ready_effects:
+                if membership.data.outbox.has_ready_effects:
                     actor.apply_ready_effects()
                 return result
         ticket: Deferred[HeartbeatResult] = Deferred()

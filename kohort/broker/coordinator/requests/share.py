@@ -75,16 +75,14 @@ class ShareRequests:
             check_request(group_id, request)
         except Rejected as rejected:
             return rejected.result
-        if host.is_closed:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        membership = share_membership(host, group_id)
-        if membership is not None:
-            actor = host.actor(group_id)
-            if actor is not None and not actor.is_available:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        error = host.read_error(group_id)
+        if error:
+            raise KafkaError(error)
+        membership, actor = share_membership(host, group_id), host.actor(group_id)
+        if membership is not None and actor is not None:
             result = membership.answer_at_once(request, host.monotonic_ms())
             if result is not None:
-                if actor is not None and membership.data.outbox.has_ready_effects:
+                if membership.data.outbox.has_ready_effects:
                     actor.apply_ready_effects()
                 return result
         ticket: Deferred[ShareHeartbeatResult] = Deferred()
