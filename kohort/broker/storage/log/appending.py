@@ -3,8 +3,8 @@
 import logging
 from typing import NamedTuple, NoReturn
 
+from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.checkpoints.producer_log import note_control
-from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import Buffer
 from kohort.broker.storage.log.recovery import find_end
@@ -143,7 +143,7 @@ class LogAppender(LogState):
 
 
 def must_roll(
-    active: LogSegment, config: LogConfig, header: BatchHeader, base_offset: int, wall_ms: int
+    active: LogSegment, config: TopicConfig, header: BatchHeader, base_offset: int, wall_ms: int
 ) -> bool:
     """Whether a batch must start a new segment, by Kafka's rules; `active` is not empty."""
     size_bytes = active.size_bytes + header.length + LENGTH_OVERHEAD_BYTES
@@ -165,7 +165,7 @@ def must_roll(
     return wall_ms - active.created_ms > segment_ms
 
 
-def _are_indexes_full(active: LogSegment, config: LogConfig) -> bool:
+def _are_indexes_full(active: LogSegment, config: TopicConfig) -> bool:
     """Whether an index has no room for the next entry."""
     limit = config.segment_index_bytes
     return (

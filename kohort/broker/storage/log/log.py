@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from kohort.broker.storage.config import LogConfig
+from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from kohort.broker.storage.filesystem import FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
@@ -42,7 +42,7 @@ class PartitionLog(LogAppender, LogReader):
     def open(
         cls,
         directory: Path,
-        config: LogConfig,
+        config: TopicConfig,
         terms: OpeningTerms,
         *,
         files: FileSystem = OS_FILES,
@@ -223,7 +223,7 @@ class PartitionLog(LogAppender, LogReader):
 
 def expired_segments(
     segments: Sequence[LogSegment],
-    config: LogConfig | None,
+    config: TopicConfig | None,
     *,
     log_start_offset: int,
     log_end_offset: int,
@@ -255,7 +255,7 @@ def expired_segments(
     return count
 
 
-def _is_old(segment: LogSegment, config: LogConfig | None, wall_ms: int) -> bool:
+def _is_old(segment: LogSegment, config: TopicConfig | None, wall_ms: int) -> bool:
     """Whether a segment has expired, by its latest record or else its last write."""
     if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False

@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from kohort.broker.config.topic import TopicConfig
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from kohort.broker.storage.checkpoints.producer_log import CorrectIndex, ProducerLog
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
 from kohort.broker.storage.checkpoints.segment_checksums import FILE_NAME as CHECKSUMS_FILE
 from kohort.broker.storage.checkpoints.segment_checksums import Sums
-from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
@@ -122,7 +122,7 @@ class LogState:
         self,
         files: FileSystem,
         path: str,
-        config: LogConfig,
+        config: TopicConfig,
         terms: OpeningTerms,
         opened: OpenedLog,
     ) -> None:

@@ -32,9 +32,7 @@ def read_attributes() -> frozenset[str]:
     What a comment, a parameter or a name of another kind says does not count, and neither does a
     value that is looked up and dropped.
     """
-    declared_in = {BROKER / "config", BROKER / "storage" / "config.py"}
-    sources = [path for path in BROKER.rglob("*.py") if declared_in.isdisjoint(path.parents)]
-    sources = [path for path in sources if path not in declared_in]
+    sources = [path for path in BROKER.rglob("*.py") if BROKER / "config" not in path.parents]
     # Where settings of listeners are checked together, and configs of groups.
     sources += [
         BROKER / "config" / name for name in ("broker.py", "listeners.py", "group.py", "share.py")

@@ -11,7 +11,6 @@ import pytest
 
 from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
-from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.opening import OpeningTerms
@@ -32,7 +31,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def opened(
-    directory: Path, *, recovery_point: int | None = None, config: LogConfig | None = None
+    directory: Path, *, recovery_point: int | None = None, config: TopicConfig | None = None
 ) -> PartitionLog:
     """After a clean stop, or up to `recovery_point` after another one."""
     return PartitionLog.open(
