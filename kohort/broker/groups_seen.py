@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.host import GroupObserver
-    from kohort.broker.history.store import StoredRecord
+    from kohort.broker.history.rings import StoredRecord
     from kohort.broker.share.delivery import ShareDelivery
     from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
     from kohort.groups.requests import CommittedOffset, Now

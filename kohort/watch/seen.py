@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.groups_seen import GroupSeen, OffsetsSeen, Readable
-from kohort.broker.history.rings import Rings
-from kohort.broker.history.store import StoredRecord, pack
+from kohort.broker.history.rings import Rings, StoredRecord, pack
 from kohort.groups.description import WaitingFor
 from kohort.groups.events import GroupRestored
 from kohort.groups.history.names import AVOIDED
@@ -46,7 +45,7 @@ _ANY_CHANGE: Final = GroupRestored(0, None, None, {})
 class NewRecord(NamedTuple):
     group_id: str
     sequence: int
-    packed: bytes
+    packed: StoredRecord
     is_rebalance: bool
 
 

@@ -1,7 +1,7 @@
 """A group's recent rebalances, from the history, and the cause of the last one.
 
-A list shows this for each of a hundred groups. So no record is parsed more than once, and only the
-beginning of a long one, which has everything except the members.
+A list shows this for each of a hundred groups, so no record is parsed more than once, and without
+its members.
 """
 
 import re
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.groups_seen import RebalancesSeen
-from kohort.broker.history.store import StoredRecord
-from kohort.broker.http.rebalance_json import MEMBERS_BEGIN
+from kohort.broker.history.rings import StoredRecord
+from kohort.broker.http.rebalance_json import without_members
 from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.model import AssignedRecord, AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED
@@ -28,8 +28,6 @@ GROUPS_REMEMBERED: Final = 1_000
 
 _HEAD_BYTES: Final = 2_048
 """Enough bytes for a record's kind, group id and time."""
-_LONG_HEAD_BYTES: Final = 64 * 1024
-"""Enough bytes for everything before its members: at most a hundred causes."""
 
 _STARTED: Final = re.compile(rb'"(?:started_)?at_ms":(\d+),"trigger":\{"kind":"(\w+)"')
 _PROBLEM: Final = re.compile(
@@ -84,11 +82,7 @@ def beginning_of(kept: StoredRecord) -> Beginning | None:
 
 def record_without_members(kept: StoredRecord) -> HistoryRecord:
     """Parse a record without its members. Raises ValueError."""
-    head = kept.head(_LONG_HEAD_BYTES)
-    text, separator, _ = head.partition(MEMBERS_BEGIN)
-    if not separator and len(head) >= _LONG_HEAD_BYTES:
-        text, separator, _ = kept.text.partition(MEMBERS_BEGIN)
-    return parse_text(text + b"}" if separator else text)
+    return parse_text(without_members(kept.text))
 
 
 class Recents:
@@ -104,7 +98,6 @@ class Recents:
         if known is not None and known[0] == totals:
             self._known.move_to_end(group_id)
             return known[1]
-        # The records are not cached: a reference would keep dropped ones in memory.
         recent = _recent_of(history.stored_records(group_id), now_ms)
         self._known[group_id] = (totals, recent)
         if len(self._known) > GROUPS_REMEMBERED:

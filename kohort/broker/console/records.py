@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.recent import record_without_members
 from kohort.broker.groups_seen import RebalancesSeen
-from kohort.broker.history.store import StoredRecord
+from kohort.broker.history.rings import StoredRecord
 from kohort.broker.http.acts_json import wait_acts
 from kohort.broker.http.json_parts import dump
 from kohort.broker.http.rebalance_json import MEMBERS_BEGIN, without_members
@@ -58,7 +57,7 @@ class RecordFormatter:
         self, group_id: str, sequence: int, time_slice: Slice
     ) -> list[bytes] | None:
         """Return the record with this number as JSON, with its members; None if there is none."""
-        for kept in _around(self._history.stored_records(group_id), sequence):
+        for kept in reversed(self._history.stored_records(group_id)):
             record = record_without_members(kept)
             await time_slice.pause()
             if record.sequence == sequence:
@@ -107,17 +106,6 @@ def _parsed(head: bytes) -> Json:
 def _with_members(head: bytes, text: bytes) -> list[bytes]:
     _, separator, members = text.partition(MEMBERS_BEGIN)
     return [head[:-1], separator, members] if separator else [head]
-
-
-def _around(kept: Sequence[StoredRecord], sequence: int) -> list[StoredRecord]:
-    """Return all records, the likely matches first: sequence numbers increase by one."""
-    if not kept:
-        return []
-    guess = len(kept) - 1 - (record_without_members(kept[-1]).sequence - sequence)
-    near = range(max(guess - 1, 0), min(guess + 2, len(kept)))
-    return [kept[place] for place in near] + [
-        record for place, record in enumerate(kept) if place not in near
-    ]
 
 
 async def listed(history: RebalancesSeen, group_id: str, last: int, time_slice: Slice) -> Json:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.history.closing_queue import ClosingQueue, Waiting
 from kohort.broker.history.restoring import RecordedGenerations, restore
-from kohort.broker.history.rings import Rings
-from kohort.broker.history.store import StoredRecord, pack
+from kohort.broker.history.rings import Rings, StoredRecord, pack
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, HistoryLog
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock, SystemClock
@@ -189,7 +188,6 @@ class RebalanceHistory:
             del self._folds[group_id]
 
     def _start_over(self, group_id: str, fold: GroupFold) -> None:
-        """Drop the rebalance in progress of a group."""
         self._under_way.pop(group_id, None)
         self._folds[group_id] = GroupFold(fold.sequence)
 
@@ -372,12 +370,12 @@ class RebalanceHistory:
             self._rings.forget_removed(now_ms - self._limits.removed_retention_ms)
         return None
 
-    def _keep(self, record: HistoryRecord, text: bytes, packed: bytes) -> None:
+    def _keep(self, record: HistoryRecord, text: bytes, packed: StoredRecord) -> None:
         kind = self._making.kind_of(record)
         self._rings.add(record.group, record.sequence, packed, is_rebalance=kind != AVOIDED)
         generation = self._making.generation_of(record)
         self._add_entry(record.group, kind, record.sequence, text, generation)
-        self._making.lines.note(record)
+        self._making.log(record)
         for listener in self._listeners:
             try:
                 listener(record)
@@ -437,7 +435,6 @@ class RebalanceHistory:
             self._start_over(group_id, fold)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
-        """Enqueue the rebalance to be recorded as running."""
         self._under_way[group_id] = True
         now_ms = self._clock.monotonic_ms()
         self._queue.add(Waiting(group_id, copy_of(facts), now_ms, is_running=True))

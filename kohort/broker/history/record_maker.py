@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.broker.history.closing_queue import Waiting
 from kohort.broker.runtime.clock import Clock
-from kohort.formats.text import shown
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.history.build import build_avoided, build_steps, let_go
 from kohort.groups.history.facts import AssignedFacts, RebalanceFacts
@@ -22,39 +22,10 @@ from kohort.groups.steps import Steps, at_once
 
 logger = logging.getLogger("kohort.broker.history")
 
-INTERVAL_MS: Final = 10_000
 LINES_PER_INTERVAL: Final = 100
+"""Maximum log lines in ten seconds: members decide how often a group rebalances."""
+
 GROUP_ID_CHARS: Final = 255
-
-
-class RebalanceLog:
-    """Logs rebalances.
-
-    Members decide how often a group rebalances, and must not be able to fill the disk with log
-    lines.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._interval_ends_ms = 0
-        self._written = 0
-        self._left_out = 0
-
-    def note(self, record: HistoryRecord) -> None:
-        """Log why the group rebalanced, or avoided a rebalance."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._interval_ends_ms:
-            self._interval_ends_ms = now_ms + INTERVAL_MS
-            self._written = 0
-            if self._left_out:
-                logger.info("%d more rebalances were not logged", self._left_out)
-                self._left_out = 0
-        if self._written >= LINES_PER_INTERVAL:
-            self._left_out += 1
-            return
-        self._written += 1
-        logger.info("Group %s %s", shown(record.group[:GROUP_ID_CHARS]), sentence(record))
-
 
 MEMBERS_OF_RUNNING: Final = 100
 """Maximum number of members listed for a rebalance in progress, whose record is created at each
@@ -65,7 +36,7 @@ class RecordMaker:
     """Creates the records of all groups; keeps the facts that each group's next record needs."""
 
     def __init__(self, clock: Clock) -> None:
-        self.lines = RebalanceLog(clock)
+        self._log = PeerLog(logger, clock, LINES_PER_INTERVAL)
         self._taken: dict[str, TakenPartitions] = {}
         """Partitions of cooperative groups that no member reads since their last rebalance."""
 
@@ -106,6 +77,11 @@ class RecordMaker:
     def forget(self, group_id: str) -> None:
         """Forget a group: its next rebalance is unrelated to earlier ones."""
         self._taken.pop(group_id, None)
+
+    def log(self, record: HistoryRecord) -> None:
+        """Log why the group rebalanced, or avoided a rebalance."""
+        group_id = record.group[:GROUP_ID_CHARS]
+        self._log.inform("rebalance", "Group %s %s", group_id, sentence(record))
 
     let_go = staticmethod(let_go)
     text_steps = staticmethod(text_steps)

@@ -14,8 +14,7 @@ records, unless thousands of others were written within the seconds between.
 import logging
 from collections.abc import Iterable, Iterator
 
-from kohort.broker.history.rings import Rings
-from kohort.broker.history.store import pack
+from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.topic import RUNNING, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.stored_cause import StoredCause, decode_cause

@@ -1,29 +1,56 @@
 """The latest records of every group, in bounded memory.
 
 Records are kept as the JSON texts in which they are stored and shown, so that a record costs what
-its text takes: half a kilobyte per member, less where `pack` has compressed it. The texts are in a
-separate store (`kohort.broker.history.store`); a ring itself is small. Above the limit for all
-records, the oldest records are dropped, first those of removed groups, then those of the groups
+its text takes: half a kilobyte per member, less where `pack` has compressed it. Above the limit for
+all records, the oldest records are dropped, first those of removed groups, then those of the groups
 without a rebalance for the longest time.
 """
 
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.broker.history.store import HistoryStore, StoredRecord
-
 RECORD_OVERHEAD_BYTES: Final = 90
-"""Memory for a record's location, and for the store's own lists."""
+"""Memory for a record besides its text."""
+
 GROUP_OVERHEAD_BYTES: Final = 400
 """Memory for a ring: its list, the id, and its entries in the two tables."""
 
 FORGOTTEN_AT_ONCE: Final = 20
 """Removed groups that are forgotten in one call: with fifty records each a millisecond."""
 
-CLEANED_AT_ONCE: Final = 2
-"""Blocks of the store that are compacted in one call, with a few hundred records each."""
+PACKED_FROM_BYTES: Final = 2 * 1024
+"""Smaller texts are not compressed: setting up the compressor would take most of the time."""
+
+_PLAIN: Final = b"\0"
+_COMPRESSED: Final = b"\1"
+
+
+class StoredRecord(bytes):
+    """The text of a record, after a byte that says whether it is compressed."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> bytes:
+        return zlib.decompress(self[1:]) if self.startswith(_COMPRESSED) else self[1:]
+
+    def head(self, size_bytes: int) -> bytes:
+        """Return the beginning of the text, of at most that size; no more is decompressed."""
+        if self.startswith(_COMPRESSED):
+            return zlib.decompressobj().decompress(self[1:], size_bytes)
+        return self[1 : 1 + size_bytes]
+
+
+def pack(text: bytes) -> StoredRecord:
+    """Return a record as it is kept: large texts are repetitive, and shrink to a fourth, those of
+    thousands of members to a tenth. For any thread.
+    """
+    if len(text) < PACKED_FROM_BYTES:
+        return StoredRecord(_PLAIN + text)
+    return StoredRecord(_COMPRESSED + zlib.compress(text, 1))
 
 
 class Ring:
@@ -48,7 +75,6 @@ class Rings:
         """Rings by group, in the order in which their records are dropped."""
         self._removed: OrderedDict[str, int] = OrderedDict()
         """Removed groups, and since when (wall-clock time)."""
-        self._store = HistoryStore()
         self.memory_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -64,7 +90,9 @@ class Rings:
     def get(self, group_id: str) -> Ring | None:
         return self._rings.get(group_id)
 
-    def add(self, group_id: str, sequence: int, packed: bytes, *, is_rebalance: bool) -> None:
+    def add(
+        self, group_id: str, sequence: int, record: StoredRecord, *, is_rebalance: bool
+    ) -> None:
         """Append a record, dropping others if there is no room."""
         ring = self._rings.get(group_id)
         if ring is None:
@@ -77,21 +105,17 @@ class Rings:
             ring.rebalance_count += 1
         else:
             ring.avoided_count += 1
-        record = self._store.put(group_id, packed)
         ring.records.append(record)
         self.memory_bytes += _size_of_record(record)
         while len(ring.records) > self._size:
             self._drop_oldest(ring)
         self._make_room()
-        self._clean_up()
 
-    def replace_last(self, group_id: str, packed: bytes) -> None:
+    def replace_last(self, group_id: str, record: StoredRecord) -> None:
         """Replace the text of a group's last record, which must exist."""
         ring = self._rings[group_id]
-        self._drop(ring.records.pop())
-        record = self._store.put(group_id, packed)
-        ring.records.append(record)
-        self.memory_bytes += _size_of_record(record)
+        self.memory_bytes += len(record) - len(ring.records[-1])
+        ring.records[-1] = record
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
         """Record that a group was removed; its records are dropped before others."""
@@ -105,7 +129,6 @@ class Rings:
             if removed_ms >= before_wall_ms:
                 break
             self._forget(group_id)
-        self._clean_up()
 
     def _make_room(self) -> None:
         while self.memory_bytes > self._memory_bytes_max and self._rings:
@@ -115,37 +138,17 @@ class Rings:
             if not ring.records:
                 self._forget(group_id)
 
-    def _clean_up(self) -> None:
-        """Compact a block or two; further records continue the work."""
-        for _ in range(CLEANED_AT_ONCE):
-            block = self._store.worst()
-            if block is None:
-                return
-            for group_id in block.owners:
-                ring = self._rings.get(group_id)
-                if ring is not None:
-                    for index, record in enumerate(ring.records):
-                        if record.block is block:
-                            ring.records[index] = self._store.move(group_id, record)
-            assert not block.live_bytes, "a record that no ring has"
-
     def _drop_oldest(self, ring: Ring) -> None:
-        self._drop(ring.records.pop(0))
-
-    def _drop(self, record: StoredRecord) -> None:
-        self.memory_bytes -= _size_of_record(record)
-        self._store.drop(record)
+        self.memory_bytes -= _size_of_record(ring.records.pop(0))
 
     def _forget(self, group_id: str) -> None:
         ring = self._rings.pop(group_id)
         self._removed.pop(group_id, None)
-        for record in ring.records:
-            self._drop(record)
-        self.memory_bytes -= _size_of_group(group_id)
+        self.memory_bytes -= _size_of_group(group_id) + sum(map(_size_of_record, ring.records))
 
 
 def _size_of_record(record: StoredRecord) -> int:
-    return record.size_bytes + RECORD_OVERHEAD_BYTES
+    return len(record) + RECORD_OVERHEAD_BYTES
 
 
 def _size_of_group(group_id: str) -> int:

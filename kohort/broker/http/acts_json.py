@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kohort.broker.history.store import StoredRecord
+from kohort.broker.history.rings import StoredRecord
 from kohort.broker.http.rebalance_json import without_members
 from kohort.broker.runtime.slices import Slice, run
 from kohort.insight.analysis.group_acts import RECORDS, act_rows_steps, sums_up

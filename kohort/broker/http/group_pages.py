@@ -19,7 +19,7 @@ from kohort.broker.groups_seen import (
     SharesSeen,
     no_shares,
 )
-from kohort.broker.history.store import StoredRecord
+from kohort.broker.history.rings import StoredRecord
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.rebalance_json import with_sentence, without_members
@@ -345,5 +345,4 @@ class GroupPages:
 
 
 def _is_avoided(packed: StoredRecord) -> bool:
-    # Only large records are compressed, and records of avoided rebalances are small.
-    return not packed.is_compressed and packed.data.startswith(_AVOIDED)
+    return packed.head(len(_AVOIDED)) == _AVOIDED

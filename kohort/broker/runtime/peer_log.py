@@ -25,11 +25,12 @@ PEERS_REMEMBERED: Final = 1_000
 class PeerLog:
     """A logger with a rate limit for each kind of line."""
 
-    __slots__ = ("_clock", "_interval_ends_ms", "_logged_ms", "_logger", "_suppressed", "_written")
-
-    def __init__(self, logger: logging.Logger, clock: Clock) -> None:
+    def __init__(
+        self, logger: logging.Logger, clock: Clock, lines_per_interval: int = LINES_PER_INTERVAL
+    ) -> None:
         self._logger = logger
         self._clock = clock
+        self._lines_per_interval = lines_per_interval
         self._written: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
         self._interval_ends_ms: dict[str, int] = {}
@@ -49,6 +50,10 @@ class PeerLog:
             self._logged_ms.clear()
         self._logged_ms[kind, peer] = now_ms
         self._write(logging.WARNING, kind, text, args)
+
+    def inform(self, kind: str, text: str, *args: object) -> None:
+        """Log like `note`, but at info level."""
+        self._write(logging.INFO, kind, text, args)
 
     def mention(self, kind: str, text: str, *args: object) -> None:
         """Log like `note`, but at debug level: helps to debug clients, irrelevant to operators."""
@@ -75,7 +80,7 @@ class PeerLog:
         if now_ms >= self._interval_ends_ms.get(kind, 0):
             self._interval_ends_ms[kind] = now_ms + INTERVAL_MS
             self._written[kind] = 0
-        if self._written[kind] >= LINES_PER_INTERVAL:
+        if self._written[kind] >= self._lines_per_interval:
             self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
             return
         self._written[kind] += 1

@@ -1,18 +1,11 @@
 """What is kept in memory, and what goes first."""
 
-import random
-
 from kohort.broker.history.rings import (
     FORGOTTEN_AT_ONCE,
     GROUP_OVERHEAD_BYTES,
+    PACKED_FROM_BYTES,
     RECORD_OVERHEAD_BYTES,
     Rings,
-)
-from kohort.broker.history.store import (
-    BLOCK_BYTES,
-    BLOCK_RECORDS,
-    PACKED_FROM_BYTES,
-    Block,
     pack,
 )
 
@@ -24,11 +17,6 @@ TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
 def texts(rings: Rings, group_id: str) -> list[bytes]:
     ring = rings.get(group_id)
     return [] if ring is None else [packed.text for packed in ring.records]
-
-
-def blocks(rings: Rings) -> set[Block]:
-    found = [ring for group_id in rings if (ring := rings.get(group_id)) is not None]
-    return {kept.block for ring in found for kept in ring.records}
 
 
 def filled(size: int = 100, memory_bytes: int = 1 << 20) -> Rings:
@@ -121,35 +109,10 @@ def test_large_texts_are_packed_and_come_back_whole() -> None:
     assert pack(b"small") == b"\0small"
 
 
-def test_records_stay_as_they_were_when_they_are_moved() -> None:
-    chance = random.Random(3)
-    rings, kept = filled(size=10, memory_bytes=64 << 20), dict[str, list[bytes]]()
-    moved_count = 0
-    for sequence in range(8_000):
-        group_id = f"group-{chance.randrange(160)}"
-        text = b"%d " % sequence * chance.randrange(1, 300)
-        had = rings.get(group_id)
-        before = had.records[1:] if had is not None else []
-        add(rings, group_id, sequence, text)
-        kept.setdefault(group_id, []).append(text)
-        ring = rings.get(group_id)
-        assert ring is not None
-        moved_count += sum(one not in ring.records for one in before)
-    assert moved_count, "no block was ever cleaned up"
-    order, memory_bytes = [*rings], rings.memory_bytes
-    rings.mark_removed(order[3], 5)
-    assert [*rings] == [order[3], *order[:3], *order[4:]]
-    assert rings.memory_bytes == memory_bytes
-    for group_id, all_texts in kept.items():
-        assert texts(rings, group_id) == all_texts[-10:]
-    rings.forget_removed(6)
-    assert rings.get(order[3]) is None
-
-
 def test_a_group_that_is_forgotten_frees_its_memory() -> None:
     rings = filled()
     for number in range(300):
-        add(rings, f"group-{number}", 1, bytes(BLOCK_BYTES // 100))
+        add(rings, f"group-{number}", 1, bytes(2_000))
         rings.mark_removed(f"group-{number}", number)
     for call in range(1, 300 // FORGOTTEN_AT_ONCE + 1):
         rings.forget_removed(300)
@@ -157,14 +120,17 @@ def test_a_group_that_is_forgotten_frees_its_memory() -> None:
     assert rings.memory_bytes == 0
 
 
-def test_the_few_that_stay_when_very_many_are_forgotten_share_blocks() -> None:
-    rings = filled(memory_bytes=64 << 20)
-    for number in range(10 * BLOCK_RECORDS):
-        add(rings, f"group-{number}", 1, bytes(BLOCK_BYTES // BLOCK_RECORDS - 1))
-    for number in range(10 * BLOCK_RECORDS):
-        if number % (BLOCK_RECORDS // 2):
-            rings.mark_removed(f"group-{number}", 1)
-    assert len(blocks(rings)) == 10
-    while len(rings) > 20:
-        rings.forget_removed(2)
-    assert len(blocks(rings)) < 5
+def test_the_head_of_a_record_is_had_without_the_rest() -> None:
+    for text in (b'{"group":"g"}', b'{"group":"g","members":' + b"0," * PACKED_FROM_BYTES):
+        assert pack(text).head(12) == text[:12]
+        assert pack(text).text == text
+
+
+def test_the_last_record_can_be_replaced() -> None:
+    rings = filled()
+    add(rings, "g", 1, b"kept")
+    add(rings, "g", 2, b"running")
+    rings.replace_last("g", pack(b"done"))
+    assert texts(rings, "g") == [b"kept", b"done"]
+    expected = 2 * (RECORD_OVERHEAD_BYTES + len("xkept")) + GROUP_OVERHEAD_BYTES + len("g")
+    assert rings.memory_bytes == expected
