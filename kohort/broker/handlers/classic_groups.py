@@ -1,22 +1,11 @@
 """JoinGroup (key 11): join, or rejoin, a group's next generation.
-
-v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible, and with it Kohort's
-tag that states a reason as a number, v7 protocol type in the response, v8 a reason as text, v9 skip
-assignment. The rules are in :mod:`kohort.groups.classic.join`.
-
 SyncGroup (key 14): the leader submits the assignment, every member gets its part.
-
-v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions. The rules are in
-:mod:`kohort.groups.classic.sync`.
-
-Heartbeat (key 12): a member keeps its session alive and learns of rebalances.
-
-v0-4. v3 instance id, v4 flexible. Never waits, and changes no timer in a stable group.
-
+Heartbeat (key 12): a member keeps its session alive and learns of rebalances. Never waits, and
+changes no timer in a stable group.
 LeaveGroup (key 13): members leave immediately instead of timing out.
 
-v0-5. v3 several members, also by instance id, each with its own error; v4 flexible; v5 a reason as
-text. The rules are in :mod:`kohort.groups.classic.leave`.
+The rules are in :mod:`kohort.groups.classic`; :mod:`kohort.protocol.messages.membership` describes
+what each version adds.
 """
 
 from functools import cache, partial

@@ -1,11 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): join, stay in or leave a consumer group (KIP-848).
+ConsumerGroupDescribe (key 69): state and members of consumer groups.
 
-v0-1. v1 regular expressions, and member ids that clients make. The rules are in
-:mod:`kohort.groups.consumer.heartbeat`.
-
-ConsumerGroupDescribe (key 69): state and members of consumer groups (KIP-848).
-
-v0-1. v1 adds the member type: classic or consumer.
+The rules of the heartbeat are in :mod:`kohort.groups.consumer.heartbeat`.
 """
 
 import uuid

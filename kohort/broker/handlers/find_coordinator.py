@@ -1,8 +1,5 @@
 """FindCoordinator (key 10): the coordinator of a group or transaction, which is always this broker.
 
-v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
-errors of KIP-890; v6 coordinators of share-partitions, for which only brokers ask (KIP-932).
-
 As in Kafka, the first request creates __consumer_offsets or __transaction_state, so these topics
 exist before a group commits or a transaction begins. Kafka answers COORDINATOR_NOT_AVAILABLE until
 the topic exists; here the response waits for it.

@@ -1,16 +1,9 @@
-"""DescribeGroups (key 15): state and members of groups, for operators.
-ListGroups (key 16): the groups that this broker coordinates.
-
-DescribeGroups v0-6. v3 authorised operations, v4 instance ids, v5 flexible, v6 an error for a group
-that does not exist, which earlier versions show as Dead. Groups that are not classic do not exist
-for this API.
-
-ListGroups v0-5. v3 flexible, v4 state and a filter by state, v5 type and a filter by type. Filters
-ignore case; an unknown value matches nothing, and an empty filter matches everything.
-
-DeleteGroups (key 42): delete groups without members, and their offsets.
-
-v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered once.
+"""DescribeGroups (key 15): state and members of groups, for operators. Groups that are not classic
+do not exist for this API.
+ListGroups (key 16): the groups that this broker coordinates. Filters ignore case; an unknown value
+matches nothing, and an empty filter matches everything.
+DeleteGroups (key 42): delete groups without members, and their offsets. An id that is named twice
+is answered once.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,9 @@
 """OffsetCommit (key 8): a member, or a client without membership, commits offsets.
-
-v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may answer
-GROUP_ID_NOT_FOUND, v10 topic ids instead of names. Partitions that do not exist are answered here;
-the rules for the others are in :mod:`kohort.groups.offsets.commit`.
-
 OffsetDelete (key 47): delete a group's offsets of some partitions.
 
-v0. Offsets of a deleted topic cannot be deleted this way; they are deleted with the topic. The
-rules are in :mod:`kohort.groups.offsets.removal`.
+Partitions that do not exist are answered here; the rules for the others are in
+:mod:`kohort.groups.offsets.commit` and :mod:`kohort.groups.offsets.removal`. Offsets of a deleted
+topic cannot be deleted by OffsetDelete; they are deleted with the topic.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,9 @@
 """OffsetFetch (key 9): the committed offsets of a group, from v8 of several groups.
 
-v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
-require-stable, v8 several groups, v9 member id and epoch (ignored for classic groups), v10 topic
-ids instead of names. Only durable offsets are returned, and only for the topic that they were
-committed for, not for another one that has its name now. A partition without a commit has offset
--1, which is no error; a pending transactional offset is an error for clients that require stable
-ones.
+Only durable offsets are returned, and only for the topic that they were committed for, not for
+another one that has its name now. A partition without a commit has offset -1, which is no error; a
+pending transactional offset is an error for clients that require stable ones. For classic groups
+the member of v9 is ignored.
 """
 
 from collections.abc import Iterator, Sequence
