@@ -281,7 +281,6 @@ class Broker:
     async def _stop_serving(
         self, server: NetworkServer, dispatcher: Dispatcher, shell: PurgatoryShell
     ) -> None:
-        """Answer the pending requests, then close the connections."""
         self._is_stopping = True
         server.stop_serving()
         # Wait for running fsyncs first, so that requests that wait for them do not time out.

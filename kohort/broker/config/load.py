@@ -282,7 +282,6 @@ def _is_of_a_service(variable: str, text: str) -> bool:
 
 
 def _report_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
-    """Report an unknown name: an error if it is a misspelt setting, otherwise a warning."""
     name = given.name
     meant = _meant_by(name)
     text = f"{given.origin}: unknown setting {_shown(name)}"

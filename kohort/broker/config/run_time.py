@@ -139,7 +139,6 @@ def _refuse(names: list[str], reason: str) -> None:
 
 
 def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
-    """Raise ValueError for a value that contradicts the current settings."""
     values = {
         name: known_setting(name).parse(text)
         for name, text in changed.items()

@@ -47,7 +47,6 @@ def _disk(directory: Path) -> Json:
 
 
 def _clients(source: ConsoleSource) -> Json:
-    """Count the connections by principal, host, listener and client software."""
     counts = Counter(
         (
             connection.session.listener,

@@ -121,8 +121,6 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
 
 
 class _Recent:
-    """The latest records of one group."""
-
     def __init__(self) -> None:
         self.records: deque[StoredRecord] = deque()
         self._size_bytes = 0

@@ -41,8 +41,6 @@ class ParkingLimits(NamedTuple):
 
 
 class _Share:
-    """The parked operations of one owner."""
-
     __slots__ = ("held_bytes", "operations")
 
     def __init__(self) -> None:
@@ -395,7 +393,6 @@ class Purgatory:
         self._count(operation, 1)
 
     def _release(self, operation: DelayedOperation) -> None:
-        """Mark `operation` completed and drop all references to it."""
         assert not operation.is_completed
         operation.is_completed = True
         if operation not in self._parking:

@@ -226,7 +226,6 @@ class Access:
         kind: ResourceType,
         name: str,
     ) -> None:
-        """Write one line, in the format of Kafka's authorizer."""
         explained = self._authorizer.explain(session.principal, session.host, operation, kind, name)
         logger.log(
             level,

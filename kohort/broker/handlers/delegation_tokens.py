@@ -76,8 +76,6 @@ def create_delegation_token(
 
 
 def _rejects(request: type, versions: str, respond: Callable[[ErrorCode], Message]) -> None:
-    """Register a handler that rejects all requests of an API."""
-
     @handles(request, versions=versions)
     def reject(ctx: RequestContext, _request: object) -> Message:
         return respond(_error(ctx))

@@ -138,7 +138,6 @@ class FetchCall:
         return self._ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _planned(self, topic: Topic | None, requested: FetchPartition) -> PartitionRead:
-        """Return the read of a partition, or its error."""
         ctx = self._ctx
         index = requested.partition
         read = PartitionRead(
@@ -188,7 +187,6 @@ class FetchCall:
         return await self.park(reading.total_bytes)
 
     def _is_enough(self, read_bytes: int) -> bool:
-        """Whether to answer without waiting."""
         return (
             read_bytes >= self._request.min_bytes
             or self._request.max_wait_ms <= 0

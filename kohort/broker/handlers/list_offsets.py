@@ -76,8 +76,6 @@ _NOT_FOUND: Final = _FoundOffset()
 
 
 class _Search(NamedTuple):
-    """A timestamp to look up, and the response to fill in."""
-
     partition: Partition
     timestamp: int
     committed_only: bool

@@ -45,7 +45,6 @@ TOPICS_REMEMBERED_MAX: Final = 50
 
 
 def _prepare(ctx: RequestContext, request: MetadataRequest) -> None:
-    """Check the lookups and drop repeated topics."""
     if request.topics:
         _check_lookups(ctx, request.topics)
         request.topics = _distinct(request.topics)

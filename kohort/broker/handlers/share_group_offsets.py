@@ -198,8 +198,6 @@ async def alter_share_group_offsets(
 
 
 class _Alteration:
-    """The new start offset of a partition, and its answer."""
-
     def __init__(
         self,
         topic: Topic,

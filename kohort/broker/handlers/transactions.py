@@ -162,7 +162,6 @@ async def add_partitions_to_txn(
 
 
 def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Deferred[ErrorCode]:
-    """Add the partitions of a request before v4."""
     add = AddRequest(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,

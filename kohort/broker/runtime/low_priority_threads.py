@@ -48,7 +48,6 @@ class LowPriorityThreads:
 
 
 def _lower_priority() -> None:
-    """Lower this thread's priority below that of the event loop's thread."""
     if sys.platform == "linux":
         # Only Linux has a nice value per thread.
         thread = threading.get_native_id()

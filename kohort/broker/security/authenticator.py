@@ -299,7 +299,6 @@ class SaslAuthenticator:
         return TokenAnswer(token=outcome.token, lifetime_ms=lifetime_ms)
 
     def _fail(self, failure: SaslFailure, arrived_ms: int) -> Deferred[TokenAnswer]:
-        """Fail the attempt, and respond after the delay."""
         listener, connection = self._listener, self._connection
         claimed = self._exchange.user if self._exchange is not None else ""
         self._state, self._exchange = SaslState.FAILED, None

@@ -470,7 +470,6 @@ def _users_file(config: BrokerConfig, users: Users) -> UsersFile | None:
 
 
 def _receive_size(config: BrokerConfig) -> int:
-    """Return the size limit of an unauthenticated client's frames by the settings."""
     known = BROKER_SETTINGS["sasl.server.max.receive.size"]
     given = config.sasl_server_max_receive_size
     return given if given >= 0 else int(str(known.default))

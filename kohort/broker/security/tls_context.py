@@ -55,7 +55,6 @@ def trust_store_problem(data: bytes) -> str | None:
 
 
 def _pem_problem(data: bytes, kind: str) -> str | None:
-    """Return why bytes are not PEM; None if they are."""
     if data.startswith(_OF_JAVA):
         return f"is a Java key store, which only Java reads. Convert it to PEM: {CONVERSION}"
     if _BEGIN in data:

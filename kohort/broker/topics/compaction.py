@@ -50,8 +50,6 @@ RETRY_MS_MAX: Final = 600_000
 
 
 class _Failure(NamedTuple):
-    """A failed run over a log."""
-
     retry_ms: int
     """Delay before the next attempt."""
     retry_at_ms: int

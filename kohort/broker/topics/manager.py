@@ -157,7 +157,6 @@ class TopicManager:
         self._upkeep.start(self.compaction.run)
 
     def _make_parts(self, data: DataDirectory) -> None:
-        """Create the components that need an open data directory."""
         self.disk = DataDirectoryShell(data, self.catalog, self._executor)
         self.cluster_id = data.store.cluster_id
         self.settings = CurrentConfig(

@@ -112,7 +112,6 @@ class Rebuilding:
         return FILE_NAME in names or any(name.endswith(LOG_SUFFIX) for name in names)
 
     def _proven(self, name: str, indexes: Sequence[int]) -> TopicRecord:
-        """Return the record of a topic, rebuilt from its partition directories."""
         count = max(indexes) + 1
         if name == CONSUMER_OFFSETS:
             # Its partitions get directories when groups are stored in them, and a group's partition

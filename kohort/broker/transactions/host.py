@@ -323,7 +323,6 @@ class TransactionHost:
     # Steps.
 
     def _run_step(self, txn: TransactionalId, step: Callable[[], None]) -> None:
-        """Run a step of an id and execute its effects; if the step raises, the id is broken."""
         if txn.transactional_id in self._broken:
             return
         try:
@@ -455,7 +454,6 @@ class TransactionHost:
     # All of them, sequentially.
 
     async def _complete_all(self) -> None:
-        """Complete decided transactions; markers that cannot be written yet are retried later."""
         started: list[TransactionalId] = []
         time_slice = Slice(self._clock)
         for txn in list(self.ids.all()):

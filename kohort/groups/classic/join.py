@@ -266,7 +266,6 @@ def _add_member(
 def _rejoin(
     group: ClassicData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
-    """Process a rejoin in CompletingRebalance or Stable."""
     leads = group.roster.leader_id == member.member_id
     differs = member.protocols != request.protocols
     decision = decide(

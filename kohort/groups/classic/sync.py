@@ -60,7 +60,6 @@ def _contradicts(given: str | None, ours: str | None) -> bool:
 
 
 def _note_sync(group: ClassicData, member: Member) -> None:
-    """Record that `member` has requested its assignment."""
     member_id = member.member_id
     if member_id in group.pending_sync:
         group.outbox.note(SyncReceived(member_id, member_id == group.roster.leader_id))
@@ -96,7 +95,6 @@ def _park(
 
 
 def _growth(group: ClassicData, assignments: dict[str, bytes]) -> int:
-    """Return by how many bytes these exceed the current assignments."""
     roster = group.roster
     in_effect = roster.kept_bytes - roster.metadata_bytes
     return sum(map(len, assignments.values())) - in_effect

@@ -275,7 +275,6 @@ class _Work:
                 break
 
     def _balance_topic(self, topic_id: bytes) -> Steps[int]:
-        """Move partitions of one topic; returns how many."""
         members = self._sorted_subscribers(topic_id)
         if self._loads[members[-1]] - self._loads[members[0]] <= 1:
             return 0

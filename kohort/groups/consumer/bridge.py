@@ -117,7 +117,6 @@ def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
 
 
 def _check_protocols(data: ConsumerData, old: Member | None, request: JoinRequest) -> None:
-    """Check that all classic members have an assignor in common."""
     if request.protocol_type != CONSUMER or not request.protocols:
         raise JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     names = {name for name, _ in request.protocols}

@@ -128,7 +128,6 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
 
 
 def _remove(draft: Draft, member: Member, kind: str) -> Trigger:
-    """Remove a member whose timer of this kind has expired; return the cause."""
     cause = _session_expired(draft.data, member) if kind == SESSION else _overdue(member, kind)
     draft.dismiss(member, _FATES[cause.kind])
     return cause

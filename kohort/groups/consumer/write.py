@@ -191,7 +191,6 @@ def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
 
 
 def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, now: Now) -> None:
-    """Set the timers of a member that has changed."""
     if new is not None:
         sessions.follow_revocation(data, old, new, now)
         if new.member_id not in data.sessions:

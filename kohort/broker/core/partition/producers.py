@@ -402,7 +402,6 @@ def _taken(producer_id: int, entry: ProducerEntry) -> ProducerSnapshot:
 
 
 def _check_goes_on(entry: ProducerEntry, header: BatchHeader) -> None:
-    """Check that a batch continues the open transaction."""
     if not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,

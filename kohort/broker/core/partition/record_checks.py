@@ -119,7 +119,6 @@ def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[
 
 
 def _name_violations(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
-    """Check each record of a well-formed block against `rules`."""
     base_timestamp = header.base_timestamp
     earliest, latest = rules.timestamps.earliest, rules.timestamps.latest
     max_timestamp, position = NO_TIMESTAMP, 0

@@ -224,7 +224,6 @@ class Quotas:
             accounts.is_current = False
 
     def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
-        """The limit that applies to a client, and the names of its account."""
         limits = self.limits
         kept = _kept(client_id)
         for entity, account in (

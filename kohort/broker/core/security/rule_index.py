@@ -220,7 +220,6 @@ def _changed(before: int, bit: int, *, is_there: bool) -> int:
 
 
 def _applying(principal: str, host: str) -> tuple[_Whose, ...]:
-    """The principals and hosts whose rules apply to a client."""
     return (
         (principal, WILDCARD),
         (principal, host),

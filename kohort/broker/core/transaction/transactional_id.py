@@ -61,8 +61,6 @@ UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class _Pending(NamedTuple):
-    """A transition that is being written."""
-
     state: TransactionState
     """The next state, or PREPARE_EPOCH_FENCE on the way to PREPARE_ABORT."""
     record: DurableTransaction

@@ -436,7 +436,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._scheduler.schedule(self)
 
     def _process_now(self) -> None:
-        """Process received data during the read phase."""
         self._scheduler.run_after_writes()
         self._process(may_execute=self._scheduler.has_time())
 

@@ -205,7 +205,6 @@ class FileSender:
             self._transport.write(data[sent:])
 
     def _send_range(self, part: FileRange) -> bool:
-        """Send a range; return whether the socket's buffer is full."""
         if self._must_read or not self._is_cached(part):
             self._read_in_thread(part)
             return False

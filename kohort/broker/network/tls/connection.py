@@ -294,7 +294,6 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._unencrypted_bytes += byte_count
 
     def _encrypt(self) -> None:
-        """Encrypt and write data as the transport accepts it."""
         try:
             while self._unencrypted and not self._is_write_paused and not self._state.is_ended:
                 first = self._unencrypted[0]

@@ -433,7 +433,6 @@ class ProducerLog:
         return CorrectIndex(entries, replayed.found)
 
     def _renew(self, segment: LogSegment, right: CorrectIndex) -> None:
-        """Replace the index of a segment if it is wrong."""
         index = segment.aborted
         if index is not None and right.matches(len(index)):
             index.accept()

@@ -161,7 +161,6 @@ class SegmentIndex:
         return self._unpacked(data, count_found - 1)
 
     def _at(self, number: int) -> tuple[int, int]:
-        """Return an entry by its index, from 0. Raises OSError."""
         if number >= self._saved:
             return self._unpacked(self._pending, number - self._saved)
         data = self._read(number, 1)
