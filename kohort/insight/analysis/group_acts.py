@@ -35,7 +35,7 @@ _NAMES: Final = {
     "subscription_change": "change of subscriptions or assignors",
     "enforced": "rebalance enforced by {members}",
     "rejoined": "{members} joined again",
-    "broker_restart": "restart of the broker, which {members} lost",
+    "broker_restart": "restart of the broker, which affected {members}",
 }
 _ALWAYS: Final = frozenset({"deploy", "broker_restart"})
 """Acts that are more than their rebalance tells."""
@@ -86,8 +86,10 @@ def act_text(act: Row) -> str:
         text += f", {counted(act['rebalance_count'], 'rebalance')}"
     if act["avoided_count"]:
         text += f", {counted(act['avoided_count'], 'rebalance')} avoided"
-    if act["ended_at_ms"] is not None and act["ended_at_ms"] > act["started_at_ms"]:
-        text += f" in {duration(act['ended_at_ms'] - act['started_at_ms'])}"
+    lasted_ms = (act["ended_at_ms"] or 0) - act["started_at_ms"]
+    # Without a rebalance it lasted as long as the processes were away.
+    if lasted_ms > 0 and (act["rebalance_count"] or not act["away_longest_ms"]):
+        text += f" in {duration(lasted_ms)}"
     if act["stopped_longest_ms"]:
         text += f"; members stopped for up to {duration(act['stopped_longest_ms'])}"
     return text

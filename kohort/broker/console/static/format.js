@@ -124,6 +124,11 @@ const FAMILIES = {
   again: ["leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"],
 };
 
+/** A text in which no line ends between a number and its unit. */
+export function glued(text) {
+  return text.replace(/(\d) (ms|s|min|h|d)\b/g, "$1\u00a0$2");
+}
+
 /** The family of a cause, which determines its colour. */
 export function family(kind) {
   for (const [name, kinds] of Object.entries(FAMILIES)) if (kinds.includes(kind)) return name;

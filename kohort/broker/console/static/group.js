@@ -2,7 +2,7 @@
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
-import { count, counted, duration, shortId } from "./format.js";
+import { clock, count, counted, duration, glued, shortId } from "./format.js";
 import { advice } from "./advice.js";
 import { age, figures, findingList, groupTabs, heading, lagLine, memberName, moment, ranges, since, sparkline, stateMark, table, to, topicLink, until } from "./parts.js";
 
@@ -38,7 +38,7 @@ function view(data, context) {
       ["Generation", count(data.generation)],
       ["Members", count(data.member_count)],
       ["Lag", count(data.lag)],
-      ["Behind", age(data.lag_ms)],
+      ...(data.share ? [] : [["Behind", age(data.lag_ms)]]),
       ["Assignor", data.protocol ?? "–"],
       [data.share ? "Assignments, last hour" : "Rebalances, last hour", sparkline(data.last_hour, noun(data))],
       ...(data.lag_last_hour.length > 1 ? [["Lag, last hour", lagLine(data.lag_last_hour, data.at_ms)]] : []),
@@ -49,7 +49,7 @@ function view(data, context) {
     members(data),
     data.share ? sharePartitions(data.share) : partitions(data),
     data.share && archived(data.share.archived),
-    advice(data.group, context),
+    !data.share && advice(data.group, context),
   ];
 }
 
@@ -61,9 +61,9 @@ function waiting({ waiting, findings }) {
     "section",
     { class: "waiting", "aria-labelledby": "waiting" },
     h("h2", { id: "waiting" }, "Current rebalance"),
-    h("p", { class: "headline" }, hang ? hang.text : `The group waits ${waiting.text}.`),
+    h("p", { class: "headline" }, glued(hang ? hang.text : `The group waits ${waiting.text}.`)),
     hang && h("p", { class: "muted" }, hang.advice),
-    h("p", null, "Waiting ", since(waiting.since_ms), waiting.until_ms !== null && [", up to ", until(waiting.until_ms), " more"], `. ${waiting.phase === "assign" && !waiting.member_count ? INTERVAL : (PHASES[waiting.phase] ?? "")}`),
+    !hang && h("p", null, "Waiting ", since(waiting.since_ms), waiting.until_ms !== null && [", up to ", until(waiting.until_ms), " more"], `. ${waiting.phase === "assign" && !waiting.member_count ? INTERVAL : (PHASES[waiting.phase] ?? "")}`),
     waiting.members.length > 0 &&
       h(
         "ul",
@@ -94,8 +94,8 @@ function last(data) {
     "section",
     { "aria-labelledby": "last" },
     h("h2", { id: "last" }, `The ${record.outcome === "running" ? "running" : "last"} ${noun(data)}`),
-    act && h("p", { class: "headline" }, act.text[0].toUpperCase() + act.text.slice(1), ", from ", moment(act.started_at_ms), ". ", h("a", { href: to("groups", id, "timeline") }, "All its rebalances")),
-    h("p", { class: "headline" }, `It ${record.sentence}.`),
+    act && h("p", { class: "headline" }, glued(`From ${clock(act.started_at_ms)}: ${act.text}. `), h("a", { href: to("groups", id, "timeline") }, "All its rebalances")),
+    h("p", { class: "headline" }, glued(`It ${record.sentence}.`)),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
     !data.share && h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),
   );
@@ -111,10 +111,11 @@ function members(data) {
     ["Member", "id", (row) => [memberName(row), row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted", title: row.member_id }, shortId(row.member_id))]],
     ["Client", "id", (row) => [row.client_id, h("div", { class: "muted" }, row.host.replace(/^\//, ""))]],
     ["Session", "number", (row) => duration(row.session_timeout_ms)],
-    ["Assignors", "", (row) => row.protocols.join(", ")],
+    // The members of a share group have neither.
+    !data.share && ["Assignors", "", (row) => row.protocols.join(", ")],
     ["Partitions", "", (row) => share(row)],
-    ["Lag", "number", (row) => count(sums.get(row.member_id) ?? (row.partition_count === 0 ? 0 : null))],
-  ];
+    !data.share && ["Lag", "number", (row) => count(sums.get(row.member_id) ?? (row.partition_count === 0 ? 0 : null))],
+  ].filter(Boolean);
   return h(
     "section",
     { "aria-labelledby": "members" },

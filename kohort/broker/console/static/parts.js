@@ -1,7 +1,7 @@
 // Elements that several pages use.
 
 import { h } from "./dom.js";
-import { ago, clock, count, counted, duration, now, shortId } from "./format.js";
+import { ago, clock, count, counted, duration, glued, now, shortId } from "./format.js";
 
 /** The address of a page, with each part encoded. */
 export function to(...parts) {
@@ -78,7 +78,7 @@ const FAR_BEHIND_MS = 60_000;
 /** Lag in time: the age of the first unread record. */
 export function age(ms, isLeast) {
   if (ms === null || ms === undefined) return "–";
-  return h("span", { class: ms >= FAR_BEHIND_MS ? "far" : null }, `${isLeast ? "≥ " : ""}${duration(ms)}`);
+  return h("span", { class: ms >= FAR_BEHIND_MS ? "far" : null }, `${isLeast ? "≥ " : ""}${ms ? duration(ms) : "0 s"}`);
 }
 
 /** Rebalances of the last hour, or what `noun` names: a bar for each five minutes. */
@@ -199,7 +199,7 @@ export function findingList(findings) {
         "li",
         { class: finding.is_warning ? "warning" : "note" },
         h("strong", null, finding.is_warning ? "Warning: " : "Note: "),
-        finding.text,
+        glued(finding.text),
         " ",
         h("span", { class: "muted" }, finding.advice),
         finding.member_ids.length > 0 &&

@@ -2,7 +2,7 @@
 
 import { NoAnswer, path, query } from "./api.js";
 import { h } from "./dom.js";
-import { cause, clock, count, counted, day, duration, family, isUnsure, now } from "./format.js";
+import { cause, clock, count, counted, day, duration, family, glued, isUnsure, now } from "./format.js";
 import { groupTabs, heading, moment, table, to } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
@@ -174,7 +174,7 @@ function list(data, context) {
   });
   const columns = [
     ["Time", "", (row) => [time(row, data, context), h("div", { class: "muted" }, moment(row.at_ms))]],
-    [nounOf(data), "prose", (row) => (row.act ? actButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, row.sentence) : row.sentence)],
+    [nounOf(data), "prose", (row) => (row.act ? actButton(row, opened, context) : row.isInner ? h("div", { class: "inner" }, glued(row.sentence)) : glued(row.sentence))],
     ["Duration", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
     ["Stopped", "number", (row) => (row.stopped_count ? [counted(row.stopped_count, "member"), h("div", { class: "muted" }, `up to ${duration(row.stopped_longest_ms)}`)] : "–")],
   ];
@@ -220,6 +220,6 @@ function actButton(row, opened, context) {
     if (!opened.delete(row.sequence)) opened.add(row.sequence);
     context.show();
   };
-  const text = row.act.text[0].toUpperCase() + row.act.text.slice(1);
+  const text = glued(row.act.text[0].toUpperCase() + row.act.text.slice(1));
   return h("button", { type: "button", class: "disclosure", "aria-expanded": String(Boolean(row.isOpen)), click: toggle }, h("span", { "aria-hidden": "true" }, row.isOpen ? "▾ " : "▸ "), text);
 }

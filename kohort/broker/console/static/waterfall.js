@@ -2,7 +2,7 @@
 // phases as `kohort groups timeline` draws in a terminal.
 
 import { h } from "./dom.js";
-import { count, counted, duration, isUnsure, shortId } from "./format.js";
+import { count, counted, duration, glued, isUnsure, shortId } from "./format.js";
 
 const MEMBERS = 100;
 const WIDE = 1000;
@@ -33,7 +33,7 @@ const PHASES_OF_CONSUMERS = {
 /** The elements that show one record. */
 export function waterfall(record) {
   const lead = [
-    h("p", { class: "headline" }, `It ${record.sentence}.`),
+    h("p", { class: "headline" }, glued(`It ${record.sentence}.`)),
     h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
   ];
   if (record.kind !== "rebalance") return lead;
