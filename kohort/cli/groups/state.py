@@ -236,7 +236,7 @@ def _summary(group: Group) -> str:
     if group.protocol:
         parts.append(f"assignor {shown(group.protocol)}")
     if group.epoch is not None:
-        protocol = "share group" if group.kind == SHARE else "new protocol"
+        protocol = "share group" if group.kind == SHARE else "consumer protocol"
         parts.append(f"{protocol}, epoch {group.epoch}")
     parts.append(counted(len(group.members), "member"))
     if group.positions:

@@ -23,4 +23,6 @@ def connect_error(address: str, error: OSError, security: SecurityConfig) -> Con
         return failure
     is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
     hint = TLS_HINT if security.uses_tls and is_shut else ""
-    return DisconnectedError(f"{address} cannot be reached: {error}{hint}")
+    # Without the number of the error.
+    reason = error.strerror or error
+    return DisconnectedError(f"{address} cannot be reached: {reason}{hint}")

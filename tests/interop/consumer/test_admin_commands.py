@@ -503,7 +503,7 @@ class TestGroupsOfTheNewProtocol:
             (None, 1, None),
         ]
         assert [row["members"] for row in listed if row["group"] == name] == [1]
-        assert f"new protocol, epoch {told['epoch']}, 1 member" in lines[0]
+        assert f"consumer protocol, epoch {told['epoch']}, 1 member" in lines[0]
 
     def test_a_group_that_there_is_not_is_none_of_either_protocol(self, kohort: Kohort) -> None:
         gone = kohort("groups", "describe", "nobody-has-it")

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable
+from errno import ECONNREFUSED
 
 import pytest
 
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
-from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.errors import DisconnectedError, connect_error
+from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
@@ -89,3 +91,10 @@ async def test_who_gives_up_waiting_leaves_the_connection_to_the_others() -> Non
     await asyncio.sleep(1)
     assert connection.in_flight_count == 0
     assert not connection.is_closed
+
+
+def test_why_a_broker_cannot_be_reached_is_told_in_words() -> None:
+    refused = connect_error("h:1", OSError(ECONNREFUSED, "Connection refused"), SecurityConfig())
+    assert str(refused) == "h:1 cannot be reached: Connection refused"
+    slow = connect_error("h:1", TimeoutError("timed out"), SecurityConfig())
+    assert str(slow) == "h:1 cannot be reached: timed out"
