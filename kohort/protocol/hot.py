@@ -19,6 +19,7 @@ from kohort.protocol.types import WireType
 
 READ: Final[dict[str, tuple[int, ...]]] = {
     "membership.HeartbeatRequest": (3, 4),
+    "consumer_group_heartbeat.ConsumerGroupHeartbeatRequest": (0, 1),
     "offset_fetch.OffsetFetchRequest": (9, 10),
     "offset_commit.OffsetCommitRequest": (9, 10),
     "find_coordinator.FindCoordinatorRequest": (4, 6),
@@ -42,6 +43,7 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "find_coordinator.FindCoordinatorResponse": (4, 6),
     "membership.JoinGroupResponse": (5, 9),
     "membership.SyncGroupResponse": (3, 5),
+    "consumer_group_heartbeat.ConsumerGroupHeartbeatResponse": (0, 1),
     "produce.ProduceResponse": (10, 11, 12, 13),
     "fetch.FetchResponse": (16, 17, 18),
     "share_fetch.ShareFetchResponse": (1, 2),
