@@ -44,7 +44,7 @@ from kohort.groups.events import GroupRestored, MemberRef, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.member_sessions import Retry
+from kohort.groups.member_sessions import Retry, extend
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation, GroupRecord
@@ -104,11 +104,15 @@ class ConsumerMembership:
         member = changes_nothing(self.data, request)
         if member is None or self.needs_resolution(now_ms):
             return None
-        sessions.restart(self.data, member, now_ms)
+        data = self.data
+        # Read once: nearly all requests of a group end here. A classic member does not.
+        settings = data.settings
+        deadline_ms = now_ms + settings.session_timeout_ms
+        extend(data.sessions, data.outbox, member.member_id, deadline_ms)
         return HeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
-            heartbeat_interval_ms=self.data.settings.heartbeat_interval_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
         )
 
     def heartbeat(
