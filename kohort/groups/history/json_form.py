@@ -8,7 +8,6 @@ the same schema; unknown fields are skipped, missing ones get their default.
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -47,13 +46,14 @@ def kind_of(record: HistoryRecord) -> str:
     return _KINDS[record.__class__]
 
 
-def as_json(record: HistoryRecord) -> Json:
-    return {"schema": SCHEMA, "kind": kind_of(record), **fields_of(record)}
+def as_json(record: HistoryRecord, *, without: str = "") -> Json:
+    """Return all fields but the named one."""
+    return {"schema": SCHEMA, "kind": kind_of(record), **fields_of(record, without)}
 
 
-def fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
-    """Return the fields of a part of a record."""
-    fields = {name: _plain(getattr(value, name)) for name in value.__slots__}
+def fields_of(value: Any, without: str = "") -> Json:  # noqa: ANN401 - any of the model's classes.
+    """Return the fields of a part of a record, but the named one."""
+    fields = {name: _plain(getattr(value, name)) for name in value.__slots__ if name != without}
     if fields.get(_BLANK_AFTER, 0) is None:
         del fields[_BLANK_AFTER]
     is_member = isinstance(value, MemberTimeline | MemberChange)
@@ -169,8 +169,7 @@ def text_steps(record: HistoryRecord) -> Steps[bytes]:
     """Yield steps; return the record as one line of ASCII, with a rebalance's members last."""
     if not isinstance(record, RebalanceRecord):
         return _dump(as_json(record)).encode()
-    data = as_json(replace(record, members=()))
-    del data["members"]
+    data = as_json(record, without="members")
     yield
     head = _dump(data)[:-1]
     yield
