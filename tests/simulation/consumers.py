@@ -7,6 +7,7 @@ coordinator die; the coordinator comes back from its log. All of it by seed and 
 import random
 from typing import Any
 
+from kohort.client.core.errors import FencedInstanceError
 from kohort.client.core.group.actions import Apply, Join, MemberAction, Sync
 from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave
 from kohort.client.core.group.identity import Identity
@@ -30,6 +31,7 @@ class FaultyMember(DrivenMember):
         self.owned_in = -1
         """The generation whose assignment was applied last."""
         self._life = life
+        self.started_in = life.coordinators
         self._connected_to = 0
         """The life of the coordinator in which the request was sent that has no answer yet."""
         self._ready_ms = 0
@@ -140,10 +142,23 @@ class ConsumersLife:
     def _pass(self, steps: int) -> None:
         for _ in range(steps):
             for member in self.chance.sample(self.members, len(self.members)):
-                member.run()
+                try:
+                    member.run()
+                except FencedInstanceError:
+                    self._replace_fenced(member)
+                    continue
                 self._note(member)
             self._check()
             self.scenario.advance(STEP_MS)
+
+    def _replace_fenced(self, member: FaultyMember) -> None:
+        """Start a process again whose id was lost with the coordinator: as in Kafka, the id that
+        replaces another during a join phase is stored with the next generation.
+        """
+        assert member.started_in < self.coordinators, f"{member.name} was fenced by nobody"
+        self.members.remove(member)
+        self._start(member.membership.config.group_instance_id)
+        self.members[-1].is_well = member.is_well
 
     def _note(self, member: FaultyMember) -> None:
         membership = member.membership
