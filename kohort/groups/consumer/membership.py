@@ -180,9 +180,8 @@ class ConsumerMembership:
         """
         if not reason:
             return
-        ref = MemberRef(
-            request.member_id, request.instance_id, request.client_id, request.client_host
-        )
+        # Without its id, which is another one with each attempt, and that of no member.
+        ref = MemberRef("", request.instance_id, request.client_id, request.client_host)
         trigger = Trigger(TriggerKind.MEMBER_REFUSED, ref, error=error, detail=reason)
         self.data.refusals.note(self.data.outbox, trigger, now.ms)
 

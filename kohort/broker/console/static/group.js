@@ -111,8 +111,8 @@ function members(data) {
     ["Member", "id", (row) => [memberName(row), row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted", title: row.member_id }, shortId(row.member_id))]],
     ["Client", "id", (row) => [row.client_id, h("div", { class: "muted" }, row.host.replace(/^\//, ""))]],
     ["Session", "number", (row) => duration(row.session_timeout_ms)],
-    // The members of a share group have neither.
-    !data.share && ["Assignors", "", (row) => row.protocols.join(", ")],
+    // Consumers do not offer any, and those of a share group have no lag either.
+    data.members.some((row) => row.protocols.length) && ["Assignors", "", (row) => row.protocols.join(", ")],
     ["Partitions", "", (row) => share(row)],
     !data.share && ["Lag", "number", (row) => count(sums.get(row.member_id) ?? (row.partition_count === 0 ? 0 : null))],
   ].filter(Boolean);

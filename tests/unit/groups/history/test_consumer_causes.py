@@ -15,7 +15,8 @@ from kohort.groups.history.names import MemberFate
 from kohort.groups.history.triggers import trigger_record
 from kohort.groups.history.wording import cause_text
 from kohort.groups.reasons import state_reason
-from kohort.groups.requests import JoinRequest, LeaveEntry, SyncRequest
+from kohort.groups.refusals import AGAIN_MS
+from kohort.groups.requests import JoinRequest, LeaveEntry, Now, SyncRequest
 from kohort.groups.steps import at_once
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.chronicle import owning
@@ -345,3 +346,14 @@ def test_a_client_with_an_invalid_expression_is_told_with_the_expression() -> No
     text = refused(world, Client("n", None, (), regex="t["))
     assert "refused (INVALID_REGULAR_EXPRESSION)" in text
     assert "t[" in text
+
+
+def test_a_refused_client_has_the_same_text_with_each_attempt() -> None:
+    world = World()
+    world.settle(Client("old", "s", ("t",)))
+    texts = set()
+    for member_id in ("n1", "n2"):
+        texts.add(refused(world, Client(member_id, "s", ("t",), client_id="c")))
+        world.now = Now(world.now.ms + AGAIN_MS, world.now.wall_ms)
+    (text,) = texts
+    assert "client c (static id s" in text
