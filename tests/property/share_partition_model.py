@@ -544,7 +544,7 @@ class World:
                 if entry.state is not ACQUIRED:
                     entry.member = None
         self.model.advance()
-        self.take_dead_letters(before)
+        self.take_dead_letters(before, are_durable=False)
 
     def archiving(self) -> list[int]:
         """Return the offsets that the window has returned, or has to return now, in order."""
@@ -552,8 +552,10 @@ class World:
         archiving = [item for item in entries if item[1].state is ARCHIVING and not item[1].write]
         return [offset for offset, _ in sorted(archiving, key=lambda item: item[1].changed)]
 
-    def take_dead_letters(self, before: Sequence[int]) -> None:
-        """Take those that became Archiving after `before`. The log may have lost some of them."""
+    def take_dead_letters(self, before: Sequence[int], *, are_durable: bool = True) -> None:
+        """Take those that became Archiving after `before`. The log may have lost some of them. A
+        crash undoes the state of those that are not durable.
+        """
         taken: list[int] = []
         for first, last, count, _, _ in self.window.take_dead_letters():
             for offset in range(first, last + 1):
@@ -562,7 +564,8 @@ class World:
                     taken.append(offset)
         assert taken == [offset for offset in self.archiving() if offset not in before]
         self.dead_letters += taken
-        self.due |= set(taken)
+        if are_durable:
+            self.due |= set(taken)
 
     def write_dead_letters(self, count: int) -> None:
         """Append the dead letters of some records, and archive these; or crash in between."""
