@@ -137,7 +137,7 @@ async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
     monkeypatch.setattr(BlockingConnection, "open", noted)
     told = asyncio.Event()
     # Half of it is spent on the answer that does not come.
-    thread = heartbeats(told, session_timeout_ms=6_000)
+    thread = heartbeats(told, session_timeout_ms=12_000)
     thread.polled()
     thread.start()
     live = Address("127.0.0.1", broker.port)
