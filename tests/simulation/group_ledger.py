@@ -167,6 +167,9 @@ class GroupLedger(KnownGroup):
                 if cause is not None:
                     self.running.further.append(cause)
                     self.tally.further[cause.kind] += 1
+            case RebalanceAvoided(Trigger(TriggerKind.MEMBER_REFUSED) as trigger):
+                if not self.is_refused:
+                    self.fail(f"a place was free: {trigger}")
             case RebalanceAvoided(trigger):
                 cause = self._take_cause(trigger, now)
                 if cause is not None:

@@ -107,6 +107,8 @@ async def test_a_group_has_the_values_of_the_broker_unless_it_has_its_own(tmp_pa
             ("consumer.assignment.interval.ms", "1000", 5),
             ("consumer.heartbeat.interval.ms", "5000", 5),
             ("consumer.session.timeout.ms", "50000", 8),
+            ("errors.deadletterqueue.copy.record.enable", "false", 5),
+            ("errors.deadletterqueue.topic.name", "", 5),
             ("share.assignment.interval.ms", "1000", 5),
             ("share.auto.offset.reset", "earliest", 8),
             ("share.delivery.count.limit", "5", 5),
