@@ -199,6 +199,8 @@ def test_a_limit_that_is_lowered_before_a_lock_ends(pair: Pair, ends: str) -> No
     assert scene.fetch(scene.one) == [0, 3, 1]
     scene.check(scene.one, NONE, (0, 3, [RELEASE]))
     assert scene.fetch(scene.one) == [0, 3, 2]
+    # A partition's first answer in a session tells whether a broker knows of the disconnect.
+    assert scene.fetch(scene.two, max_wait_ms=0) == []
     scene.group.configure(share_delivery_count_limit="2")
     if ends == "closed":
         scene.one.close()
