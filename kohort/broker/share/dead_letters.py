@@ -36,6 +36,8 @@ from kohort.protocol.records.compression import open_steps
 from kohort.protocol.records.record import Headers, Record, field_of, iter_spans, write_record
 from kohort.protocol.records.walk import RecordSpan
 
+logger = logging.getLogger(__name__)
+
 RECORDS_MAX: Final = 500
 """Dead letters in one batch, which is encoded in about a millisecond."""
 BATCH_BYTES_MAX: Final = 1 << 20
@@ -66,7 +68,7 @@ class DeadLetterQueue:
         self._clock = clock
         self._queue: deque[_Work] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._log = PeerLog(logging.getLogger(__name__), clock)
+        self._log = PeerLog(logger, clock)
 
     def put(
         self, share: SharePartition, dead_letters: Sequence[DeadLetters], on_done: OnDone
@@ -95,7 +97,7 @@ class DeadLetterQueue:
             except KafkaError as error:
                 self._give_up(work, left, error)
             except Exception as error:
-                logging.getLogger(__name__).exception("Internal error in a dead-letter queue")
+                logger.exception("Internal error in a dead-letter queue")
                 self._give_up(work, left, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             await time_slice.pause()
 
@@ -136,13 +138,13 @@ class DeadLetterQueue:
                 if source is not None:
                     value, content_key = await source.content(offset, time_slice)
                     copied = record._replace(value=value, key=content_key)
-                    if _Batch(batch.bytes_max).fits(copied):
+                    if _BATCH_HEADER_BYTES + _encoded_bytes(copied, 0) <= batch.bytes_max:
                         record = copied
-                if not batch.fits(record):
+                if not batch.add(record, each, offset):
                     await self._append(work, target, batch, time_slice)
                     _remove_first(left, batch.parts)
                     batch = _Batch(batch.bytes_max)
-                batch.add(record, each, offset)
+                    batch.add(record, each, offset)
                 await time_slice.pause()
         await self._append(work, target, batch, time_slice)
         left.clear()
@@ -233,7 +235,7 @@ class DeadLetterQueue:
 
 
 class _Batch:
-    """Dead letters that are appended together."""
+    """Dead letters that are appended as one record batch."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -242,21 +244,22 @@ class _Batch:
         """Their records, in the same order."""
         self._size = _BATCH_HEADER_BYTES
 
-    def fits(self, record: Record) -> bool:
-        """Whether there is room for a record; always for the first one without key and value."""
-        if not self.records and record.key is None and record.value is None:
-            return True
-        size = self._size + _encoded_bytes(record, len(self.records))
-        return len(self.records) < RECORDS_MAX and size <= self.bytes_max
-
-    def add(self, record: Record, dead_letters: DeadLetters, offset: int) -> None:
-        self._size += _encoded_bytes(record, len(self.records))
+    def add(self, record: Record, dead_letters: DeadLetters, offset: int) -> bool:
+        """Add a record if the batch has room for it, and return whether it had. The first record is
+        always added.
+        """
+        count = len(self.records)
+        size = self._size + _encoded_bytes(record, count)
+        if count and (count == RECORDS_MAX or size > self.bytes_max):
+            return False
+        self._size = size
         self.records.append(record)
         parts = self.parts
         if parts and offset > dead_letters.first_offset:
             parts[-1] = parts[-1]._replace(last_offset=offset)
         else:
             parts.append(dead_letters._replace(first_offset=offset, last_offset=offset))
+        return True
 
 
 def _encoded_bytes(record: Record, index: int) -> int:
@@ -295,7 +298,7 @@ def _headers(
 
 
 class _Source:
-    """Values and keys from a log, of ascending offsets or else reading a batch again."""
+    """Reads values and keys from a log. Ascending offsets read each batch once."""
 
     def __init__(self, log: Partition, inflated_bytes_max: int, peer_log: PeerLog) -> None:
         self._log = log
