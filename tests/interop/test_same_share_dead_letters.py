@@ -29,7 +29,7 @@ from tests.interop.same_answers.share import (
 )
 from tests.interop.same_answers.share_differences import CHECKED_DEAD_LETTER_TOPIC
 from tests.interop.same_answers.share_scenes import Scene
-from tests.interop.same_answers.transactions import producer
+from tests.interop.same_answers.transactions import commit_and_abort
 from tests.interop.test_same_share_records import state_of
 from tests.support.waiting import wait_until
 
@@ -228,11 +228,7 @@ def test_partitions(pair: Pair) -> None:
 
 def test_aborted_records_and_markers(pair: Pair) -> None:
     scene = DeadLetterScene(pair, 1, share_isolation_level="read_committed")
-    some = producer(pair)
-    for number, is_committed in enumerate((True, False)):
-        some.add({scene.topic: [0]})
-        some.send(scene.topic, 2 * number, count=2)
-        some.end(commit=is_committed)
+    commit_and_abort(pair, scene.topic)
     produce(pair, scene.topic, 1)
     assert scene.fetch(scene.one) == [0, 3, 1, 6, 7, 1]
     scene.acknowledge(scene.one, (0, 3, [REJECT]), (6, 7, [GAP, REJECT]))

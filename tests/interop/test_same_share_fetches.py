@@ -27,7 +27,7 @@ from tests.interop.same_answers.share_differences import (
     UNKNOWN_ACQUIRE_MODE,
 )
 from tests.interop.same_answers.share_scenes import Scene
-from tests.interop.same_answers.transactions import producer
+from tests.interop.same_answers.transactions import commit_and_abort, producer
 
 NONE: Final = ErrorCode.NONE
 
@@ -292,11 +292,7 @@ def test_transactions(pair: Pair, isolation: str) -> None:
 
 def test_transactions_in_one_answer(pair: Pair) -> None:
     scene = Scene(pair, 1, share_isolation_level="read_committed")
-    some = producer(pair)
-    for number, is_committed in enumerate((True, False)):
-        some.add({scene.topic: [0]})
-        some.send(scene.topic, 2 * number, count=2)
-        some.end(commit=is_committed)
+    commit_and_abort(pair, scene.topic)
     produce(pair, scene.topic, 1)
     assert scene.fetch(scene.one) == [0, 3, 1, 6, 7, 1]
     for batches, error in (

@@ -435,6 +435,15 @@ def producer(pair: Pair) -> Producer:
     return made
 
 
+def commit_and_abort(pair: Pair, topic: Topic) -> None:
+    """Commit a transaction of two records in partition 0, then abort one."""
+    some = producer(pair)
+    for number, is_committed in enumerate((True, False)):
+        some.add({topic: [0]})
+        some.send(topic, 2 * number, count=2)
+        some.end(commit=is_committed)
+
+
 def _change(request: Value, changes: Mapping[str, Value]) -> None:
     known = {field.name for field in schema_of(type(request)).fields}
     assert changes.keys() <= known, changes
