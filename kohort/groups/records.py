@@ -106,7 +106,7 @@ class RecordCodec(NamedTuple):
     tombstone_types: tuple[type[Any], ...]
     """The classes of tombstones, which delete a key. The functions accept classes of both kinds."""
     key_versions: tuple[int, ...]
-    """The versions that its keys begin with, which are unique to it."""
+    """Versions at the start of keys; no other codec uses them."""
     encode_key: Callable[[Any], bytes]
     encode_value: Callable[[Any], bytes | None]
     """Raises EncodeError."""

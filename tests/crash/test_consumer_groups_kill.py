@@ -107,7 +107,7 @@ class Targets:
         self.records: list[dict[str, Any]] = []
 
     def read_on(self, port: int) -> None:
-        """Until nothing more comes."""
+        """Fetch until a response is empty."""
         with RawClient(port) as client:
             while self._fetch(client):
                 pass

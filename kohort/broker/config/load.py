@@ -56,7 +56,7 @@ _OF_THE_PIPELINE = frozenset(
 """Variables of `kohort pipeline`, which may be set in the environment of a broker too."""
 
 
-# The expressions are compiled at their first use, which most starts do not have.
+# Compiled at first use: most starts need neither expression.
 _OF_A_SERVICE: Final = (
     r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)$"

@@ -71,7 +71,7 @@ class SharePartition:
         self.state_epoch = 0 if state is None else state.state_epoch
         """Epoch of the group when the state was initialized, or its start altered."""
         self.determining: object = None
-        """Identifies the search for a start offset that is under way."""
+        """Token of the current lookup of the start offset; None if there is none."""
         self.waiting: tuple[OnStored, ...] = ()
         """Callbacks of alterations that wait for it."""
         self.is_gone = False

@@ -321,7 +321,7 @@ class SharePartitions:
             ]
             free = PARTITIONS_MAX - self._count
             if len(new) > free:
-                # Those that exist already, because an alteration has begun them, do not count.
+                # Partitions that AlterShareGroupOffsets has already created do not count.
                 new = [p for p in new if self.find_loaded(group_id, *p[:2]) is None]
             if len(new) > free:
                 logger.warning(

@@ -54,7 +54,7 @@ class HeldValues(Generic[K, V]):
         self._overtake(key, self._order + 1)
 
     def end(self, producer_id: int, *, commit: bool) -> list[tuple[K, V]]:
-        """End the producer's transaction; return the values that become valid."""
+        """End the producer's transaction; return the values that it commits."""
         held = self.by_producer.pop(producer_id, {})
         if not commit:
             return []

@@ -50,7 +50,7 @@ def requests(h: Harness) -> ShareRequests:
 
 
 def altering(epochs: list[int]) -> Callable[[int], Steps[None]]:
-    """Return a function that alters nothing, and notes the epoch with which it is called."""
+    """Return an `alter` callback that only appends its epoch to `epochs`."""
 
     def alter(epoch: int) -> Steps[None]:
         epochs.append(epoch)

@@ -317,7 +317,7 @@ def test_a_write_that_fails_after_the_end_of_the_lock_releases(limit: int, end: 
 
 @pytest.mark.parametrize("types_together", [False, True])
 def test_records_of_which_every_second_is_released(*, types_together: bool) -> None:
-    """A client sends a batch for each record, or a type for each."""
+    """One batch per record, or one batch with a type per record."""
     window = window_of(4, 6)
     types = [(ACCEPT, RELEASE)[offset % 2] for offset in range(2, 9)]
     batches = [batch(offset, offset, kind) for offset, kind in enumerate(types, 2)]
