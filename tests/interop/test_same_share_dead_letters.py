@@ -106,17 +106,19 @@ class DeadLetterScene(Scene):
 
         Returns the dead letters, and the states of the records.
         """
-        seen: list[tuple[Letters, dict[int, Life]]] = []
+        seen: list[tuple[dict[int, Life], Letters]] = []
 
         def is_alike() -> bool:
-            seen[:] = [(self.letters(side), self.lives(side)) for side in range(2)]
-            (kafkas, theirs), (letters, lives) = seen
+            # Lives first: a record is Archived after its dead letter is appended.
+            seen[:] = [(self.lives(side), self.letters(side)) for side in range(2)]
+            (theirs, kafkas), (lives, letters) = seen
             is_over = all(life[-1][0] != ARCHIVING for life in lives.values())
             is_same = letters == kafkas and _without_end(lives) == _without_end(theirs)
             return is_over and is_same and len(letters) >= count
 
         wait_until(is_alike, lambda: f"{seen[0]}\n is \n{seen[1]}", timeout_s=10)
-        return seen[1]
+        lives, letters = seen[1]
+        return letters, lives
 
     def offsets(self) -> list[int]:
         """Return the offsets of the records with dead letters."""
