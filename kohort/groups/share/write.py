@@ -104,8 +104,8 @@ def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
     added: dict[bytes, tuple[str, tuple[int, ...]]] = {}
     for topic_id, topic in new.initialized.items():
         before = old.initialized.get(topic_id)
-        known = () if before is None else before.partitions
-        numbers = tuple([number for number in topic.partitions if number not in set(known)])
+        known = frozenset(() if before is None else before.partitions)
+        numbers = tuple([number for number in topic.partitions if number not in known])
         if numbers:
             added[topic_id] = (topic.name, numbers)
     if added:
