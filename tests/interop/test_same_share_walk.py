@@ -44,6 +44,7 @@ from tests.interop.same_answers.share import (
 from tests.interop.same_answers.share_differences import (
     BEYOND_AN_EMPTY_WINDOW,
     FINISHED_BEHIND_DELETED,
+    READ_BELOW_LOG_START,
 )
 from tests.interop.same_answers.transactions import Producer, producer
 
@@ -180,6 +181,9 @@ class Script:
                 ]
             answer.responses = [topic for topic in answer.responses if topic.partitions]
         self.tell(member, f"acquired {acquired(answers.kafka)}")
+        if self.has_deleted and acquired(answers.kohort) and not acquired(answers.kafka):
+            self.pair.compare(pending.request, pending.version, answers, READ_BELOW_LOG_START)
+            raise Diverged
         self.compare(pending, answers)
         return answers
 

@@ -109,6 +109,12 @@ FINISHED_BEHIND_DELETED: Final = Difference(
     ],
     by_chance=True,
 )
+READ_BELOW_LOG_START: Final = Difference(
+    "a fetch whose next record is below the log start returns those above; in Kafka it returns "
+    "nothing, and the next fetch returns those",
+    [("responses", [], ANY)],
+    by_chance=True,
+)
 UNKNOWN_ACQUIRE_MODE: Final = Difference(
     "an unknown acquire mode is INVALID_REQUEST, in Kafka UNKNOWN_SERVER_ERROR",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
