@@ -43,7 +43,7 @@ from tests.interop.same_answers.share import (
 )
 from tests.interop.same_answers.share_differences import (
     BEYOND_AN_EMPTY_WINDOW,
-    FINISHED_BEHIND_DELETED,
+    FINISHED_BEHIND_START,
     READ_BELOW_LOG_START,
 )
 from tests.interop.same_answers.transactions import Producer, producer
@@ -100,6 +100,8 @@ class Script:
         self.sequences: dict[int, int] = {}
         self.producers: dict[int, Producer] = {}
         self.has_deleted = False
+        self.has_archived = False
+        """Whether records were deleted or aborted."""
         self.told: list[str] = []
         """What was done, and how Kafka answered."""
         # Kafka drops the windows of a group without sessions.
@@ -192,8 +194,8 @@ class Script:
         differs = None
         if kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             differs = BEYOND_AN_EMPTY_WINDOW
-        elif self.has_deleted and ErrorCode.INVALID_RECORD_STATE in errors(kafka):
-            differs = FINISHED_BEHIND_DELETED
+        elif self.has_archived and ErrorCode.INVALID_RECORD_STATE in errors(kafka):
+            differs = FINISHED_BEHIND_START
         self.pair.compare(pending.request, pending.version, answers, differs)
         if differs is not None and (kafka.error_code or errors(kafka) != errors(kohort)):
             raise Diverged
@@ -306,7 +308,9 @@ class Script:
         del member
         number = self.chance.randrange(PARTITIONS)
         if number in self.open:
-            self.open.pop(number).end(commit=self.chance.random() < 0.5)
+            commit = self.chance.random() < 0.5
+            self.has_archived |= not commit
+            self.open.pop(number).end(commit=commit)
             self.grow(number, 1)
             return
         if number not in self.producers:
@@ -328,7 +332,7 @@ class Script:
         for member in self.members:
             self.leave(member)
         self.wait_released()
-        self.has_deleted = True
+        self.has_deleted = self.has_archived = True
         before = self.chance.choice(self.borders[number])
         self.told.append(f"  of {number} before {before}")
         delete_records(self.pair, self.topic, before, number)

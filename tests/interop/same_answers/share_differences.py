@@ -100,9 +100,9 @@ ENDED_WHILE_WAITING: Final = Difference(
     [("responses", ANY, [])],
     by_chance=True,
 )
-FINISHED_BEHIND_DELETED: Final = Difference(
-    "the start offset passes deleted records and finished ones behind them; in Kafka it sometimes "
-    "stays, and a repeated acknowledgement is refused",
+FINISHED_BEHIND_START: Final = Difference(
+    "the start offset passes deleted and aborted records and finished ones behind them; in Kafka "
+    "it sometimes stays, and a repeated acknowledgement is refused",
     [
         ("error_code", INVALID_RECORD_STATE, NONE),
         ("error_message", TEXT, None),
