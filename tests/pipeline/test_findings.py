@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kohort.groups.history.model import WaitedFor
 from kohort.groups.steps import at_once
+from kohort.insight import event_rows
 from kohort.insight.analysis.acts import act_steps
 from kohort.insight.analysis.episodes import Moves
 from kohort.insight.analysis.finder import Thresholds, compute_findings
 from kohort.insight.analysis.flapping import OwnershipIntervals
-from kohort.insight.analysis.rows import by_sequence
+from kohort.insight.analysis.rows import by_sequence, read_histories
 from kohort.insight.analysis.summaries import needless, sequence_gaps, storms
 from kohort.insight.analysis.wait_times import WaitTimes, percentile
 from kohort.insight.tables.findings import (
@@ -29,8 +31,12 @@ from kohort.insight.tables.findings import (
     Storm,
     Unavailability,
 )
+from kohort.insight.tables.history import AVOIDED, MEMBERS, REBALANCES, RUNNING
+from kohort.pipeline.arrow import from_rows
 from kohort.pipeline.findings_in_arrow import SCHEMAS, tables_of
-from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
+from kohort.pipeline.findings_in_arrow import histories as histories_in
+from tests.pipeline.events import BEGIN_MS, CLUSTER, avoided, histories, member, rebalance
+from tests.unit.insight.report.pages import week
 
 if TYPE_CHECKING:
     from kohort.groups.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
@@ -265,6 +271,24 @@ def test_only_the_last_days_are_looked_at() -> None:
     assert (group[2], group[6]) == (3, 3)
     assert [row[Act._fields.index("rebalance_count")] for row in found["acts"]] == [1, 1]
     assert [row[0] for row in found["needless"]] == [2, 3]
+
+
+def test_the_tables_of_the_history_have_what_the_findings_need() -> None:
+    """The recorded week has the same findings, computed from its records and from their rows."""
+    records = [record for of_group in week().values() for record in of_group]
+    rebalances = [one for one in records if one["kind"] == event_rows.REBALANCE]
+    rows = {
+        REBALANCES: map(event_rows.rebalance, rebalances),
+        MEMBERS: chain.from_iterable(map(event_rows.members, rebalances)),
+        AVOIDED: (event_rows.avoided(one) for one in records if one["kind"] == event_rows.AVOIDED),
+        RUNNING: (),
+    }
+    in_cluster = {
+        table.name: from_rows(table, [{"cluster_id": CLUSTER, **row} for row in of_table])
+        for table, of_table in rows.items()
+    }
+    from_tables = tables_of(histories_in(in_cluster), Thresholds())
+    assert from_tables == tables_of(read_histories(CLUSTER, records), Thresholds())
 
 
 @pytest.mark.parametrize("name", [*GROUPS])

@@ -95,7 +95,19 @@ _OBSERVED: Final = (
 )
 
 FURTHER_CAUSE: Final = struct(
-    kind=TEXT, after_ms=WHOLE, member_id=TEXT, instance_id=TEXT, client_id=TEXT, reason=TEXT
+    kind=TEXT,
+    after_ms=WHOLE,
+    member_id=TEXT,
+    instance_id=TEXT,
+    client_id=TEXT,
+    reason=TEXT,
+    reason_text=TEXT,
+    session_timeout_ms=WHOLE,
+    silent_ms=WHOLE,
+    unfetched_ms=WHOLE,
+    still_connected=FLAG,
+    grown_topics=TEXTS,
+    same_process=FLAG,
 )
 
 _EVENT: Final = Column("event", TEXT, "The event as JSON, unchanged.")
