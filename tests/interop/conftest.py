@@ -21,7 +21,6 @@ from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, opened, 
 from tests.interop.same_answers.scenes import Topic
 from tests.interop.same_answers.secured import start_secured
 from tests.interop.same_answers.transactions import Producer, producer
-from tests.interop.tools import Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
@@ -139,12 +138,6 @@ def java_clients() -> Iterator[JavaProcess]:
 def tool_process() -> Iterator[JavaProcess]:
     with JavaProcess("ToolRunner", "tools") as process:
         yield process
-
-
-@pytest.fixture
-def tools(bootstrap: str, tool_process: JavaProcess) -> Tools:
-    """Kafka's own command line classes."""
-    return Tools(bootstrap, tool_process)
 
 
 @pytest.fixture

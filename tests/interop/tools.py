@@ -19,37 +19,11 @@ class Tools:
         self._bootstrap = bootstrap
         self._process = process
 
-    def topics(self, *arguments: str) -> str:
-        return self.run("org.apache.kafka.tools.TopicCommand", *arguments)
-
-    def configs(self, *arguments: str) -> str:
-        return self.run("kafka.admin.ConfigCommand", *arguments)
-
-    def consumer_groups(self, *arguments: str) -> str:
-        name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        return self.run(name, *arguments)
-
-    def share_groups(self, *arguments: str) -> str:
-        name = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-        return self.run(name, *arguments)
-
     def console_producer(self, *arguments: str, stdin: str) -> str:
         return self.run("org.apache.kafka.tools.ConsoleProducer", *arguments, stdin=stdin)
 
     def console_consumer(self, *arguments: str) -> str:
         return self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)
-
-    def get_offsets(self, *arguments: str) -> str:
-        return self.run("org.apache.kafka.tools.GetOffsetShell", *arguments)
-
-    def delete_records(self, *arguments: str) -> str:
-        return self.run("org.apache.kafka.tools.DeleteRecordsCommand", *arguments)
-
-    def log_dirs(self, *arguments: str) -> str:
-        return self.run("org.apache.kafka.tools.LogDirsCommand", *arguments)
-
-    def api_versions(self) -> str:
-        return self.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
 
     def run(self, name: str, *arguments: str, stdin: str = "") -> str:
         """Standard output; a failure of the tool is a failure of the test."""

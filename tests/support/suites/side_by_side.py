@@ -49,10 +49,8 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/interop/test_same_(answers|batches|consumer|groups|share|transactions|users)": "twins",
     r"tests/interop/test_(consumer_errors|java_transactions)\.py": "twins",
     r"tests/interop/test_transactions_tool\.py": "twins",
-    r"tests/interop/test_(console|group|topic)_tools\.py": "bootstrap",
     r"tests/interop/test_(cross_matrix|groups)\.py": "bootstrap",
     r"tests/interop/test_produce_consume\.py": "bootstrap",
-    r"tests/interop/test_offsets_topic\.py": "bootstrap",
 }
 """By how a node id begins; the first that fits."""
 
