@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.interop.connect_worker import ConnectWorker
-from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
+from tests.interop.trouble import SESSION_TIMEOUT_MS, SETTINGS
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.java_transactions import read_to_end, values_of
 from tests.support.processes.java_process import JavaProcess
 from tests.support.waiting import wait_until
@@ -26,9 +27,9 @@ class Reading:
     """A worker that reads a file, and what there is of it in the topic."""
 
     def __init__(
-        self, directory: Path, stage: Scene, stack: ExitStack, reader: JavaProcess
+        self, directory: Path, server: ServerProcess, stack: ExitStack, reader: JavaProcess
     ) -> None:
-        self.server = stage.server
+        self.server = server
         self._reader = reader
         self._file = directory / "read.txt"
         self._file.touch()
@@ -40,7 +41,7 @@ class Reading:
             "consumer.session.timeout.ms": f"{SESSION_TIMEOUT_MS}",
             "consumer.heartbeat.interval.ms": "300",
         }
-        self.worker = ConnectWorker(directory / "worker", stage.bootstrap, more)
+        self.worker = ConnectWorker(directory / "worker", server.bootstrap, more)
         stack.callback(self.worker.kill)
         self.worker.start()
         self.worker.wait_ready()
@@ -108,8 +109,11 @@ def reading(
     own_broker_kind: type[KafkaServer | KohortServer],
     java_clients: JavaProcess,
 ) -> Iterator[Reading]:
-    with scene(tmp_path / "broker", own_broker_kind) as stage, ExitStack() as stack:
-        yield Reading(tmp_path, stage, stack, java_clients)
+    with (
+        own_broker_kind(tmp_path / "broker", overrides=SETTINGS) as server,
+        ExitStack() as stack,
+    ):
+        yield Reading(tmp_path, server, stack, java_clients)
 
 
 @pytest.mark.long

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.trouble import Scene, scene
+from tests.interop.trouble import SESSION_TIMEOUT_MS, SETTINGS
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import read_to_end, values_of
 from tests.support.clients.model import Record
@@ -31,8 +32,8 @@ ROUND = 20
 class Counting:
     """The application, and what it has told of each word, in the order in which it is read."""
 
-    def __init__(self, stage: Scene, stack: ExitStack, reader: JavaProcess) -> None:
-        self.stage = stage
+    def __init__(self, server: ServerProcess, stack: ExitStack, reader: JavaProcess) -> None:
+        self.server = server
         self._stack = stack
         self._reader = reader
         self._said = 0
@@ -41,7 +42,18 @@ class Counting:
     def _start(self) -> JavaProcess:
         instance = self._stack.enter_context(JavaProcess("WordCount", "apps"))
         self._stack.callback(instance.kill)
-        config = self.stage.exactly_once_streams("counting")
+        config = {
+            "bootstrap.servers": self.server.bootstrap,
+            "application.id": "counting",
+            "processing.guarantee": "exactly_once_v2",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 300,
+            "commit.interval.ms": 100,
+            "num.stream.threads": 1,
+            # Not the last one of an interval alone.
+            "statestore.cache.max.bytes": 0,
+            "reconnect.backoff.max.ms": 200,
+        }
         instance.call(op="start", input="lines", output="counts", config=config)
         return instance
 
@@ -50,10 +62,10 @@ class Counting:
         self._said += ROUND
         line = Record(" ".join(WORDS).encode())
         records = [Record(line.value, partition=p) for p in range(PARTITIONS)] * ROUND
-        ConfluentClient(self.stage.bootstrap).produce("lines", records, idempotent=True)
+        ConfluentClient(self.server.bootstrap).produce("lines", records, idempotent=True)
 
     def told(self) -> dict[str, list[str]]:
-        records = read_to_end(self.stage.bootstrap, self._reader, "counts", "read_committed")
+        records = read_to_end(self.server.bootstrap, self._reader, "counts", "read_committed")
         told = defaultdict(list)
         for record, value in zip(records, values_of(records), strict=True):
             told[(record.key or b"").decode()].append(value)
@@ -77,8 +89,8 @@ class Counting:
         assert self.told() == dict.fromkeys(WORDS, numbers)
 
     def kill_broker(self) -> None:
-        self.stage.server.kill()
-        self.stage.server.start()
+        self.server.kill()
+        self.server.start()
 
     def kill_application(self) -> None:
         self.instance.kill()
@@ -91,11 +103,11 @@ def counting(
     own_broker_kind: type[KafkaServer | KohortServer],
     java_clients: JavaProcess,
 ) -> Iterator[Counting]:
-    with scene(tmp_path, own_broker_kind) as stage, ExitStack() as stack:
-        admin = admin_client(stage.bootstrap)
+    with own_broker_kind(tmp_path, overrides=SETTINGS) as server, ExitStack() as stack:
+        admin = admin_client(server.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("lines", "counts")]
         create_topics(admin, *topics)
-        yield Counting(stage, stack, java_clients)
+        yield Counting(server, stack, java_clients)
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from typing import Final
 
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.trouble import scene
+from tests.interop.trouble import SETTINGS
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
@@ -129,11 +129,11 @@ def copying(
     command: Sequence[str],
 ) -> Iterator[Copy]:
     """A broker with the topic `original`, and a copier."""
-    with scene(directory, kind) as stage:
-        admin = admin_client(stage.bootstrap)
+    with kind(directory, overrides=SETTINGS) as server:
+        admin = admin_client(server.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("original", "copy")]
         create_topics(admin, *topics)
-        copy = Copy(stage.server, command, directory / "copier.log")
+        copy = Copy(server, command, directory / "copier.log")
         copy.start()
         try:
             yield copy

@@ -29,11 +29,6 @@ class RemoteMember(Member):
         self._take("leave")
         self._left = True
 
-    def lost(self) -> None:
-        """The process was killed: what it had read, as far as it is known, stays."""
-        self._assigned = set()
-        self._left = True
-
     def _take(self, op: str) -> None:
         if self._left:
             return

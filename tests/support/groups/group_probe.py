@@ -22,10 +22,6 @@ class GroupProbe:
         self._port = port
         self._http_port = http_port
 
-    @property
-    def has_history(self) -> bool:
-        return self._http_port is not None
-
     def describe(self) -> DescribedGroup:
         with RawClient(self._port) as client:
             request = m.DescribeGroupsRequest(groups=[self.group])
@@ -95,10 +91,3 @@ class GroupProbe:
         answer = self._history()
         news = [record for record in answer["rebalances"] if record["sequence"] > after]
         return "\n".join(why_lines({**answer, "rebalances": news}))
-
-    def causes(self, *, after: int = 0) -> list[tuple[str, str]]:
-        """Kind of each trigger and the client id of who it was."""
-        return [
-            (record["trigger"]["kind"], record["trigger"]["client_id"])
-            for record in self.records(after=after)
-        ]

@@ -1,21 +1,14 @@
-"""A relay between clients and a broker, with the troubles of a network.
-
-It loses answers to Produce requests on their way back, or cuts one client off.
-"""
+"""A relay between clients and a broker, which loses answers to Produce requests on their way."""
 
 import contextlib
 import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
 PRODUCE = 0
-_CLIENT_ID_AT = 12
-"""Behind length, api key, version and correlation id."""
 
 
 @dataclass(slots=True)
@@ -26,8 +19,6 @@ class _Link:
     broker: socket.socket
     keys: deque[int] = field(default_factory=deque)
     """API keys of the requests that are not answered yet, in order."""
-    client_id: bytes = b""
-    """The client id in its last request."""
 
 
 class LossyProxy:
@@ -37,12 +28,10 @@ class LossyProxy:
     which has acted on it, and the client sees its connection end.
     """
 
-    def __init__(self, port: int, upstream_port: int, *, losses: int = 0) -> None:
+    def __init__(self, port: int, upstream_port: int, *, losses: int) -> None:
         self.bootstrap = f"127.0.0.1:{port}"
         self._upstream_port = upstream_port
         self._lock = threading.Lock()
-        self._way_free = threading.Condition()
-        self._cut_off = b""
         self._losses = losses
         self.lost = 0
         self._sockets: list[socket.socket] = []
@@ -52,23 +41,6 @@ class LossyProxy:
 
     def __enter__(self) -> Self:
         return self
-
-    @contextmanager
-    def cut_off(self, client_id: str) -> Iterator[None]:
-        """Nothing passes between that client and the broker, on any connection, old or new.
-
-        Neither side is told. What was sent arrives when the context ends, as TCP would see to it.
-        """
-        self._cut(client_id)
-        try:
-            yield
-        finally:
-            self._cut("")
-
-    def _cut(self, client_id: str) -> None:
-        with self._way_free:
-            self._cut_off = client_id.encode()
-            self._way_free.notify_all()
 
     def __exit__(self, *exception: object) -> None:
         # shutdown wakes the threads that are blocked on a socket; close alone does not.
@@ -96,9 +68,7 @@ class LossyProxy:
     def _requests(self, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while frame := _frame(link.client):
-                link.client_id = _client_id(frame)
                 link.keys.append(struct.unpack_from(">h", frame, 4)[0])
-                self._wait_way_free(link)
                 link.broker.sendall(frame)
         _end(link.broker)
 
@@ -107,14 +77,9 @@ class LossyProxy:
             while frame := _frame(link.broker):
                 if link.keys.popleft() == PRODUCE and self._loses():
                     break
-                self._wait_way_free(link)
                 link.client.sendall(frame)
         _end(link.client)
         _end(link.broker)
-
-    def _wait_way_free(self, link: _Link) -> None:
-        with self._way_free:
-            self._way_free.wait_for(lambda: not self._cut_off or link.client_id != self._cut_off)
 
     def _loses(self) -> bool:
         with self._lock:
@@ -130,11 +95,6 @@ def _frame(connection: socket.socket) -> bytes:
     if len(size) < 4:
         return b""
     return size + connection.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
-
-
-def _client_id(request: bytes) -> bytes:
-    (size,) = struct.unpack_from(">h", request, _CLIENT_ID_AT)
-    return request[_CLIENT_ID_AT + 2 : _CLIENT_ID_AT + 2 + max(size, 0)]
 
 
 def _end(connection: socket.socket) -> None:

@@ -1,7 +1,6 @@
 """A process that answers JSON commands line by line, as tests/java/LineServer.java does."""
 
 import json
-import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -44,14 +43,6 @@ class LineProcess:
         if "error" in answer:
             raise RemoteError(answer["error"], answer["message"], answer["trace"])
         return answer
-
-    def pause(self) -> None:
-        """SIGSTOP: not one instruction until `resume`. A call would wait for that too."""
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Does nothing to a process that has ended, or was not paused."""
-        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL: nothing is said to anybody."""

@@ -28,7 +28,6 @@ FIRST: Final = (
     "tests/interop/test_client_security.py",
     "tests/interop/test_consumer_spoiled.py",
     "tests/interop/test_join_reason.py",
-    "tests/interop/test_trouble.py",
 )
 """The longest groups start first, so that no process ends long after the others."""
 
