@@ -1,10 +1,9 @@
 """What the kernel tells about a process: processor time and memory."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
-
-from tests.support.measures.weights import weigh
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _NICER: Final = 10
@@ -26,6 +25,12 @@ def resident_mib(pid: int) -> float:
 
 
 def stand_for_other_machines(niceness: int = _NICER) -> None:
-    """Leave the processor to all other processes: this one's clients would have their own."""
+    """Leave the processor to all other processes: this one's clients would have their own.
+
+    Linux weighs sessions against each other before it weighs their processes.
+    """
     os.setsid()
-    weigh(os.getpid(), niceness)
+    os.nice(niceness)
+    # A kernel without weights of sessions has no such file.
+    with suppress(FileNotFoundError):
+        Path("/proc/self/autogroup").write_text(str(niceness), encoding="utf-8")

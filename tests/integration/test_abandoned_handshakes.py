@@ -15,11 +15,11 @@ from typing import Self
 import pytest
 
 from kohort.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support import messages as m
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
-from tests.support.network.flood import attempt, client_hello
 from tests.support.network.wire import framed, request_body
 from tests.support.waiting import wait_until
 
@@ -27,6 +27,22 @@ TIMEOUT_S = 2
 ARRIVALS_MAX = 1_000
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: leaves with RST instead of FIN."""
+
+
+def client_hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+def attempt(mechanism: str, *tokens: bytes) -> bytes:
+    """Return all requests of a login that does not wait for answers."""
+    said = [request_body(m.SaslHandshakeRequest(mechanism=mechanism), 1)]
+    said += [request_body(m.SaslAuthenticateRequest(auth_bytes=token), 2) for token in tokens]
+    return b"".join(map(framed, said))
 
 
 class Guarded(KohortServer):

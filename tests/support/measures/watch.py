@@ -57,18 +57,15 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self.most_busy_s = 0.0
-        """The most that the broker computed while one question waited."""
+        """The most that the broker computed while one question waited: the rest of the turn of its
+        loop in which the question came, and the turn that answered it."""
         self.answered_count = 0
-        self.busy_s: list[float] = []
-        """What the broker computed while each question waited: the rest of the turn of its loop in
-        which the question came, and the turn that answered it."""
 
     def _ask(self) -> None:
         while not self._stop.wait(0.005):
             before_s = busy_s(self._server)
             assert self._client.is_answered()
-            self.busy_s.append(busy_s(self._server) - before_s)
-            self.most_busy_s = max(self.most_busy_s, self.busy_s[-1])
+            self.most_busy_s = max(self.most_busy_s, busy_s(self._server) - before_s)
             self.answered_count += 1
 
     def __enter__(self) -> Self:
