@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 
-from kohort.client.core.group.assignors import ASSIGNORS
 from tests.property.test_group import GroupMachine
 from tests.simulation.campaign import (
     CLIMATES,
@@ -17,7 +16,6 @@ from tests.simulation.campaign import (
     live,
     live_many,
 )
-from tests.simulation.consumers import ConsumersLife
 from tests.simulation.consuming import campaign as consuming
 from tests.simulation.consuming.life import LifeError
 from tests.simulation.consuming.life import Tally as ConsumingTally
@@ -28,8 +26,6 @@ from tests.support.walk import WalkError, walk
 STEPS = 200_000
 STEPS_PER_EVENT = 10
 """An event in the life of a whole broker costs as much as a few hundred steps of one group."""
-CONSUMER_EVENTS = 30
-"""In one life of many consumers."""
 PROGRESS_S = 10
 
 
@@ -54,8 +50,7 @@ def main() -> int:
         worlds = max(1, options.steps // STEPS_PER_EVENT // EVENTS // 2)
         for climate in CLIMATES:
             _live(seed, climate, worlds)
-        _consume(seed, worlds)
-        _consume_whole(seed, options.steps)
+        _consume(seed, options.steps)
     except LifeError as error:
         print(f"FAILED: {error}")
         print(
@@ -66,11 +61,9 @@ def main() -> int:
         print(f"FAILED: {error}")
         return 1
     except SimulationError as error:
-        kind, _, rest = str(error).partition(" ")
         print(f"FAILED: {error}")
-        if kind != "consumers":
-            world = rest.partition(":")[0]
-            print(f"The same again: python -m tests.simulation --world {world}")
+        world = str(error).partition(" ")[2].partition(":")[0]
+        print(f"The same again: python -m tests.simulation --world {world}")
         return 1
     return 0
 
@@ -94,20 +87,7 @@ def _live(seed: str, climate: str, worlds: int) -> None:
         print(attribution(total), flush=True)
 
 
-def _consume(seed: str, lives: int) -> None:
-    """Lives of many consumers, for each assignor; a failure names the seed of its life."""
-    begun_s = time.monotonic()
-    for number in range(lives):
-        for strategy in ASSIGNORS:
-            try:
-                ConsumersLife(f"{seed}.{number}", strategy).run(CONSUMER_EVENTS)
-            except AssertionError as error:
-                raise SimulationError(f"consumers {seed}.{number} ({strategy}): {error}") from error
-    took_s = time.monotonic() - begun_s
-    print(f"consumers: {lives * len(ASSIGNORS)} lives in {took_s:.0f} s", flush=True)
-
-
-def _consume_whole(seed: str, steps: int) -> None:
+def _consume(seed: str, steps: int) -> None:
     """Lives of whole consumers and their applications."""
     begun_s, total = time.monotonic(), ConsumingTally()
     report = _every(

@@ -15,12 +15,6 @@ world.run(GroupLife(world, {climate}).run(250))
 print("".join(world.trace), end="")
 """
 CONSUMERS = """
-from tests.simulation.consumers import ConsumersLife
-life = ConsumersLife("hash", "cooperative-sticky")
-life.run(20)
-print("".join(life.trace), end="")
-"""
-WHOLE_CONSUMERS = """
 from tests.simulation.consuming.life import live
 live("hash.2", 60, report=print)
 """
@@ -38,11 +32,10 @@ def trace_of(program: str, hash_seed: str) -> bytes:
     [
         (GROUPS.format(climate="CALM"), "12"),
         (GROUPS.format(climate="ROUGH"), "12"),
-        (CONSUMERS, "12"),
         # Sets are in the order of hashes, and what is in them does not wait for its turn.
-        (WHOLE_CONSUMERS, "00"),
+        (CONSUMERS, "00"),
     ],
-    ids=["calm groups", "rough groups", "consumers", "whole consumers"],
+    ids=["calm groups", "rough groups", "consumers"],
 )
 def test_the_same_seed_gives_the_same_trace(program: str, hash_seeds: str) -> None:
     first, second = (trace_of(program, hash_seed) for hash_seed in hash_seeds)
