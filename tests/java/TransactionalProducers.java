@@ -6,10 +6,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.Future;
-import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -20,6 +18,7 @@ import org.apache.kafka.common.TopicPartition;
 final class TransactionalProducers {
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
 
+    @SuppressWarnings("removal")
     JsonNode handle(JsonNode command, Properties config) throws Exception {
         String name = command.get("producer").asText();
         String step = command.get("step").asText();
@@ -29,20 +28,14 @@ final class TransactionalProducers {
             opened.initTransactions();
             return LineServer.JSON.createObjectNode();
         }
-        if (step.equals("fence")) {
-            // By an operator, who has no producer.
-            try (Admin admin = Admin.create(config)) {
-                admin.fenceProducers(List.of(name)).all().get();
-            }
-            return LineServer.JSON.createObjectNode();
-        }
         KafkaProducer<byte[], byte[]> producer = producers.get(name);
         switch (step) {
             case "begin" -> producer.beginTransaction();
             case "send" -> {
                 return send(producer, command);
             }
-            case "send_offsets" -> producer.sendOffsetsToTransaction(offsets(command), group(command.get("group")));
+            case "send_offsets" -> producer.sendOffsetsToTransaction(
+                offsets(command), new ConsumerGroupMetadata(command.get("group").asText()));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             // An open transaction stays open.
@@ -74,13 +67,5 @@ final class TransactionalProducers {
             offsets.put(partition, new OffsetAndMetadata(place.get(2).asLong()));
         }
         return offsets;
-    }
-
-    /** By the constructor that tests have: an application takes what its consumer says. */
-    @SuppressWarnings("removal")
-    private static ConsumerGroupMetadata group(JsonNode group) {
-        String id = group.get("id").asText();
-        return new ConsumerGroupMetadata(
-            id, group.get("generation").asInt(), group.get("member").asText(), Optional.empty());
     }
 }

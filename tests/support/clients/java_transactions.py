@@ -18,14 +18,7 @@ class JavaTransactions:
     Each method returns when the client does, and raises `RemoteError` by the name of its exception.
     """
 
-    def __init__(
-        self,
-        bootstrap: str,
-        process: JavaProcess,
-        transactional_id: str,
-        *,
-        timeout_ms: int = 60_000,
-    ) -> None:
+    def __init__(self, bootstrap: str, process: JavaProcess, transactional_id: str) -> None:
         self._process = process
         self._name = f"{transactional_id}/{next(_NAMES)}"
         self._step(
@@ -33,7 +26,6 @@ class JavaTransactions:
             config={
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": timeout_ms,
                 "linger.ms": 0,
             },
         )
@@ -47,17 +39,9 @@ class JavaTransactions:
         sent: list[tuple[int, int]] = self._step("send", topic=topic, records=records)["sent"]
         return [offset for _, offset in sent]
 
-    def send_offsets(
-        self,
-        group: str,
-        offsets: Sequence[tuple[str, int, int]],
-        *,
-        member: str = "",
-        generation: int = -1,
-    ) -> None:
+    def send_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]]) -> None:
         """Offsets are triples of topic, partition and position."""
-        metadata = {"id": group, "member": member, "generation": generation}
-        self._step("send_offsets", group=metadata, offsets=offsets)
+        self._step("send_offsets", group=group, offsets=offsets)
 
     def commit(self) -> None:
         self._step("commit")
@@ -71,16 +55,6 @@ class JavaTransactions:
 
     def _step(self, step: str, **more: object) -> Mapping[str, list[tuple[int, int]]]:
         return self._process.call(op="transaction", step=step, producer=self._name, **more)
-
-
-def fence(bootstrap: str, process: JavaProcess, transactional_id: str) -> None:
-    """Fence the producer of an id, as an operator does with Kafka's admin client."""
-    process.call(
-        op="transaction",
-        step="fence",
-        producer=transactional_id,
-        config={"bootstrap.servers": bootstrap},
-    )
 
 
 def read_to_end(

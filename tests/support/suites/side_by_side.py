@@ -46,7 +46,7 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/interop/test_(denials_tell_nothing|rights_of_kafka|same_answers_access)\.py": "secured",
     r"tests/interop/(foreign/test_secured_suites|test_same_decisions)\.py": "secured",
     r"tests/interop/test_same_(answers|batches|consumer|groups|share|transactions|users)": "twins",
-    r"tests/interop/test_(consumer_errors|java_transactions)\.py": "twins",
+    r"tests/interop/test_consumer_errors\.py": "twins",
     r"tests/interop/test_transactions_tool\.py": "twins",
     r"tests/interop/test_(cross_matrix|groups)\.py": "bootstrap",
     r"tests/interop/test_produce_consume\.py": "bootstrap",
