@@ -187,11 +187,6 @@ class Driver:
             for pid in (task / "children").read_text().split():
                 os.kill(int(pid), signal.SIGKILL)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended by itself."""
-        return self._process.poll() is not None
-
     def terminate(self) -> int:
         """SIGTERM, as a scheduler sends it; returns the exit code."""
         self._process.terminate()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.groups.events import TriggerKind
@@ -145,23 +143,6 @@ def assigned(sequence: int, at_s: float) -> AssignedRecord:
         trigger=TriggerRecord(kind=TriggerKind.MEMBER_ADDED, at_ms=at_ms, member_id="w-1"),
         members=(MemberChange(member_id="w-1", fate=MemberFate.NEW),),
     )
-
-
-def some_event(chance: random.Random, group: str, sequence: int) -> Iterator[HistoryRecord]:
-    """One event of a group of two, before which it may have been told of while it ran."""
-    at_s = 40 * sequence
-    if sequence % 5 == 0:
-        yield replace(avoided(sequence, at_s), group=group)
-        return
-    has, has_not = ("a-1", "b-1") if sequence % 2 else ("b-1", "a-1")
-    fate = "new" if sequence == 1 else "kept"
-    members = (
-        member(has, join=chance.randrange(400), sync=450, fate=fate, gained=["t-0"], kept=2),
-        member(has_not, join=20, sync=450, fate=fate, given_up=["t-0"], kept=1),
-    )
-    if sequence % 3 == 0:
-        yield rebalance(sequence, at_s, by=has, group=group, outcome="running")
-    yield rebalance(sequence, at_s, *members, by=has, group=group)
 
 
 def line(record: HistoryRecord) -> bytes:
