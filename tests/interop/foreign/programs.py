@@ -56,12 +56,3 @@ def node_program(name: str) -> list[str]:
         check=True,
     )
     return [node, str(place / f"{name}.js")]
-
-
-def go_tests(package: str) -> Path:
-    """The tests of a package of one of the modules in `go/go.mod`, as a program."""
-    go = tool("go", "Go")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    program = CACHE / f"{package.replace('/', '-')}.test"
-    subprocess.run([go, "test", "-c", "-o", program, package], cwd=HERE / "go", check=True)
-    return program
