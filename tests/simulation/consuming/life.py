@@ -264,13 +264,7 @@ class Life:
         assert not self.network.wires, f"connections are left: {len(self.network.wires)}"
 
 
-def live(
-    seed: str,
-    steps: int,
-    report: Callable[[str], object] | None = None,
-    *,
-    kind: type[Life] = Life,
-) -> Tally:
+def live(seed: str, steps: int, report: Callable[[str], object] | None = None) -> Tally:
     """One life. Raises a LifeError. `report` is given each line of its trace in the end."""
     clock = ConsumersClock()
     network = Network(Random(seed))
@@ -287,7 +281,7 @@ def live(
         nonlocal life
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(unhandled)
-        life = kind(seed, loop, network)
+        life = Life(seed, loop, network)
         life.problems = problems
         tally = await life.run(steps)
         for one in list(network.waiting):
