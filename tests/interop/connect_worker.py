@@ -6,22 +6,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.interop.trouble import SESSION_TIMEOUT_MS
 from tests.support.brokers.server_process import free_port
 from tests.support.processes import java_env
-from tests.support.waiting import wait_until
 
 GROUP = "connect-workers"
-NO_MORE: Final[Mapping[str, str]] = {}
-"""Settings on top of those below."""
 
 
 class ConnectWorker:
-    """One of those that share the group. It keeps its port, and so its name, when it restarts."""
+    """One of those that share the group; `more` are settings on top of its own."""
 
-    def __init__(self, directory: Path, bootstrap: str, more: Mapping[str, str] = NO_MORE) -> None:
+    def __init__(self, directory: Path, bootstrap: str, more: Mapping[str, str]) -> None:
         self.name = f"127.0.0.1:{free_port()}"
         self._directory = directory
         self._bootstrap = bootstrap
@@ -39,10 +36,6 @@ class ConnectWorker:
         ]
         with (self._directory / "worker.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
-
-    def wait_ready(self) -> None:
-        """Until it is a member of the group and answers."""
-        wait_until(lambda: self.get("/connectors") is not None, f"{self.name} to answer")
 
     def _settings(self) -> dict[str, object]:
         converter = "org.apache.kafka.connect.storage.StringConverter"
@@ -67,20 +60,10 @@ class ConnectWorker:
             **self._more,
         }
 
-    def stop(self) -> None:
-        """Asks it to end: it leaves the group."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(60)
-
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def put(self, connector: str, config: dict[str, str]) -> None:
-        """Creates a connector, as soon as the workers agree on who leads them."""
-        wait_until(lambda: self.is_taken(connector, config), f"{connector} to be taken")
 
     def is_taken(self, connector: str, config: dict[str, str]) -> bool:
         """Tries to create it once. Raises HTTPError if the worker fails."""
