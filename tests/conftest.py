@@ -47,7 +47,6 @@ SCALES: Final = (
     Scale("--watch-kills", 2, 500, "how often tests/crash kills watchers of the history"),
     Scale("--group-kills", 2, 200, "how often tests/crash kills the broker of a consumer group"),
     Scale("--fuzz-frames", 15_000, 2_000_000, "how many frames tests/fuzz sends"),
-    Scale("--captured-frames", 8_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--transaction-steps", 150, 10_000, "how far each walk through transactions goes"),
     Scale("--watched-rebalances", 0, 100_000, "how many a watcher explains; 0: some hundred"),
@@ -137,11 +136,6 @@ def scale_of(request: pytest.FixtureRequest, option: str) -> int:
 @pytest.fixture(scope="session")
 def crash_runs(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--crash-runs")
-
-
-@pytest.fixture(scope="session")
-def captured_frames(request: pytest.FixtureRequest) -> int:
-    return scale_of(request, "--captured-frames")
 
 
 @pytest.fixture(scope="session")

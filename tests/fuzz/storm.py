@@ -293,12 +293,7 @@ async def wait_nothing_held(counts: Callable[[], Mapping[str, int]]) -> None:
         await asyncio.sleep(0.02)
 
 
-def storm_in_this_process(
-    directory: Path,
-    frame_count: int,
-    seed: int,
-    make_fuzzer: Callable[[int], FrameFuzzer] = FrameFuzzer,
-) -> int:
+def storm_in_this_process(directory: Path, frame_count: int, seed: int) -> int:
     """Do what `run_storm` does, with a broker of its own; any failure tells the seed."""
     given = [f"{name}={value}" for name, value in {**SETTINGS, "log.dirs": directory}.items()]
     alarms = Alarms()
@@ -309,7 +304,7 @@ def storm_in_this_process(
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: unhandled.append(str(context)))
         async with Broker(load(overrides=given, environment={})).running() as broker:
-            return await run_storm(broker, frame_count, make_fuzzer(seed), alarms)
+            return await run_storm(broker, frame_count, FrameFuzzer(seed), alarms)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -28,9 +28,19 @@ from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.record import Record, decode_records
-from tests.fuzz.captured import BATCH_FIELDS, BATCH_HEADER_BYTES, CHECKED_FROM, CRC_AT
 from tests.support.records.produced import COMPACTED, NOW, PLAIN, STAMPING, TERMS
 from tests.support.records.storage_tools import append, memory_log, read_all
+
+CRC_AT: Final = 17
+CHECKED_FROM: Final = 21
+"""Where in a batch its checksum lies, and where begins what that is of."""
+BATCH_HEADER_BYTES: Final = 61
+BATCH_FIELDS: Final = (
+    *((0, "q"), (12, "i"), (16, "b"), (21, "h"), (23, "i"), (27, "q")),
+    *((35, "q"), (43, "q"), (51, "h"), (53, "i"), (57, "i")),
+)
+"""Where a batch has numbers, and how wide they are: offset, leader epoch, magic, attributes, last
+offset delta, times, producer, its epoch and sequence, count."""
 
 LOGS_SHORT: Final = 400
 LOGS_LONG: Final = 15_000
