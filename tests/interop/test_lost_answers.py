@@ -13,21 +13,37 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.model import Record
-from tests.support.network.lossy_proxy import LossyProxy
+from tests.support.network.relay import Relay, Spoiled
 
 LOSSES = 3
+PRODUCE = 0
+
+
+class LossyRelay(Relay):
+    """Loses the first answers to Produce requests, on which the broker has acted."""
+
+    def __init__(self, port: int, upstream_port: int) -> None:
+        super().__init__(port, upstream_port)
+        self.lost = 0
+        self.spoil = self._lose
+
+    def _lose(self, api_key: int, _: bytes) -> Spoiled | None:
+        if api_key != PRODUCE or self.lost == LOSSES:
+            return None
+        self.lost += 1
+        return Spoiled(b"", hangs_up=True)
 
 
 @pytest.fixture
 def proxy(
     tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]
-) -> Iterator[LossyProxy]:
+) -> Iterator[LossyRelay]:
     """In front of a broker that tells its clients to come through it."""
     port = free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with (
         own_broker_kind(tmp_path, overrides=advertised) as broker,
-        LossyProxy(port, broker.port, losses=LOSSES) as proxy,
+        LossyRelay(port, broker.port).in_thread() as proxy,
     ):
         yield proxy
 
@@ -40,7 +56,7 @@ def proxy(
     ],
 )
 def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
-    proxy: LossyProxy, build_client: BuildClient, name: str
+    proxy: LossyRelay, build_client: BuildClient, name: str
 ) -> None:
     client = build_client(name, proxy.bootstrap)
     admin = admin_client(proxy.bootstrap)
@@ -60,7 +76,7 @@ def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
 
 
 def test_the_command_that_sends_several_batches_at_a_time_leaves_each_line_once(
-    proxy: LossyProxy, build_client: BuildClient, tmp_path: Path
+    proxy: LossyRelay, build_client: BuildClient, tmp_path: Path
 ) -> None:
     client = build_client("confluent", proxy.bootstrap)
     admin = admin_client(proxy.bootstrap)

@@ -1,13 +1,16 @@
 """A relay between a client and its broker that can spoil the broker's answers.
 
-It runs on the loop of the test. Clients are kept on it by the broker's advertised.listeners.
+It runs on the loop of the test, or `in_thread`. Clients are kept on it by the broker's
+advertised.listeners.
 """
 
 import asyncio
 import contextlib
 import struct
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,12 +34,25 @@ class Relay:
     def __init__(self, port: int, upstream_port: int) -> None:
         self.bootstrap = f"127.0.0.1:{port}"
         self.spoil: Spoil = lambda _key, _frame: None
-        self.record: Callable[[bytes], None] = lambda _frame: None
-        """Sees what clients send."""
         self._port = port
         self._upstream_port = upstream_port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """For clients that block; `spoil` is called in the thread."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, daemon=True)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self.__aenter__(), loop).result(10)
+            yield self
+            asyncio.run_coroutine_threadsafe(self.__aexit__(), loop).result(10)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(10)
+            loop.close()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
@@ -94,7 +110,6 @@ class Relay:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 frame = await _frame(client)
-                self.record(frame)
                 keys.append(struct.unpack_from(">h", frame)[0])
                 broker.write(_framed(frame))
                 await broker.drain()
