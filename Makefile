@@ -37,7 +37,7 @@ TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix 
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
             $(wildcard accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
-SUITES ?= $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
+SUITES ?= $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 PREPARED := $(addprefix $(STAMPS)/,test java archive jars)
 # Downloads, compilers and checkers wait for different things.

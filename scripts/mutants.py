@@ -50,7 +50,7 @@ STAGES: Final[tuple[tuple[int | None, tuple[str, ...]], ...]] = (
     (20, ("unit", "property")),
     (10, ("simulation", "integration", "interop", "pipeline")),
     (None, ("unit", "property", "simulation")),
-    (None, ("integration", "interop", "crash", "histories", "fuzz", "pipeline")),
+    (None, ("integration", "interop", "crash", "fuzz", "pipeline")),
 )
 """For each stage: how many of the nearest test files run, None for all, and from which suites."""
 

@@ -13,10 +13,9 @@ import pytest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.client_quotas import EntityData, EntryData
 from tests.support import messages as m
-from tests.support.brokers.forked_kohort import ForkedKohort
+from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient
 
-MANY_KILLS = 500
 AT_ONCE_MAX: Final = 150
 """Things of one kind that are there at the same time."""
 SETTINGS = {"authorizer.class.name": "kohort", "super.users": "User:ANONYMOUS"}
@@ -179,12 +178,14 @@ def number_of(name: str) -> int:
 
 
 @pytest.mark.long
-def test_what_was_acknowledged_of_users_rules_and_limits_outlives_a_kill(tmp_path: Path) -> None:
+def test_what_was_acknowledged_of_users_rules_and_limits_outlives_a_kill(
+    tmp_path: Path, crash_runs: int
+) -> None:
     chance = random.Random(1)
     acknowledged = removed = open_at_a_kill = 0
     known: dict[str, Known] = {kind: {} for kind in CHANGES}
-    with ForkedKohort(tmp_path, overrides=SETTINGS) as server:
-        for kill in range(1, MANY_KILLS + 1):
+    with KohortServer(tmp_path, overrides=SETTINGS) as server:
+        for kill in range(1, crash_runs + 1):
             threads = [Changing(server.port, kind, known[kind], kill * 10_000) for kind in CHANGES]
             for thread in threads:
                 thread.start()
@@ -211,6 +212,6 @@ def test_what_was_acknowledged_of_users_rules_and_limits_outlives_a_kill(tmp_pat
                 things.update({one: {found[one]} for one in found if one.kind == kind})
     assert acknowledged > removed > 0
     print(
-        f"{MANY_KILLS} kills, {acknowledged} changes acknowledged, {removed} of them removals, "
+        f"{crash_runs} kills, {acknowledged} changes acknowledged, {removed} of them removals, "
         f"and {open_at_a_kill} not"
     )

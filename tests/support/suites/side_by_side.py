@@ -38,7 +38,7 @@ GROUPS: Final[Mapping[str, str]] = {
     # It starts its own.
     r"tests/pipeline/test_land_kills\.py": "kills",
     r"tests/pipeline/": "tables",
-    r"tests/(crash|histories)/": "kills",
+    r"tests/crash/": "kills",
     # They hold a broker to times and to memory: one after another, at least.
     r"tests/integration/": "integration",
     r"tests/interop/consumer/.*\[kafka\b": "consumer kafka",
