@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.metrics.catalogue import SECTIONS
-from kohort.broker.metrics.metric_info import OTHER, MetricInfo, Section
+from kohort.broker.metrics.catalogue import SECTIONS, MetricInfo, Section
+from kohort.broker.metrics.group_counts import OTHER
 from kohort.watch.catalogue import SECTION as WATCH
 
 PATH: Final = Path("docs/metrics.md")
 
 _HEAD: Final = f"""\
-<!-- Made from broker/metrics/catalogue.py and watch/catalogue.py by `make docs`; edit those. -->
+<!-- Made from broker/metrics/catalogue.txt and watch/catalogue.py by `make docs`; edit those. -->
 
 # Metrics
 

@@ -12,12 +12,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from kohort.broker.metrics import catalogue as broker
-from kohort.broker.metrics import rebalance_catalogue as rebalances
 from kohort.broker.metrics.exposition import SLICE_MS, scrape_metrics
 from kohort.broker.metrics.families import counted, family_name, single
+from kohort.broker.metrics.group_counts import OTHER
 from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from kohort.broker.metrics.text_format import write
@@ -28,7 +26,12 @@ from kohort.watch.seen import WatchedGroups, WatchedRebalances
 
 GROUP_PARTITIONS_MAX: Final = 10_000
 
-_RUNNING: Final = frozenset(map(family_name, (rebalances.RUNNING, rebalances.GROUP_WAITING_SINCE)))
+_RUNNING: Final = frozenset(
+    map(
+        family_name,
+        ("kohort_rebalances_running", "kohort_consumergroup_rebalance_waiting_since_seconds"),
+    )
+)
 """Metrics that events do not update: polls show a rebalance before it is stored."""
 
 _SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
@@ -45,7 +48,7 @@ class _WatchCollector:
     def collect(self) -> Iterator[Metric]:
         yield single(catalogue.LAG, self._lag())
         yield single(catalogue.UNCLEAR, self._unclear())
-        yield counted(broker.BUILD_INFO, {VERSION: 1})
+        yield counted("kohort_build_info", {VERSION: 1})
         yield from self._running()
 
     def _running(self) -> Iterator[Metric]:
@@ -55,9 +58,9 @@ class _WatchCollector:
             running += 1
             label = group_id if len(since) < GROUPS_MAX_DEFAULT else OTHER
             since[label] = min(waiting.since_ms, since.get(label, waiting.since_ms))
-        yield single(rebalances.RUNNING, running)
+        yield single("kohort_rebalances_running", running)
         since_s = {group_id: since_ms / 1000 for group_id, since_ms in since.items()}
-        yield counted(rebalances.GROUP_WAITING_SINCE, since_s)
+        yield counted("kohort_consumergroup_rebalance_waiting_since_seconds", since_s)
 
 
 class WatchExposition:

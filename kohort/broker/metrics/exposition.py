@@ -20,11 +20,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from kohort.broker.core.transaction.effects import EndCause
-from kohort.broker.metrics import catalogue
-from kohort.broker.metrics import rebalance_catalogue as rebalances
-from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.broker_metrics import RESULTS, BrokerMetrics, TransactionMetrics
-from kohort.broker.metrics.families import Family, counted, load_times, single
+from kohort.broker.metrics.families import COORDINATOR, Family, counted, load_times, single
 from kohort.broker.metrics.groups import GroupCollector, LagTimeCollector, OldestUnread
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
@@ -51,27 +48,28 @@ _ERROR_NAMES = {code.value: code.name for code in ErrorCode}
 def edge_metrics(edge: EdgeMetrics) -> Iterator[Metric]:
     """Yield the metrics of requests and connections."""
     yield from _request_metrics(edge)
-    yield counted(catalogue.REQUESTS_REJECTED, edge.rejected)
-    yield counted(catalogue.ACCESS_DENIED, edge.denied)
-    yield single(catalogue.REQUESTS_WAITING, edge.waiting_count)
-    yield single(catalogue.CONNECTIONS, edge.connection_count)
-    yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
-    yield counted(catalogue.CONNECTIONS_REFUSED, edge.refused)
-    yield counted(catalogue.CONNECTIONS_CLOSED, edge.closed)
-    yield counted(catalogue.AUTHENTICATIONS, edge.authentications)
+    yield counted("kohort_requests_rejected_total", edge.rejected)
+    yield counted("kohort_access_denied_total", edge.denied)
+    yield single("kohort_requests_waiting", edge.waiting_count)
+    yield single("kohort_connections", edge.connection_count)
+    yield single("kohort_connections_opened_total", edge.opened_count)
+    yield counted("kohort_connections_refused_total", edge.refused)
+    yield counted("kohort_connections_closed_total", edge.closed)
+    yield counted("kohort_authentications_total", edge.authentications)
     tls = edge.certificates
-    yield counted(catalogue.CERTIFICATE_EXPIRY, {each.listener: each.expires_s for each in tls})
+    expiries = {each.listener: each.expires_s for each in tls}
+    yield counted("kohort_tls_certificate_expiry_timestamp_seconds", expiries)
     failures = {each.listener: each.reload_failures for each in tls}
-    yield counted(catalogue.TLS_RELOAD_FAILURES, failures)
+    yield counted("kohort_tls_reload_failures_total", failures)
     users = edge.users_file
     users_failures = {} if users is None else {(): users.reload_failures}
-    yield counted(catalogue.USERS_FILE_FAILURES, users_failures)
-    yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
-    yield single(catalogue.SENT_BYTES, edge.sent_bytes)
+    yield counted("kohort_users_file_reload_failures_total", users_failures)
+    yield single("kohort_received_bytes_total", edge.received_bytes)
+    yield single("kohort_sent_bytes_total", edge.sent_bytes)
 
 
 def _request_metrics(edge: EdgeMetrics) -> Iterator[Metric]:
-    requests = Family(catalogue.REQUESTS)
+    requests = Family("kohort_requests_total")
     durations: dict[str, HistogramTally] = {}
     errors: Counter[tuple[str, str]] = Counter()
     for meter in edge.request_meters():
@@ -81,66 +79,64 @@ def _request_metrics(edge: EdgeMetrics) -> Iterator[Metric]:
         for code, count in meter.errors.items():
             errors[meter.api, _ERROR_NAMES.get(int(code), str(int(code)))] += count
     yield requests
-    duration = Family(catalogue.REQUEST_DURATION)
+    duration = Family("kohort_request_duration_seconds")
     for api, total in durations.items():
         duration.add_histogram(total, api)
     yield duration
-    yield counted(catalogue.REQUEST_ERRORS, errors)
+    yield counted("kohort_request_errors_total", errors)
     storage_errors = (
         count for (_, name), count in errors.items() if name == ErrorCode.KAFKA_STORAGE_ERROR.name
     )
-    yield single(catalogue.STORAGE_ERRORS, sum(storage_errors))
+    yield single("kohort_storage_errors_total", sum(storage_errors))
 
 
 def memory_metrics(network: NetworkServer) -> Iterator[Metric]:
-    yield single(catalogue.REQUEST_BYTES_HELD, network.memory.used_bytes)
-    yield single(catalogue.RESPONSE_BYTES_HELD, network.unsent.total_bytes)
+    yield single("kohort_request_bytes_held", network.memory.used_bytes)
+    yield single("kohort_response_bytes_held", network.unsent.total_bytes)
 
 
 def transaction_metrics(host: TransactionHost, metrics: TransactionMetrics) -> Iterator[Metric]:
     opened = host.ids.open()
-    yield single(transactions.OPEN, len(opened))
-    oldest = Family(transactions.OLDEST_SINCE)
+    yield single("kohort_transactions_open", len(opened))
+    oldest = Family("kohort_transactions_oldest_since_seconds")
     first = next(iter(opened), None)
     if first is not None and first.record is not None:
         oldest.add(first.record.start_ms / 1_000)
     yield oldest
-    yield single(transactions.STUCK, host.stuck_count)
-    yield single(transactions.IDS, len(host.ids))
+    yield single("kohort_transactions_stuck", host.stuck_count)
+    yield single("kohort_transactional_ids", len(host.ids))
     counts = host.counts
-    yield single(transactions.STARTED, counts.get("started", 0))
-    yield single(transactions.SUPERSEDED, counts.get("superseded_markers", 0))
-    yield single(transactions.RECONCILED, counts.get("reconciled", 0))
-    yield single(transactions.APPEND_FAILURES, counts.get("append_failures", 0))
+    yield single("kohort_transactions_started_total", counts.get("started", 0))
+    yield single("kohort_transaction_markers_superseded_total", counts.get("superseded_markers", 0))
+    yield single("kohort_transactions_reconciled_total", counts.get("reconciled", 0))
+    yield single("kohort_transaction_append_failures_total", counts.get("append_failures", 0))
     forgotten = {cause: counts.get(cause, 0) for cause in ("expired", "evicted")}
-    yield counted(transactions.IDS_FORGOTTEN, forgotten)
+    yield counted("kohort_transactional_ids_forgotten_total", forgotten)
     ended = {
         (result, ending.value): counts.get(f"{result}_by_{ending.value}", 0)
         for result in RESULTS.values()
         for ending in EndCause
     }
-    yield counted(transactions.ENDED, ended)
-    durations = Family(transactions.DURATION)
+    yield counted("kohort_transactions_ended_total", ended)
+    durations = Family("kohort_transaction_seconds")
     for result, tally in metrics.durations.items():
         durations.add_histogram(tally, RESULTS[result])
     yield durations
-    yield from load_times(
-        host.load_times_ms, transactions.PARTITION_LOAD_MAX, transactions.PARTITION_LOAD_AVG
-    )
+    yield from load_times("kafka_server_transaction_coordinator_metrics", host.load_times_ms)
 
 
 def purgatory_metrics(purgatory: Purgatory) -> Iterator[Metric]:
     """Yield the numbers of waiting operations, by Kafka's name of the operation type."""
     stats = purgatory.stats()
     watched = {kind: counts["watched"] for kind, counts in stats.items()}
-    yield counted(catalogue.PURGATORY_SIZE, watched)
+    yield counted("kafka_server_delayedoperationpurgatory_purgatorysize", watched)
     delayed = {kind: counts["delayed"] for kind, counts in stats.items()}
-    yield counted(catalogue.NUM_DELAYED_OPERATIONS, delayed)
-    yield single(catalogue.PURGATORY_HELD_BYTES, purgatory.held_bytes)
+    yield counted("kafka_server_delayedoperationpurgatory_numdelayedoperations", delayed)
+    yield single("kohort_purgatory_held_bytes", purgatory.held_bytes)
 
 
 def _disk_metrics(status: os.statvfs_result | None) -> Iterator[Metric]:
-    size, free = Family(catalogue.DISK_BYTES), Family(catalogue.DISK_FREE_BYTES)
+    size, free = Family("kohort_disk_bytes"), Family("kohort_disk_free_bytes")
     if status is not None:
         size.add(status.f_blocks * status.f_frsize)
         free.add(status.f_bavail * status.f_frsize)
@@ -149,27 +145,27 @@ def _disk_metrics(status: os.statvfs_result | None) -> Iterator[Metric]:
 
 
 def _startup_metrics(startup: StartupProgress) -> Iterator[Metric]:
-    yield single(catalogue.STARTING, 1 if startup.phase else 0)
-    yield single(catalogue.STARTUP_PARTITIONS, startup.partitions_total)
-    yield single(catalogue.STARTUP_PARTITIONS_VERIFIED, startup.partitions_verified)
-    yield single(catalogue.STARTUP_BYTES, startup.bytes_total)
-    yield single(catalogue.STARTUP_BYTES_VERIFIED, startup.bytes_verified)
+    yield single("kohort_starting", 1 if startup.phase else 0)
+    yield single("kohort_startup_partitions", startup.partitions_total)
+    yield single("kohort_startup_partitions_verified", startup.partitions_verified)
+    yield single("kohort_startup_bytes", startup.bytes_total)
+    yield single("kohort_startup_bytes_verified", startup.bytes_verified)
 
 
 def _process_metrics(
     metrics: BrokerMetrics, tasks: BackgroundTasks, version: str
 ) -> Iterator[Metric]:
-    lag = Family(catalogue.LOOP_LAG)
+    lag = Family("kohort_event_loop_lag_seconds")
     lag.add_histogram(metrics.loop_lag.lag)
     yield lag
-    yield single(catalogue.LOOP_LAG_MAX, metrics.loop_lag.recent_maximum_s)
-    pauses = Family(catalogue.GC_PAUSE)
+    yield single("kohort_event_loop_lag_max_seconds", metrics.loop_lag.recent_maximum_s)
+    pauses = Family("kohort_gc_pause_seconds")
     for generation, tally in enumerate(metrics.gc_pauses.pauses):
         pauses.add_histogram(tally, str(generation))
     yield pauses
-    yield counted(catalogue.TASK_FAILURES, tasks.failure_counts)
-    yield single(catalogue.TASKS_FAILING, len(tasks.failing()))
-    yield counted(catalogue.BUILD_INFO, {version: 1})
+    yield counted("kohort_task_failures_total", tasks.failure_counts)
+    yield single("kohort_tasks_failing", len(tasks.failing()))
+    yield counted("kohort_build_info", {version: 1})
 
 
 def scrape_metrics(folded: Mapping[str, int], seconds: float) -> Iterator[Metric]:
@@ -179,8 +175,8 @@ def scrape_metrics(folded: Mapping[str, int], seconds: float) -> Iterator[Metric
         folded: the number of label sets without their own series, by kind.
         seconds: the duration of the previous scrape.
     """
-    yield counted(catalogue.FOLDED, folded)
-    yield single(catalogue.SCRAPE_SECONDS, seconds)
+    yield counted("kohort_metrics_folded", folded)
+    yield single("kohort_scrape_seconds", seconds)
 
 
 class StartupExposition:
@@ -265,16 +261,12 @@ class Exposition:
     def _collect(self) -> Iterator[Metric]:
         source = self._source
         metrics = source.metrics
-        yield single(catalogue.BROKERS, 1)
-        yield counted(catalogue.BROKER_INFO, {(str(source.node_id), source.address): 1})
+        yield single("kafka_brokers", 1)
+        yield counted("kafka_broker_info", {(str(source.node_id), source.address): 1})
         yield from self._topics.collect()
         yield from self._groups.collect()
         yield from self._lag_times.collect()
-        yield from load_times(
-            source.groups.load_times_ms,
-            rebalances.PARTITION_LOAD_MAX,
-            rebalances.PARTITION_LOAD_AVG,
-        )
+        yield from load_times(COORDINATOR, source.groups.load_times_ms)
         yield from edge_metrics(metrics.edge)
         yield from memory_metrics(source.network)
         yield from self._rebalances.collect()

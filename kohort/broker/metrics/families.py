@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.catalogue import METRICS, MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 
 TOPICS: Final = "topics"
 PARTITIONS: Final = "partitions"
 GROUPS: Final = "groups"
+
+COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
+"""Beginning of the names of Kafka's metrics of the group coordinator."""
 
 
 class SeriesBudget:
@@ -43,10 +46,14 @@ class Labels(dict[str, str]):
         self.text = label_text(labels)
 
 
+AnyMetric: TypeAlias = str | MetricInfo
+"""The name of a metric of the catalogue, or the description of another one."""
+
+
 class Family(Metric):
-    def __init__(self, info: MetricInfo) -> None:
-        super().__init__(family_name(info), info.doc, info.kind)
-        self._info = info
+    def __init__(self, metric: AnyMetric) -> None:
+        self._info = info = METRICS[metric] if isinstance(metric, str) else metric
+        super().__init__(family_name(info.name), info.doc, info.kind)
 
     def add(self, value: float, *labels: str) -> None:
         """Add a sample; `labels` are the label values, in the order of the catalogue."""
@@ -65,32 +72,36 @@ class Family(Metric):
         return dict(zip(self._info.labels, labels, strict=True))
 
 
-def single(info: MetricInfo, value: float) -> Family:
+def single(metric: AnyMetric, value: float) -> Family:
     """Make a metric without labels."""
-    family = Family(info)
+    family = Family(metric)
     family.add(value)
     return family
 
 
-def counted(info: MetricInfo, counts: Mapping[Any, float]) -> Family:
+def counted(metric: AnyMetric, counts: Mapping[Any, float]) -> Family:
     """Make a metric with a sample for each label value, or tuple of label values, in `counts`."""
-    family = Family(info)
+    family = Family(metric)
     for labels, count in counts.items():
         family.add(count, *(labels if isinstance(labels, tuple) else (str(labels),)))
     return family
 
 
-def load_times(times_ms: Sequence[int], longest: MetricInfo, mean: MetricInfo) -> Iterator[Family]:
-    """Make the metrics of how long loading the partitions of a topic took."""
-    yield single(longest, max(times_ms, default=0))
-    yield single(mean, sum(times_ms) / len(times_ms) if times_ms else 0)
+def load_times(coordinator: str, times_ms: Sequence[int]) -> Iterator[Family]:
+    """Make the metrics of how long loading the partitions of a topic took; `coordinator` is the
+    beginning of their names.
+    """
+    mean_ms = sum(times_ms) / len(times_ms) if times_ms else 0
+    yield single(f"{coordinator}_partition_load_time_max", max(times_ms, default=0))
+    yield single(f"{coordinator}_partition_load_time_avg", mean_ms)
 
 
 class WideFamily(Metric):
     """A metric with so many samples that each is made only when it is written."""
 
-    def __init__(self, info: MetricInfo, rows: Rows) -> None:
-        super().__init__(family_name(info), info.doc, info.kind)
+    def __init__(self, metric: AnyMetric, rows: Rows) -> None:
+        info = METRICS[metric] if isinstance(metric, str) else metric
+        super().__init__(family_name(info.name), info.doc, info.kind)
         # Code that writes samples only iterates over them.
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
@@ -111,10 +122,9 @@ class _Samples:
             yield Sample(name, labels, value)
 
 
-def family_name(info: MetricInfo) -> str:
-    """Return the name that `Metric` objects have."""
-    # prometheus-client's name of a counter is without _total.
-    return info.name.removesuffix("_total") if info.kind == "counter" else info.name
+def family_name(name: str) -> str:
+    """Return the name that `Metric` objects have: that of a counter is without _total."""
+    return name.removesuffix("_total")
 
 
 def label_text(labels: Mapping[str, str]) -> str:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kohort.broker.metrics.metric_info import OTHER
+OTHER: Final = "(other)"
+"""Label value under which everything beyond a limit is summed. No topic can have this name."""
 
 SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
 """How long a removed group is shown: long enough for every scraper to read its last counts."""

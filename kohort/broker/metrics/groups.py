@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.groups_seen import GroupSeen, GroupsSeen, ReadableOf, positions
-from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.families import (
+    COORDINATOR,
     GROUPS,
     Family,
     Labels,
@@ -24,13 +24,16 @@ from kohort.broker.metrics.families import (
     rows,
     single,
 )
-from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.group_counts import OTHER
 from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.groups.classic.membership import PARKED_JOINS, PARKED_SYNCS, UNUSED_IDS
+from kohort.groups.classic.states import ClassicState
 from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE
 from kohort.groups.consumer.describe import ASSIGNMENT_EPOCH, EPOCH, UNRECONCILED
 from kohort.groups.description import GroupDescription
 from kohort.groups.kinds import DEAD, EMPTY, GroupKind
+
+_MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
 
 
 @dataclass(slots=True, eq=False)
@@ -139,16 +142,22 @@ class GroupCollector:
     def collect(self) -> Iterator[Metric]:
         seen = self._seen
         yield from self._collect_totals()
-        yield WideFamily(catalogue.GROUP_MEMBERS, rows(seen.groups, attrgetter("member_count")))
-        yield WideFamily(catalogue.GROUP_STATE, _state_rows(seen.groups))
-        yield WideFamily(catalogue.GROUP_EPOCH, _gauge_rows(seen.groups, EPOCH))
         yield WideFamily(
-            catalogue.GROUP_ASSIGNMENT_EPOCH, _gauge_rows(seen.groups, ASSIGNMENT_EPOCH)
+            "kafka_consumergroup_members", rows(seen.groups, attrgetter("member_count"))
         )
-        yield WideFamily(catalogue.GROUP_RECONCILING, _reconciling_rows(seen.groups))
+        yield WideFamily("kohort_consumergroup_state", _state_rows(seen.groups))
+        yield WideFamily("kohort_consumergroup_epoch", _gauge_rows(seen.groups, EPOCH))
+        yield WideFamily(
+            "kohort_consumergroup_assignment_epoch", _gauge_rows(seen.groups, ASSIGNMENT_EPOCH)
+        )
+        yield WideFamily("kohort_consumergroup_members_reconciling", _reconciling_rows(seen.groups))
         for samples, offset, lag in (
-            (seen.offsets, catalogue.GROUP_CURRENT_OFFSET, catalogue.GROUP_LAG),
-            (seen.topic_sums, catalogue.GROUP_CURRENT_OFFSET_SUM, catalogue.GROUP_LAG_SUM),
+            (seen.offsets, "kafka_consumergroup_current_offset", "kafka_consumergroup_lag"),
+            (
+                seen.topic_sums,
+                "kafka_consumergroup_current_offset_sum",
+                "kafka_consumergroup_lag_sum",
+            ),
         ):
             yield WideFamily(offset, rows(samples, attrgetter("offset")))
             known = [sample for sample in samples if sample.lag is not None]
@@ -159,24 +168,25 @@ class GroupCollector:
         kinds = dict.fromkeys(GroupKind, 0)
         for (kind, _), group_count in seen.states.items():
             kinds[kind] = kinds.get(kind, 0) + group_count
-        yield single(rebalance_catalogue.NUM_GROUPS, kinds[GroupKind.CLASSIC])
-        for state, info in rebalance_catalogue.NUM_GROUPS_BY_STATE.items():
-            yield single(info, seen.states[GroupKind.CLASSIC, state])
-        yield single(rebalance_catalogue.NUM_OFFSETS, seen.offset_count)
+        yield single(f"{_MANAGER}_numgroups", kinds[GroupKind.CLASSIC])
+        for state in ClassicState:
+            in_state = seen.states[GroupKind.CLASSIC, state.value]
+            yield single(f"{_MANAGER}_numgroups{state.value.lower()}", in_state)
+        yield single(f"{_MANAGER}_numoffsets", seen.offset_count)
         by_kind = {kind.value: group_count for kind, group_count in kinds.items()}
-        yield counted(rebalance_catalogue.GROUP_COUNT, by_kind)
+        yield counted(f"{COORDINATOR}_group_count", by_kind)
         by_state = {
             state.lower(): seen.states[GroupKind.CONSUMER, state]
             for state in (EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD)
         }
-        yield counted(rebalance_catalogue.CONSUMER_GROUP_COUNT, by_state)
+        yield counted(f"{COORDINATOR}_consumer_group_count", by_state)
         by_state = {
             state.lower(): seen.states[GroupKind.SHARE, state] for state in (EMPTY, STABLE, DEAD)
         }
-        yield counted(rebalance_catalogue.SHARE_GROUP_COUNT, by_state)
-        yield single(rebalance_catalogue.PARKED_JOINS, seen.gauges[PARKED_JOINS])
-        yield single(rebalance_catalogue.PARKED_SYNCS, seen.gauges[PARKED_SYNCS])
-        yield single(rebalance_catalogue.PENDING_IDS, seen.gauges[UNUSED_IDS])
+        yield counted(f"{COORDINATOR}_share_group_count", by_state)
+        yield single("kohort_group_parked_joins", seen.gauges[PARKED_JOINS])
+        yield single("kohort_group_parked_syncs", seen.gauges[PARKED_SYNCS])
+        yield single("kohort_group_pending_ids", seen.gauges[UNUSED_IDS])
 
     async def _sample_offsets(self, group: GroupSeen, seen: _Seen, time_slice: Slice) -> None:
         group_id = group.group_id
@@ -273,7 +283,7 @@ class LagTimeCollector:
             await time_slice.pause()
 
     def collect(self) -> Iterator[Metric]:
-        lag = Family(catalogue.GROUP_LAG_SECONDS)
+        lag = Family("kohort_consumergroup_lag_seconds")
         for group_id, age_ms in self._ages_ms.items():
             lag.add(age_ms / 1_000, group_id)
         yield lag

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.metrics import rebalance_catalogue as catalogue
-from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, counted, single
-from kohort.broker.metrics.group_counts import GroupCounts
-from kohort.broker.metrics.metric_info import OTHER, MetricInfo
+from kohort.broker.metrics.families import (
+    COORDINATOR,
+    Family,
+    Labels,
+    Rows,
+    WideFamily,
+    counted,
+    single,
+)
+from kohort.broker.metrics.group_counts import OTHER, GroupCounts
 from kohort.broker.metrics.rebalances import RebalanceMetrics
 from kohort.broker.metrics.tally import RecentRate
 
@@ -22,14 +29,26 @@ RATE_PERIOD_S = 30.0
 """The period of Kafka's own rates (`metrics.sample.window.ms`)."""
 
 _RATES: Final = {
-    "completed_count": (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
-    "bump_count": (catalogue.CONSUMER_GROUP_REBALANCES, catalogue.CONSUMER_GROUP_REBALANCE_RATE),
-    "share_bump_count": (catalogue.SHARE_GROUP_REBALANCES, catalogue.SHARE_GROUP_REBALANCE_RATE),
-    "offsets_stored": (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
-    "offsets_expired": (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
-    "offsets_deleted": (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),
+    "completed_count": f"{COORDINATOR}_group_completed_rebalance",
+    "bump_count": f"{COORDINATOR}_consumer_group_rebalance",
+    "share_bump_count": f"{COORDINATOR}_share_group_rebalance",
+    "offsets_stored": f"{COORDINATOR}_offset_commit",
+    "offsets_expired": f"{COORDINATOR}_offset_expiration",
+    "offsets_deleted": f"{COORDINATOR}_offset_deletion",
 }
-"""Counters of `RebalanceMetrics` with a rate, as in Kafka."""
+"""Counters of `RebalanceMetrics` with a rate, as in Kafka, and the beginning of their metrics."""
+
+_BY_LABEL: Final = (
+    ("kohort_consumergroup_rebalances_avoided_total", "reason", attrgetter("avoided")),
+    ("kohort_consumergroup_members_removed_total", "cause", attrgetter("removed")),
+    ("kohort_consumergroup_epoch_bumps_total", "cause", attrgetter("bumps")),
+)
+
+_BY_GROUP: Final[dict[str, Callable[[GroupCounts], float]]] = {
+    "kohort_consumergroup_stopped_seconds_total": lambda counts: counts.stopped_ms / 1000,
+    "kohort_consumergroup_partitions_moved_total": attrgetter("partitions_moved"),
+    "kohort_consumergroup_poll_timeouts_total": attrgetter("poll_timeouts"),
+}
 
 Shown = list[tuple[str, GroupCounts]]
 
@@ -53,44 +72,39 @@ class RebalanceCollector:
 
     def _collect_kafka(self) -> Iterator[Metric]:
         now_s = self._clock_s()
-        for name, (total, rate) in _RATES.items():
+        for name, metric in _RATES.items():
             count = getattr(self._rebalances, name)
-            yield single(total, count)
-            yield single(rate, self._rates[name].rate_at(count, now_s))
+            yield single(f"{metric}_count", count)
+            yield single(f"{metric}_rate", self._rates[name].rate_at(count, now_s))
 
     def _collect_totals(self) -> Iterator[Metric]:
         counts = self._rebalances
-        yield counted(catalogue.STARTED, counts.started)
-        yield counted(catalogue.AVOIDED, counts.avoided)
-        yield counted(catalogue.MEMBERS_REMOVED, counts.members_removed)
-        phases = Family(catalogue.PHASES)
+        yield counted("kohort_rebalances_started_total", counts.started)
+        yield counted("kohort_rebalances_avoided_total", counts.avoided)
+        yield counted("kohort_group_members_removed_total", counts.members_removed)
+        phases = Family("kohort_rebalance_phase_seconds")
         phases.add_histogram(counts.join_phase, "join")
         phases.add_histogram(counts.sync_phase, "sync")
         phases.add_histogram(counts.whole, "whole")
         for phase, tally in counts.of_consumers.items():
             phases.add_histogram(tally, phase)
         yield phases
-        yield single(catalogue.STOPPED, counts.stopped_ms / 1000)
-        yield single(catalogue.PARTITIONS_MOVED, counts.partitions_moved)
-        yield single(catalogue.RUNNING, len(counts.running))
+        yield single("kohort_rebalance_stopped_seconds_total", counts.stopped_ms / 1000)
+        yield single("kohort_rebalance_partitions_moved_total", counts.partitions_moved)
+        yield single("kohort_rebalances_running", len(counts.running))
 
     def _collect_groups(self) -> Iterator[Metric]:
         # Groups are added and removed while a scrape is written, so the collection is copied before
         # iterating.
         shown = self._rebalances.by_group.shown(int(self._clock_s() * 1000))
-        yield WideFamily(catalogue.GROUP_REBALANCES, _rebalance_rows(shown))
-        yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda counts: counts.avoided)
-        yield _by_label(catalogue.GROUP_REMOVED, "cause", shown, lambda counts: counts.removed)
-        yield _by_label(catalogue.GROUP_EPOCH_BUMPS, "cause", shown, lambda counts: counts.bumps)
-        stopped = _group_rows(shown, lambda counts: counts.stopped_ms / 1000)
-        yield WideFamily(catalogue.GROUP_STOPPED, stopped)
-        moved = _group_rows(shown, lambda counts: counts.partitions_moved)
-        yield WideFamily(catalogue.GROUP_MOVED, moved)
-        poll_timeouts = _group_rows(shown, lambda counts: counts.poll_timeouts)
-        yield WideFamily(catalogue.GROUP_POLL_TIMEOUTS, poll_timeouts)
+        yield WideFamily("kafka_consumergroup_rebalances_total", _rebalance_rows(shown))
+        for metric, label, labelled in _BY_LABEL:
+            yield _by_label(metric, label, shown, labelled)
+        for metric, value_of in _BY_GROUP.items():
+            yield WideFamily(metric, _group_rows(shown, value_of))
         since = self._waiting_since()
         yield WideFamily(
-            catalogue.GROUP_WAITING_SINCE,
+            "kohort_consumergroup_rebalance_waiting_since_seconds",
             lambda: ((Labels({"consumergroup": name}), value) for name, value in since.items()),
         )
 
@@ -118,11 +132,11 @@ class RebalanceCollector:
 
 def history_metrics(history: RebalancesSeen) -> Iterator[Metric]:
     stats = history.stats()
-    yield single(catalogue.HISTORY_RECORDS, stats["records"])
-    yield single(catalogue.HISTORY_BYTES, stats["memory_bytes"])
-    yield single(catalogue.HISTORY_WAITING, stats["waiting"])
-    yield single(catalogue.HISTORY_LOST, stats["lost"])
-    yield single(catalogue.HISTORY_DROPPED, stats["dropped"])
+    yield single("kohort_rebalance_history_records", stats["records"])
+    yield single("kohort_rebalance_history_memory_bytes", stats["memory_bytes"])
+    yield single("kohort_rebalance_history_waiting", stats["waiting"])
+    yield single("kohort_rebalance_history_lost_total", stats["lost"])
+    yield single("kohort_rebalance_history_dropped_total", stats["dropped"])
 
 
 def _rebalance_rows(shown: Shown) -> Rows:
@@ -134,14 +148,14 @@ def _rebalance_rows(shown: Shown) -> Rows:
 
 
 def _by_label(
-    info: MetricInfo, label: str, shown: Shown, choose: Callable[[GroupCounts], Mapping[str, int]]
+    name: str, label: str, shown: Shown, choose: Callable[[GroupCounts], Mapping[str, int]]
 ) -> WideFamily:
     def rows() -> Iterator[tuple[Labels, float]]:
         for group_id, counts in shown:
             for value, count in list(choose(counts).items()):
                 yield Labels({"consumergroup": group_id, label: value}), count
 
-    return WideFamily(info, rows)
+    return WideFamily(name, rows)
 
 
 def _group_rows(shown: Shown, choose: Callable[[GroupCounts], float]) -> Rows:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.groups_seen import SharesSeen
-from kohort.broker.metrics import share_catalogue as catalogue
-from kohort.broker.metrics.families import Family, counted, single
-from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.families import counted, single
+from kohort.broker.metrics.group_counts import OTHER
 from kohort.broker.runtime.slices import Slice
 
 if TYPE_CHECKING:
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 
 _TYPES = ("gap", "accept", "release", "reject", "renew")
 """Acknowledgement types by number."""
+
+_BY_GROUP: Final = {
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total": attrgetter("dead_letters"),
+    "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total": attrgetter(
+        "dead_letter_batches"
+    ),
+    "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total": attrgetter(
+        "dead_letter_batches_failed"
+    ),
+    "kohort_sharegroup_deliveries_total": attrgetter("deliveries"),
+    "kohort_sharegroup_redeliveries_total": attrgetter("redeliveries"),
+    "kohort_sharegroup_archived_at_limit_total": attrgetter("archived_at_limit"),
+    "kohort_sharegroup_lock_timeouts_total": attrgetter("lock_timeouts"),
+}
+"""Metrics with the label of the group, and where `GroupCounts` has their values."""
 
 
 @dataclass(slots=True)
@@ -62,43 +77,27 @@ class ShareCollector:
         session_count = session_partitions = partition_count = 0
         delivery = self._shares()
         if delivery is not None:
-            counts, sessions = delivery.partitions.counts, delivery.sessions
-            by_group = {name or OTHER: of_group for name, of_group in counts.by_group.items()}
-            acknowledged = counts.acknowledged()
+            of_shares, sessions = delivery.partitions.counts, delivery.sessions
+            by_group = {name or OTHER: counts for name, counts in of_shares.by_group.items()}
+            acknowledged = of_shares.acknowledged()
             session_count, session_partitions = len(sessions), sessions.partition_count
             partition_count = len(delivery.partitions)
-        timeouts = {name: of_group.lock_timeouts for name, of_group in by_group.items()}
-        yield counted(catalogue.ACKNOWLEDGEMENTS, acknowledged)
-        yield single(catalogue.LOCK_TIMEOUTS, sum(timeouts.values()))
-        yield single(catalogue.IN_FLIGHT, self._in_flight)
-        yield single(catalogue.SESSIONS, session_count)
-        yield single(catalogue.SESSION_PARTITIONS, session_partitions)
-        yield single(catalogue.PARTITIONS, partition_count)
-        yield counted(
-            catalogue.DEAD_LETTERS,
-            {name: of_group.dead_letters for name, of_group in by_group.items()},
-        )
-        yield counted(
-            catalogue.DEAD_LETTER_BATCHES,
-            {name: of_group.dead_letter_batches for name, of_group in by_group.items()},
-        )
-        yield counted(
-            catalogue.DEAD_LETTER_BATCHES_FAILED,
-            {name: of_group.dead_letter_batches_failed for name, of_group in by_group.items()},
-        )
-        deliveries, redeliveries = Family(catalogue.DELIVERIES), Family(catalogue.REDELIVERIES)
-        of_types = Family(catalogue.GROUP_ACKNOWLEDGEMENTS)
-        at_limit = Family(catalogue.GROUP_ARCHIVED_AT_LIMIT)
-        for name, of_group in by_group.items():
-            deliveries.add(of_group.deliveries, name)
-            redeliveries.add(of_group.redeliveries, name)
-            at_limit.add(of_group.archived_at_limit, name)
-            for kind, count in of_group.acknowledgements.items():
-                of_types.add(count, name, _TYPES[kind])
-        yield from (deliveries, redeliveries, of_types, at_limit)
-        yield counted(catalogue.GROUP_LOCK_TIMEOUTS, timeouts)
-        states = self._states.items()
-        yield counted(
-            catalogue.OLDEST_LOCK, {name: state.oldest_lock_ms / 1_000 for name, state in states}
-        )
-        yield counted(catalogue.LAG, {name: state.lag for name, state in states})
+        timeouts = sum(of_group.lock_timeouts for of_group in by_group.values())
+        yield counted("kafka_server_sharegroupmetrics_recordacknowledgements_total", acknowledged)
+        yield single("kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total", timeouts)
+        yield single("kafka_server_sharepartitionmetrics_inflightmessagecount", self._in_flight)
+        yield single("kafka_server_sharesessioncache_sharesessionscount", session_count)
+        yield single("kafka_server_sharesessioncache_sharepartitionscount", session_partitions)
+        yield single("kohort_share_partitions", partition_count)
+        for metric, value_of in _BY_GROUP.items():
+            yield counted(metric, {name: value_of(counts) for name, counts in by_group.items()})
+        of_types = {
+            (name, _TYPES[kind]): count
+            for name, of_group in by_group.items()
+            for kind, count in of_group.acknowledgements.items()
+        }
+        yield counted("kohort_sharegroup_acknowledgements_total", of_types)
+        oldest = {name: state.oldest_lock_ms / 1_000 for name, state in self._states.items()}
+        yield counted("kohort_sharegroup_oldest_lock_seconds", oldest)
+        lags = {name: state.lag for name, state in self._states.items()}
+        yield counted("kohort_sharegroup_lag", lags)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.metrics import catalogue
-from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.families import (
     PARTITIONS,
     TOPICS,
@@ -20,7 +18,7 @@ from kohort.broker.metrics.families import (
     rows,
     single,
 )
-from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.group_counts import OTHER
 from kohort.broker.metrics.partitions import open_partition
 from kohort.broker.runtime.slices import Slice
 
@@ -73,18 +71,18 @@ class _Seen:
 
 
 _OF_TOPICS: Final = (
-    (catalogue.TOPIC_PARTITIONS, attrgetter("partition_count")),
-    (catalogue.TOPIC_APPENDED_BYTES, attrgetter("appended_bytes")),
+    ("kafka_topic_partitions", attrgetter("partition_count")),
+    ("kohort_topic_appended_bytes_total", attrgetter("appended_bytes")),
 )
 
 _OF_PARTITIONS: Final = (
-    (catalogue.PARTITION_CURRENT_OFFSET, attrgetter("high_watermark")),
-    (catalogue.PARTITION_OLDEST_OFFSET, attrgetter("log_start_offset")),
-    (catalogue.PARTITION_REPLICAS, attrgetter("replicas")),
-    (catalogue.PARTITION_IN_SYNC_REPLICA, attrgetter("in_sync")),
-    (catalogue.PARTITION_UNDER_REPLICATED, attrgetter("under_replicated")),
-    (catalogue.LOG_SIZE, attrgetter("size_bytes")),
-    (catalogue.LOG_SEGMENTS, attrgetter("segment_count")),
+    ("kafka_topic_partition_current_offset", attrgetter("high_watermark")),
+    ("kafka_topic_partition_oldest_offset", attrgetter("log_start_offset")),
+    ("kafka_topic_partition_replicas", attrgetter("replicas")),
+    ("kafka_topic_partition_in_sync_replica", attrgetter("in_sync")),
+    ("kafka_topic_partition_under_replicated_partition", attrgetter("under_replicated")),
+    ("kafka_log_log_size", attrgetter("size_bytes")),
+    ("kafka_log_log_numlogsegments", attrgetter("segment_count")),
 )
 """Metrics of partitions whose sum is meaningful."""
 
@@ -155,18 +153,24 @@ class TopicCollector:
         for info, value_of in _OF_PARTITIONS:
             yield WideFamily(info, rows(seen.partitions, value_of))
         short = [sample for sample in seen.partitions if sample.lost_offsets]
-        yield WideFamily(catalogue.LOST_OFFSETS, rows(short, attrgetter("lost_offsets")))
+        yield WideFamily("kohort_partition_lost_offsets", rows(short, attrgetter("lost_offsets")))
         held = [sample for sample in seen.partitions if sample.held_offsets]
-        yield WideFamily(transactions.STABLE_LAG, rows(held, attrgetter("held_offsets")))
+        yield WideFamily(
+            "kohort_partition_last_stable_offset_lag", rows(held, attrgetter("held_offsets"))
+        )
         # A sum of broker ids is meaningless, and the last sample may be a sum.
         partitions = seen.partitions[:-1] if seen.folded_topics else seen.partitions
-        yield WideFamily(catalogue.PARTITION_LEADER, rows(partitions, lambda _: self._node_id))
-        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, rows(partitions, lambda _: 1))
-        yield single(transactions.PRODUCER_IDS, seen.producer_count)
-        yield single(transactions.LATE_PARTITIONS, seen.late_partitions)
+        yield WideFamily("kafka_topic_partition_leader", rows(partitions, lambda _: self._node_id))
+        yield WideFamily("kafka_topic_partition_leader_is_preferred", rows(partitions, lambda _: 1))
+        yield single("kafka_server_replicamanager_produceridcount", seen.producer_count)
+        yield single(
+            "kafka_server_replicamanager_partitionswithlatetransactionscount", seen.late_partitions
+        )
         compaction = self._topics.compaction
-        yield single(catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count)
-        yield single(catalogue.COMPACTION_FAILURES, compaction.failure_count)
+        yield single(
+            "kafka_log_logcleanermanager_uncleanable_partitions_count", compaction.uncleanable_count
+        )
+        yield single("kohort_compaction_failures_total", compaction.failure_count)
 
 
 def _sample(topic: str, index: int, partition: Partition | None) -> PartitionSample:

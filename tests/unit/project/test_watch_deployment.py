@@ -10,7 +10,7 @@ import yaml
 
 from kohort.broker.http import probe
 from kohort.cli import whole_parser
-from kohort.watch.catalogue import METRICS
+from kohort.watch.catalogue import NAMES
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -66,7 +66,7 @@ def test_the_dashboard_asks_for_metrics_of_the_watched_clusters() -> None:
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
     ]
     assert len(queries) > 20
-    known = set(METRICS) | {f"{name}_bucket" for name in METRICS}
+    known = NAMES | {f"{name}_bucket" for name in NAMES}
     for query in queries:
         asked = set(re.findall(r"\b(?:kafka|kohort)_[a-z0-9_]+\b", query))
         assert asked <= known, query

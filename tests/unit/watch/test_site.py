@@ -19,7 +19,7 @@ from kohort.broker.http.server import HttpServer
 from kohort.broker.runtime.clock import SystemClock
 from kohort.groups.history.json_form import from_json
 from kohort.testing.inline_executor import InlineExecutor
-from kohort.watch.catalogue import METRICS
+from kohort.watch.catalogue import NAMES
 from kohort.watch.core.changes import Taken
 from kohort.watch.core.commits import committed
 from kohort.watch.core.watcher import Watcher
@@ -184,7 +184,7 @@ async def test_the_metrics_count_causes_and_positions_under_the_cluster(lab: Lab
         f"{one.name}_total" if one.type == "counter" else one.name
         for one in families.values()
         if one.name.startswith(("kohort_", "kafka_"))
-    } == set(METRICS)
+    } == NAMES
 
     def by(name: str, label: str) -> Counter[str]:
         values: Counter[str] = Counter()

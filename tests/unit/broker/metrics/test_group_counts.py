@@ -3,8 +3,7 @@
 import random
 from collections import Counter
 
-from kohort.broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
-from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.group_counts import OTHER, SHOWN_AFTER_REMOVAL_MS, CountsByGroup
 from tests.support.measures.memory import traced_memory
 
 

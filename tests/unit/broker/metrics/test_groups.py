@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from kohort.broker.metrics.families import load_times
+from kohort.broker.metrics.families import COORDINATOR, load_times
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.metrics.partitions import readable
-from kohort.broker.metrics.rebalance_catalogue import PARTITION_LOAD_AVG, PARTITION_LOAD_MAX
 from kohort.broker.runtime.slices import Slice
 from kohort.groups.classic.states import ClassicState
 from kohort.testing.virtual_clock import VirtualClock
@@ -110,7 +109,7 @@ async def test_a_negative_offset_has_no_lag() -> None:
 def test_how_long_the_start_took_for_partitions_is_told_as_kafka_tells_it() -> None:
     name = "kafka_server_group_coordinator_metrics_partition_load_time"
     for times_ms, longest, mean in (((), 0, 0), ((30, 10, 20), 30, 20)):
-        found = values(load_times(times_ms, PARTITION_LOAD_MAX, PARTITION_LOAD_AVG))
+        found = values(load_times(COORDINATOR, times_ms))
         assert (found[f"{name}_max"], found[f"{name}_avg"]) == ({(): longest}, {(): mean})
 
 

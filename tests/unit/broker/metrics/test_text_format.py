@@ -6,8 +6,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from kohort.broker.metrics.catalogue import MetricInfo
 from kohort.broker.metrics.families import Family, Labels, WideFamily
-from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import SAMPLES_PER_PART, write
 
@@ -26,7 +26,7 @@ class Registry:
 
 def wide(kind: str, row_count: int) -> WideFamily:
     name = "kohort_wide_events_total" if kind == "counter" else "kohort_wide"
-    info = MetricInfo(name, kind, ("topic",), "Wide.")  # type: ignore[arg-type]
+    info = MetricInfo(name, kind, ("topic",), "Wide.")
     return WideFamily(
         info, lambda: ((Labels({"topic": f"t{row}"}), row) for row in range(row_count))
     )
