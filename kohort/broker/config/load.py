@@ -197,7 +197,7 @@ def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | 
     if wrong:
         return None
     values.setdefault("broker_id", values.get("node_id", known["node.id"].default))
-    config = BrokerConfig(**values)  # type: ignore[arg-type]
+    config = BrokerConfig(**values)
     wrong.extend(problems(config))
     return config
 

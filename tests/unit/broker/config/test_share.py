@@ -84,7 +84,7 @@ def test_other_reset_policies_are_rejected(text: str) -> None:
 def test_settings_of_share_groups_must_not_contradict_each_other(
     changes: dict[str, int], problem: tuple[str, str, str] | None
 ) -> None:
-    found = problems(dataclasses.replace(BrokerConfig(), **changes))  # type: ignore[arg-type]
+    found = problems(dataclasses.replace(BrokerConfig(), **changes))
     if problem is None:
         assert found == []
     else:
