@@ -1,15 +1,38 @@
-"""The sessions of members of groups for which the broker assigns, and their other timers. A
-heartbeat moves the end of its session, not the timer, which checks the session when it fires.
+"""The answers to heartbeats in groups for which the broker assigns, the sessions of their members,
+and their other timers. A heartbeat moves the end of its session, not the timer, which checks the
+session when it fires.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.requests import Now
+from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
+
+
+class HeartbeatResult(NamedTuple):
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Collection[Partition] | None = None
+    """The member's assignment; None if the member knows it already."""
+
+
+class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
+    """The request is answered with an error."""
+
+    def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
+        """`refusal` is the reason for the group's history, if the client gives up."""
+        super().__init__(message)
+        self.result = HeartbeatResult(error, message)
+        self.refusal = refusal
+
 
 SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""

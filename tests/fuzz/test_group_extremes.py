@@ -16,9 +16,9 @@ import uvloop
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.service import Listener
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.encoding import encode_value
 from kohort.groups.records import OffsetRecord
 from kohort.protocol.message import RESPONSES, schema_of
@@ -137,7 +137,7 @@ class Groups:
 
     async def _empty_groups(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
-            group = classic_membership(self._broker.services.groups.host, group_id)
+            group = self._broker.services.groups.host.membership(group_id, ClassicMembership)
             ids = [] if group is None else [one.member_id for one in group.roster]
             members = [m.MemberIdentity(member_id=one) for one in ids]
             leave = m.LeaveGroupRequest(group_id=group_id, members=members)

@@ -6,7 +6,7 @@ import pytest
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.coordinator.requests.classic import classic_membership
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.requests import CommitRequest, JoinRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -56,7 +56,7 @@ async def test_the_oldest_unused_id_is_forgotten_beyond_the_limit(tmp_path: Path
     async with broker_with(tmp_path, "kohort.group.pending.ids.max=2").running() as broker:
         groups, classic = broker.services.groups, broker.services.classic_groups
         ids = [(await classic.join("g", join_with(b"", name))).member_id for name in "abc"]
-        group = classic_membership(groups.host, "g")
+        group = groups.host.membership("g", ClassicMembership)
         assert group is not None
         assert list(group.roster.pending) == ids[1:]
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from kohort.broker.coordinator.requests.consumer import consumer_membership
 from kohort.groups.consumer.data import STABLE
+from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.model import HistoryRecord, RebalanceRecord, TriggerRecord
 from kohort.protocol.errors import ErrorCode
@@ -264,7 +264,7 @@ class Injection:
         """Until all members have the whole target, and no classic one is about to join."""
 
         def is_settled() -> bool:
-            membership = consumer_membership(self.world.groups.host, GROUP)
+            membership = self.world.groups.host.membership(GROUP, ConsumerMembership)
             is_over = membership is None or membership.data.state in {STABLE, "Empty"}
             return is_over and self._is_quiet() and all(p.is_settled for p in self.classics)
 

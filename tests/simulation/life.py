@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from kohort.broker.coordinator.requests.classic import classic_membership
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.protocol.join_reason import JoinReason
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.network import Weather
@@ -309,7 +309,7 @@ class GroupLife:
     def has_converged(self, group_id: str) -> bool:
         """All alive share all partitions, in one generation, and no other member is there."""
         alive = self.world.alive(group_id)
-        group = classic_membership(self.world.groups.host, group_id)
+        group = self.world.groups.host.membership(group_id, ClassicMembership)
         if group is None:
             return not alive
         if {m.member_id for m in group.roster} != {p.member_id for p in alive}:
@@ -324,7 +324,7 @@ class GroupLife:
         return shared == known and generations == {group.data.generation}
 
     def describe(self, group_id: str) -> str:
-        group = classic_membership(self.world.groups.host, group_id)
+        group = self.world.groups.host.membership(group_id, ClassicMembership)
         alive = [f"{p} {p.generation} {p.owned} {p.call}" for p in self.world.alive(group_id)]
         if group is None:
             return f"no group; {alive}"

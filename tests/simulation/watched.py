@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord, RebalanceRecord
 from kohort.groups.requests import CommittedOffset
@@ -102,7 +102,7 @@ class WatchedWorld:
         at_ms = self.world.clock.wall_ms()
         polls = {}
         for group_id in self._groups:
-            group = classic_membership(self.world.groups.host, group_id)
+            group = self.world.groups.host.membership(group_id, ClassicMembership)
             if group is not None and group.data.state in _REBALANCING:
                 ids = frozenset([member.member_id for member in group.roster])
                 polls[group_id] = Poll(at_ms, group.data.state.value, ids)

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
@@ -32,6 +32,8 @@ from kohort.groups.requests import Now
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+M = TypeVar("M")
 
 ANSWERS_MS: Final = 1
 ANSWERS_MAX: Final = 100
@@ -191,6 +193,12 @@ class GroupHost:
         """Return a group as `group` does, unless it was removed and is about to be dropped."""
         group = self.group(group_id)
         return None if group is None or group.is_dead else group
+
+    def membership(self, group_id: str, kind: type[M]) -> M | None:
+        """Return the membership of a living group, for reading; None if it is not of this kind."""
+        group = self.living_group(group_id)
+        membership = None if group is None else group.membership
+        return membership if isinstance(membership, kind) else None
 
     def groups(self) -> Iterable[Group]:
         """All groups, for reading; not to be kept across an await."""

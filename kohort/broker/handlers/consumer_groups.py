@@ -7,22 +7,24 @@ The rules of the heartbeat are in :mod:`kohort.groups.consumer.heartbeat`.
 import uuid
 from typing import Final
 
-from kohort.broker.coordinator.requests.consumer import consumer_membership, short_id
+from kohort.broker.coordinator.requests.consumer import short_id
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.assignments import (
+from kohort.broker.handlers.shared.described_groups import (
     MESSAGE_CHARS,
     assignment_of,
+    describe_each,
     described_assignment,
+    description_error,
 )
-from kohort.broker.handlers.shared.checks import check_repeats
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.member import Member
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.reasons import state_reason
 from kohort.groups.steps import FEW, Steps
 from kohort.protocol.errors import ErrorCode
@@ -128,29 +130,18 @@ _CONSUMER: Final = 1
 def consumer_group_describe(
     ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    check_repeats(request.group_ids)
     response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[])
-    for group_id in request.group_ids:
-        group = yield from _describe(ctx, group_id)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
-        response.groups.append(group)
-        yield
-    return response
+    return describe_each(ctx, request, _describe, response)
 
 
 def _describe(ctx: RequestContext, group_id: str) -> Steps[DescribedGroup]:
     if not ctx.broker.consumer_groups.is_enabled:
         return _error(group_id, ErrorCode.UNSUPPORTED_VERSION)
     groups = ctx.broker.groups
-    error = ErrorCode.INVALID_GROUP_ID
-    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif group_id:
-        error = groups.read_error(group_id)
+    error = description_error(ctx, group_id)
     if error:
         return _error(group_id, error)
-    membership = consumer_membership(groups.host, group_id)
+    membership = groups.host.membership(group_id, ConsumerMembership)
     if membership is None:
         is_absent = groups.host.living_group(group_id) is None
         problem = "not found" if is_absent else "is not a consumer group"

@@ -8,7 +8,6 @@ DeleteShareGroupOffsets (key 92): delete the state of topics.
 from collections.abc import Iterable
 from typing import Final
 
-from kohort.broker.coordinator.requests.share import share_membership
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
@@ -21,6 +20,7 @@ from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
+from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.share.requests import OffsetsResult
 from kohort.groups.share.state_log import SharePartitionKey
@@ -91,7 +91,7 @@ def _described_topics(
     wanted = requested.topics
     is_all = wanted is None
     if wanted is None:
-        membership = share_membership(ctx.broker.groups.host, requested.group_id)
+        membership = ctx.broker.groups.host.membership(requested.group_id, ShareMembership)
         wanted = [
             DescribeShareGroupOffsetsRequestTopic(
                 topic_name=topic.name, partitions=list(topic.partitions)

@@ -4,22 +4,25 @@ ShareGroupDescribe (key 77): state and members of share groups.
 v1. The rules of the heartbeat are in :mod:`kohort.groups.share.heartbeat`.
 """
 
-from kohort.broker.coordinator.requests.share import not_found, share_membership
+from kohort.broker.coordinator.requests.share import not_found
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.assignments import (
+from kohort.broker.handlers.shared.checks import is_member_id
+from kohort.broker.handlers.shared.described_groups import (
     MESSAGE_CHARS,
     assignment_of,
+    describe_each,
     described_assignment,
+    description_error,
 )
-from kohort.broker.handlers.shared.checks import check_repeats, is_member_id
 from kohort.broker.runtime.deferred import Deferred
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.share import assignor
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.membership import ShareMembership
-from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
+from kohort.groups.share.requests import ShareHeartbeatRequest
 from kohort.groups.steps import FEW, Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.share_group_describe import (
@@ -45,10 +48,10 @@ def share_group_heartbeat(
     """Process a heartbeat; answered when its changes, if any, are durable."""
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     if not is_member_id(request.member_id):
-        return _response(ShareHeartbeatResult(ErrorCode.INVALID_REQUEST))
+        return _response(HeartbeatResult(ErrorCode.INVALID_REQUEST))
     names = request.subscribed_topic_names
     if names and not all(ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
-        return _response(ShareHeartbeatResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return _response(HeartbeatResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     result = ctx.broker.share_groups.heartbeat(
         request.group_id,
         ShareHeartbeatRequest(
@@ -64,7 +67,7 @@ def share_group_heartbeat(
     return result.map(_response) if isinstance(result, Deferred) else _response(result)
 
 
-def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
+def _response(result: HeartbeatResult) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(
         error_code=result.error,
         error_message=None if result.message is None else result.message[:MESSAGE_CHARS],
@@ -83,27 +86,16 @@ def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
 def share_group_describe(
     ctx: RequestContext, request: ShareGroupDescribeRequest
 ) -> Steps[ShareGroupDescribeResponse]:
-    check_repeats(request.group_ids)
     response = ShareGroupDescribeResponse(throttle_time_ms=0, groups=[])
-    for group_id in request.group_ids:
-        group = yield from _describe(ctx, group_id)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
-        response.groups.append(group)
-        yield
-    return response
+    return describe_each(ctx, request, _describe, response)
 
 
 def _describe(ctx: RequestContext, group_id: str) -> Steps[DescribedGroup]:
     groups = ctx.broker.groups
-    error = ErrorCode.INVALID_GROUP_ID
-    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif group_id:
-        error = groups.read_error(group_id)
+    error = description_error(ctx, group_id)
     if error:
         return _error(group_id, error)
-    membership = share_membership(groups.host, group_id)
+    membership = groups.host.membership(group_id, ShareMembership)
     if membership is None:
         message = not_found(group_id, groups.host.living_group(group_id))
         return _error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)

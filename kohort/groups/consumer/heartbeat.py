@@ -11,10 +11,11 @@ from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.reconcile import InvalidStateError, reconcile
 from kohort.groups.consumer.regexes import InvalidRegexError, check_regex
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.consumer.target import is_due, target_steps
-from kohort.groups.consumer.validation import Rejected, Sender, find_sender
+from kohort.groups.consumer.validation import Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
+from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now
 from kohort.groups.steps import Steps
 from kohort.groups.topics import Partition

@@ -35,8 +35,7 @@ from kohort.groups.consumer.migrate import (
 from kohort.groups.consumer.records import TargetEpochRecord
 from kohort.groups.consumer.regexes import match_steps
 from kohort.groups.consumer.removal import leave, leave_steps
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.validation import Rejected
+from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Cancel, TimerKey
@@ -44,7 +43,7 @@ from kohort.groups.events import GroupRestored, MemberRef, Trigger, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.member_sessions import Retry, extend
+from kohort.groups.member_sessions import HeartbeatResult, Rejected, Retry, extend
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation, GroupRecord

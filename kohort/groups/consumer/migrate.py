@@ -19,13 +19,13 @@ from kohort.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from kohort.groups.consumer.validation import Rejected
 from kohort.groups.consumer_protocol import (
     encode_share,
     parse_assignment,
     parse_subscription,
 )
 from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.member_sessions import Rejected
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember
 from kohort.groups.requests import CONSUMER, Now
 from kohort.groups.topics import by_topic

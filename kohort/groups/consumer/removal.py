@@ -13,13 +13,13 @@ from kohort.groups.consumer import epochs, sessions
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, NOTHING, Member, MemberState
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.consumer.target import SMALL, is_due, target_steps
 from kohort.groups.consumer.validation import fenced, unknown
 from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
-from kohort.groups.member_sessions import SESSION, has_expired, take_due
+from kohort.groups.member_sessions import SESSION, HeartbeatResult, has_expired, take_due
 from kohort.groups.requests import LeaveEntry, LeaveResult, Now
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode

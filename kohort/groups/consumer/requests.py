@@ -1,11 +1,9 @@
-"""The heartbeat of a consumer group and its result, independent of protocol versions."""
+"""The heartbeat of a consumer group, independent of protocol versions."""
 
 from typing import NamedTuple
 
-from kohort.groups.consumer.member import Owned
 from kohort.groups.reasons import NO_REASON, StatedReason
 from kohort.groups.topics import Partition
-from kohort.protocol.errors import ErrorCode
 
 
 class HeartbeatRequest(NamedTuple):
@@ -36,13 +34,3 @@ class HeartbeatRequest(NamedTuple):
             and (self.topic_names is not None or self.topic_regex is not None)
             and self.owned is not None
         )
-
-
-class HeartbeatResult(NamedTuple):
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    member_id: str | None = None
-    epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assigned: Owned | None = None
-    """The member's assignment; None if the member knows it already."""

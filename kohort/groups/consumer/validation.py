@@ -8,20 +8,11 @@ from typing import NamedTuple
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.member_sessions import Rejected
 from kohort.groups.requests import CommitRequest, is_blank
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.join_reason import JoinReason
-
-
-class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
-    """The request is answered with an error."""
-
-    def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
-        """`refusal` is the reason for the group's history, if the client gives up."""
-        super().__init__(message)
-        self.result = HeartbeatResult(error, message)
-        self.refusal = refusal
 
 
 class Sender(NamedTuple):

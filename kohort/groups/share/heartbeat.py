@@ -3,23 +3,16 @@ epoch and cause the computation of a target, and gives its member that target at
 """
 
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
+from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now, is_blank
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
-from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
+from kohort.groups.share.requests import ShareHeartbeatRequest
 from kohort.groups.steps import Steps
 from kohort.groups.topics import subscription_changes
 from kohort.protocol.errors import ErrorCode
 
 LEAVING: int = -1
-
-
-class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
-    """The request is answered with an error."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.result = ShareHeartbeatResult(error, message)
 
 
 def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
@@ -58,7 +51,7 @@ def changes_nothing(data: ShareData, request: ShareHeartbeatRequest) -> ShareMem
 
 def heartbeat_steps(
     draft: ShareDraft, request: ShareHeartbeatRequest, now: Now
-) -> Steps[ShareHeartbeatResult]:
+) -> Steps[HeartbeatResult]:
     """Process a heartbeat: make its changes in `draft`, and return its answer when they are
     durable.
 
@@ -95,7 +88,7 @@ def heartbeat_steps(
     is_told = (
         request.epoch == 0 or request.topic_names is not None or member.assigned != before.assigned
     )
-    return ShareHeartbeatResult(
+    return HeartbeatResult(
         member_id=member.member_id,
         epoch=member.epoch,
         heartbeat_interval_ms=draft.data.settings.heartbeat_interval_ms,
@@ -103,14 +96,14 @@ def heartbeat_steps(
     )
 
 
-def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> ShareHeartbeatResult:
+def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> HeartbeatResult:
     """Process a heartbeat of a member that leaves; its epoch is not checked. Raises Rejected."""
     member = draft.state.members.get(request.member_id)
     if member is None:
         raise _unknown(draft.data, request)
     cause = Trigger(TriggerKind.MEMBER_LEFT, member.ref, removed=(member.member_id,))
     draft.remove(member, RemovalReason.LEFT, cause)
-    return ShareHeartbeatResult(member_id=member.member_id, epoch=LEAVING)
+    return HeartbeatResult(member_id=member.member_id, epoch=LEAVING)
 
 
 def _sender(draft: ShareDraft, request: ShareHeartbeatRequest) -> ShareMember | None:

@@ -23,7 +23,14 @@ from kohort.groups.events import (
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.member_sessions import SESSION, Retry, has_expired, take_due
+from kohort.groups.member_sessions import (
+    SESSION,
+    HeartbeatResult,
+    Rejected,
+    Retry,
+    has_expired,
+    take_due,
+)
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation
@@ -31,13 +38,9 @@ from kohort.groups.requests import CommitRequest, Now, Ticket
 from kohort.groups.share import assignor
 from kohort.groups.share.data import STABLE, ShareData, ShareSettings
 from kohort.groups.share.draft import ShareDraft
-from kohort.groups.share.heartbeat import Rejected, changes_nothing, heartbeat_steps, leave
+from kohort.groups.share.heartbeat import changes_nothing, heartbeat_steps, leave
 from kohort.groups.share.records import StoredTopic
-from kohort.groups.share.requests import (
-    OffsetsResult,
-    ShareHeartbeatRequest,
-    ShareHeartbeatResult,
-)
+from kohort.groups.share.requests import OffsetsResult, ShareHeartbeatRequest
 from kohort.groups.share.write import (
     ASSIGN_TIMER,
     ShareWrite,
@@ -74,9 +77,7 @@ class ShareMembership:
 
     # Requests.
 
-    def answer_at_once(
-        self, request: ShareHeartbeatRequest, now_ms: int
-    ) -> ShareHeartbeatResult | None:
+    def answer_at_once(self, request: ShareHeartbeatRequest, now_ms: int) -> HeartbeatResult | None:
         """Answer a heartbeat that changes nothing; None if it has to be executed as a step. May be
         called while an append is in progress.
         """
@@ -84,7 +85,7 @@ class ShareMembership:
         if member is None:
             return None
         restart_session(self.data, member.member_id, now_ms)
-        return ShareHeartbeatResult(
+        return HeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
             heartbeat_interval_ms=self.data.settings.heartbeat_interval_ms,
@@ -99,7 +100,7 @@ class ShareMembership:
         begins: Group | None = None,
     ) -> Steps[None]:
         """Execute a heartbeat whose fields `check_request` has accepted. Answer:
-        ShareHeartbeatResult.
+        HeartbeatResult.
 
         Args:
             request: the heartbeat.
@@ -116,7 +117,7 @@ class ShareMembership:
         except Rejected as rejected:
             self.data.outbox.reply(ticket, rejected.result)
             return
-        self._store(draft, Answers(ticket, result, ShareHeartbeatResult), now, begins)
+        self._store(draft, Answers(ticket, result, HeartbeatResult), now, begins)
 
     def alter_offsets(
         self,

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 
 
@@ -18,16 +17,6 @@ class ShareHeartbeatRequest(NamedTuple):
     client_host: str = ""
     client_software: str = ""
     """See `MemberRef.client_software`."""
-
-
-class ShareHeartbeatResult(NamedTuple):
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    member_id: str | None = None
-    epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assigned: frozenset[Partition] | None = None
-    """The member's assignment; None if the member knows it already."""
 
 
 class OffsetsResult(NamedTuple):

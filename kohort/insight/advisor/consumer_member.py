@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.reasons import NO_REASON, state_reason
 from kohort.insight.advisor.replay import Process, RequestHandle
 from kohort.insight.advisor.shares import NOTHING, Share

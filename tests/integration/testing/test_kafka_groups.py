@@ -3,7 +3,7 @@
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from kohort.broker.coordinator.requests.classic import classic_membership
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
@@ -153,7 +153,9 @@ def test_a_member_that_waits_in_a_rebalance_has_no_session_to_end(kafka: Kafka) 
 
 
 def parked_joins(kafka: Kafka) -> int:
-    group = kafka._do(lambda: classic_membership(kafka._kit.broker.services.groups.host, "billing"))
+    group = kafka._do(
+        lambda: kafka._kit.broker.services.groups.host.membership("billing", ClassicMembership)
+    )
     assert group is not None
     return group.roster.parked_joins
 

@@ -10,7 +10,7 @@ from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.config import GroupConfig
 from kohort.groups.consumer.data import ConsumerData, ConsumerSettings
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
 from kohort.groups.encoding import decode, encode_headers, encode_key, encode_value, types_of_kind
 from kohort.groups.events import CauseAdded, Event, RebalanceStarted
@@ -22,6 +22,7 @@ from kohort.groups.history.json_form import from_json, text_steps
 from kohort.groups.history.model import RebalanceRecord
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.records import RecordHeaders
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once

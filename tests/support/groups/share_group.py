@@ -7,11 +7,12 @@ from kohort.groups.events import Event
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.records import DurableRecord, RecordHeaders
 from kohort.groups.requests import Now
 from kohort.groups.share.data import ShareSettings, ShareState
 from kohort.groups.share.membership import ShareMembership
-from kohort.groups.share.requests import ShareHeartbeatRequest, ShareHeartbeatResult
+from kohort.groups.share.requests import ShareHeartbeatRequest
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.consumer_group import Topics
@@ -109,7 +110,7 @@ class ShareGroup:
         self.group.restore([record for record in records if record is not None], self.now)
         self.run()
 
-    def heartbeat(self, request: ShareHeartbeatRequest) -> ShareHeartbeatResult:
+    def heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatResult:
         membership = self.group.membership
         result: object = None
         if membership is None:
@@ -121,17 +122,17 @@ class ShareGroup:
                 at_once(self.membership.heartbeat(request, "ticket", self.now))
         answer = self.run()
         result = result or answer
-        assert isinstance(result, ShareHeartbeatResult)
+        assert isinstance(result, HeartbeatResult)
         return result
 
-    def join(self, member_id: str, *names: str) -> ShareHeartbeatResult:
+    def join(self, member_id: str, *names: str) -> HeartbeatResult:
         return self.heartbeat(ShareHeartbeatRequest(member_id, 0, topic_names=names))
 
-    def beat(self, member_id: str) -> ShareHeartbeatResult:
+    def beat(self, member_id: str) -> HeartbeatResult:
         """Send the heartbeat of a member that states nothing."""
         return self.heartbeat(ShareHeartbeatRequest(member_id, self.state.members[member_id].epoch))
 
-    def leave(self, member_id: str) -> ShareHeartbeatResult:
+    def leave(self, member_id: str) -> HeartbeatResult:
         return self.heartbeat(ShareHeartbeatRequest(member_id, -1))
 
     def change_topic(self, name: str, count: int) -> None:

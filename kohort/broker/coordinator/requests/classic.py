@@ -10,7 +10,6 @@ from typing import Final
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.coordinator.requests.consumer import consumer_membership
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.join import check_request
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
@@ -29,15 +28,6 @@ from kohort.groups.requests import (
 )
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
-
-
-def classic_membership(host: GroupHost, group_id: str) -> ClassicMembership | None:
-    """Return the membership of a classic group, for reading; None if the group is of another kind,
-    has no membership, or does not exist.
-    """
-    group = host.group(group_id)
-    membership = None if group is None else group.membership
-    return membership if isinstance(membership, ClassicMembership) else None
 
 
 class ClassicRequests:
@@ -82,7 +72,7 @@ class ClassicRequests:
         if error:
             ticket.set_result(JoinResult(error, member_id))
             return ticket
-        consumers = consumer_membership(self._host, group_id)
+        consumers = self._host.membership(group_id, ConsumerMembership)
         if consumers is not None and consumers.is_empty:
             self._host.submit(group_id, Command(self._begin_classic, is_exclusive=True))
         elif consumers is not None:
@@ -117,7 +107,7 @@ class ClassicRequests:
         a join to this group, which may have handed out an id; if it does so later, after an append,
         the next join repeats this.
         """
-        membership = classic_membership(self._host, group_id)
+        membership = self._host.membership(group_id, ClassicMembership)
         if membership is None or not membership.data.unused_ids.are_too_many:
             return
         for holder_id, member_id in membership.data.unused_ids.take_oldest():
@@ -170,7 +160,7 @@ class ClassicRequests:
             ticket.set_result(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         no_members = LeaveResult(entries=(_UNKNOWN,) * len(entries))
-        if consumer_membership(self._host, group_id) is not None:
+        if self._host.membership(group_id, ConsumerMembership) is not None:
             self._host.submit(group_id, _leave_consumers(entries, ticket, no_members))
             return ticket
         is_few = len(entries) <= ENTRIES_PER_STEP

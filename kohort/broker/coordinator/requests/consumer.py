@@ -8,22 +8,14 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from kohort.groups.consumer.validation import Rejected, check_request
+from kohort.groups.consumer.requests import HeartbeatRequest
+from kohort.groups.consumer.validation import check_request
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now, Ticket
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
-
-
-def consumer_membership(host: GroupHost, group_id: str) -> ConsumerMembership | None:
-    """Return the membership of a consumer group, for reading; None if the group is of another kind,
-    has no membership, or does not exist.
-    """
-    group = host.group(group_id)
-    membership = None if group is None else group.membership
-    return membership if isinstance(membership, ConsumerMembership) else None
 
 
 def short_id(number: bytes) -> str:
@@ -63,7 +55,7 @@ class ConsumerRequests:
         error = host.read_error(group_id)
         if error:
             raise KafkaError(error)
-        membership, actor = consumer_membership(host, group_id), host.actor(group_id)
+        membership, actor = host.membership(group_id, ConsumerMembership), host.actor(group_id)
         if membership is not None and actor is not None:
             result = membership.answer_at_once(request, host.monotonic_ms())
             if result is not None:
@@ -89,7 +81,7 @@ class ConsumerRequests:
 
     def _note_refused(self, group_id: str, request: HeartbeatRequest, rejected: Rejected) -> None:
         host = self._host
-        membership, actor = consumer_membership(host, group_id), host.actor(group_id)
+        membership, actor = host.membership(group_id, ConsumerMembership), host.actor(group_id)
         if membership is None or actor is None or host.is_closed:
             return
         membership.note_refused(request, rejected.result.error, rejected.refusal, host.now())

@@ -9,30 +9,18 @@ from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
+from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now, Ticket
-from kohort.groups.share.heartbeat import LEAVING, Rejected, check_request
+from kohort.groups.share.heartbeat import LEAVING, check_request
 from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.records import StoredTopic
-from kohort.groups.share.requests import (
-    OffsetsResult,
-    ShareHeartbeatRequest,
-    ShareHeartbeatResult,
-)
+from kohort.groups.share.requests import OffsetsResult, ShareHeartbeatRequest
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def share_membership(host: GroupHost, group_id: str) -> ShareMembership | None:
-    """Return the membership of a share group, for reading; None if the group is of another kind,
-    has no membership, or does not exist.
-    """
-    group = host.living_group(group_id)
-    membership = None if group is None else group.membership
-    return membership if isinstance(membership, ShareMembership) else None
 
 
 def not_found(group_id: str, group: Group | None) -> str:
@@ -66,7 +54,7 @@ class ShareRequests:
 
     def heartbeat(
         self, group_id: str, request: ShareHeartbeatRequest
-    ) -> ShareHeartbeatResult | Deferred[ShareHeartbeatResult]:
+    ) -> HeartbeatResult | Deferred[HeartbeatResult]:
         """Execute a ShareGroupHeartbeat. Raises KafkaError: NOT_COORDINATOR, or
         COORDINATOR_NOT_AVAILABLE.
         """
@@ -78,14 +66,14 @@ class ShareRequests:
         error = host.read_error(group_id)
         if error:
             raise KafkaError(error)
-        membership, actor = share_membership(host, group_id), host.actor(group_id)
+        membership, actor = host.membership(group_id, ShareMembership), host.actor(group_id)
         if membership is not None and actor is not None:
             result = membership.answer_at_once(request, host.monotonic_ms())
             if result is not None:
                 if membership.data.outbox.has_ready_effects:
                     actor.apply_ready_effects()
                 return result
-        ticket: Deferred[ShareHeartbeatResult] = Deferred()
+        ticket: Deferred[HeartbeatResult] = Deferred()
         command = Command(
             lambda group, now: _heartbeat(host, group, request, ticket, now),
             ticket,
@@ -97,12 +85,12 @@ class ShareRequests:
         return self._when_initialized(group_id, ticket)
 
     def _when_initialized(
-        self, group_id: str, ticket: Deferred[ShareHeartbeatResult]
-    ) -> Deferred[ShareHeartbeatResult]:
+        self, group_id: str, ticket: Deferred[HeartbeatResult]
+    ) -> Deferred[HeartbeatResult]:
         """Return the answer to a heartbeat, which may assign partitions whose state begins."""
-        answer: Deferred[ShareHeartbeatResult] = Deferred()
+        answer: Deferred[HeartbeatResult] = Deferred()
 
-        def answered(ticket: Deferred[ShareHeartbeatResult]) -> None:
+        def answered(ticket: Deferred[HeartbeatResult]) -> None:
             if ticket.error is not None:
                 answer.set_exception(ticket.error)
                 return
@@ -203,13 +191,11 @@ def _heartbeat(
     return None
 
 
-def _absent(
-    group_id: str, group: Group | None, request: ShareHeartbeatRequest
-) -> ShareHeartbeatResult:
+def _absent(group_id: str, group: Group | None, request: ShareHeartbeatRequest) -> HeartbeatResult:
     message = not_found(group_id, group)
     if request.epoch > LEAVING and message.endswith("not found."):
         message = f"Share {message[0].lower()}{message[1:]}"
-    return ShareHeartbeatResult(NOT_FOUND, message)
+    return HeartbeatResult(NOT_FOUND, message)
 
 
 def _new_membership(host: GroupHost, group: Group) -> ShareMembership:

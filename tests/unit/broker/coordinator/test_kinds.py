@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kohort.broker.coordinator.command import Command
-from kohort.broker.coordinator.requests.classic import classic_membership
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.classic.leave import ENTRIES_PER_STEP
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.group import Group
 from kohort.groups.outbox import Answers
 from kohort.groups.requests import CommitResult, JoinResult, LeaveEntry, Now, SyncResult
@@ -123,9 +123,9 @@ async def test_it_is_converted_to_a_classic_group(clock: VirtualClock) -> None:
         h.groups.host.submit("g", Command(to_offsets_alone, ticket, is_exclusive=True))
         assert await ticket is ErrorCode.NONE
         await h.stable_static("b")
-        assert classic_membership(h.groups.host, "g") is not None
+        assert h.groups.host.membership("g", ClassicMembership) is not None
     async with running(clock, log, others=KINDS) as h:
-        restored = classic_membership(h.groups.host, "g")
+        restored = h.groups.host.membership("g", ClassicMembership)
         assert restored is not None
         assert [member.instance_id for member in restored.roster] == ["b"]
         assert h.offset() == 42

@@ -5,20 +5,17 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kohort.broker.coordinator.requests.share import ShareRequests, share_membership
+from kohort.broker.coordinator.requests.share import ShareRequests
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.group import Group, NewMembership
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.share.data import ShareSettings
 from kohort.groups.share.membership import ShareMembership
 from kohort.groups.share.records import StoredTopic
-from kohort.groups.share.requests import (
-    OffsetsResult,
-    ShareHeartbeatRequest,
-    ShareHeartbeatResult,
-)
+from kohort.groups.share.requests import OffsetsResult, ShareHeartbeatRequest
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
@@ -59,13 +56,13 @@ def altering(epochs: list[int]) -> Callable[[int], Steps[None]]:
     return alter
 
 
-async def beat(h: Harness, request: ShareHeartbeatRequest) -> ShareHeartbeatResult:
+async def beat(h: Harness, request: ShareHeartbeatRequest) -> HeartbeatResult:
     result = requests(h).heartbeat("g", request)
     return await result if isinstance(result, Deferred) else result
 
 
 def membership(h: Harness) -> ShareMembership:
-    found = share_membership(h.groups.host, "g")
+    found = h.groups.host.membership("g", ShareMembership)
     assert found is not None
     return found
 

@@ -11,10 +11,11 @@ from kohort.broker.coordinator.requests.consumer import ConsumerRequests
 from kohort.broker.runtime.deferred import Deferred
 from kohort.groups.consumer.data import ConsumerSettings
 from kohort.groups.consumer.membership import ConsumerMembership
-from kohort.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.groups.consumer_group import Topics

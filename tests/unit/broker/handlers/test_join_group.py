@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kohort.broker.coordinator.requests.classic import classic_membership
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.membership import (
     JoinGroupRequestProtocol,
@@ -16,18 +16,18 @@ from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, run
 async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
     async with running_groups() as g:
         await g.join(0, session_timeout_ms=20_000)
-        group = classic_membership(g.groups.host, "g")
+        group = g.groups.host.membership("g", ClassicMembership)
         assert group is not None
         assert group.roster.rebalance_timeout_ms() == 20_000
         await g.join(1, group_id="h", rebalance_timeout_ms=-1)
-        other = classic_membership(g.groups.host, "h")
+        other = g.groups.host.membership("h", ClassicMembership)
         assert other is not None
         assert other.roster.rebalance_timeout_ms() == 0
 
 
 async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
     """Wait until so many joins wait for others."""
-    group = classic_membership(g.groups.host, group_id)
+    group = g.groups.host.membership(group_id, ClassicMembership)
     assert group is not None
     async with asyncio.timeout(60):
         while group.roster.parked_joins != count:  # noqa: ASYNC110 - a group has no event for it.

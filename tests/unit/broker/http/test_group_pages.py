@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.requests.classic import ClassicRequests, classic_membership
+from kohort.broker.coordinator.requests.classic import ClassicRequests
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages, json_parts
@@ -19,6 +19,7 @@ from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpRespon
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.groups.classic.membership import ClassicMembership
 from kohort.groups.reasons import NO_REASON
 from kohort.groups.requests import (
     CommitRequest,
@@ -96,10 +97,10 @@ class Asked:
 
     async def until_there_are(self, group: str, members: int) -> None:
         """Joins wait in the group's inbox while an append is under way."""
-        found = classic_membership(self.groups.host, group)
+        found = self.groups.host.membership(group, ClassicMembership)
         while found is None or len(found.roster) < members:
             await asyncio.sleep(0)
-            found = classic_membership(self.groups.host, group)
+            found = self.groups.host.membership(group, ClassicMembership)
 
     async def leave(self, group: str, member_id: str) -> None:
         await self.classic.leave(group, [LeaveEntry(member_id)])

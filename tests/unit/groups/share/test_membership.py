@@ -7,10 +7,11 @@ import pytest
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.member_memory import MemberMemory
+from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import CommitRequest, DeleteOffsetsResult, TopicPartition
 from kohort.groups.share.data import ShareSettings
-from kohort.groups.share.heartbeat import Rejected, check_request
+from kohort.groups.share.heartbeat import check_request
 from kohort.groups.share.records import (
     CURRENT,
     EPOCH,
@@ -27,11 +28,7 @@ from kohort.groups.share.records import (
     ShareTombstone,
     StoredTopic,
 )
-from kohort.groups.share.requests import (
-    OffsetsResult,
-    ShareHeartbeatRequest,
-    ShareHeartbeatResult,
-)
+from kohort.groups.share.requests import OffsetsResult, ShareHeartbeatRequest
 from kohort.groups.steps import Steps, at_once
 from kohort.groups.topics import Partition, metadata_hash
 from kohort.protocol.errors import ErrorCode
@@ -80,7 +77,7 @@ def partitions(group: ShareGroup, name: str, *numbers: int) -> frozenset[Partiti
 def test_the_first_member_gets_its_partitions_with_its_join(group: ShareGroup) -> None:
     result = group.join("m1", "t")
     assigned = partitions(group, "t", 0, 1)
-    assert result == ShareHeartbeatResult(
+    assert result == HeartbeatResult(
         member_id="m1", epoch=2, heartbeat_interval_ms=5_000, assigned=assigned
     )
     assert written(group) == [[10, 15, 11, 13, 12, 14]]
@@ -179,7 +176,7 @@ def test_members_leave(group: ShareGroup) -> None:
     group.join("m2", "t")
     written(group)
     # Its epoch does not matter, nor whether it knows the latest one.
-    assert group.leave("m1") == ShareHeartbeatResult(member_id="m1", epoch=-1)
+    assert group.leave("m1") == HeartbeatResult(member_id="m1", epoch=-1)
     group.pass_time(0)
     assert written(group) == [[-14, -13, -10, 11], [13, 12]]
     assert group.leave("m1").error is ErrorCode.UNKNOWN_MEMBER_ID
