@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from kohort.groups.config import GroupConfig
-from kohort.groups.events import MemberFenced, MemberReplaced
 from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
@@ -20,22 +19,6 @@ def join_request(instance: str) -> JoinRequest:
 
 
 class TestReplacementInAStableGroup:
-    def test_the_new_process_takes_the_place_without_a_rebalance(self) -> None:
-        s = Scenario()
-        members = s.stable_static("a", "b")
-        answer = s.join(instance="b").answer
-        assert answer == JoinResult(
-            member_id=answer.member_id,
-            generation=1,
-            protocol_type="consumer",
-            protocol_name="range",
-            leader=members["a"],
-        )
-        assert answer.member_id not in members.values()
-        assert s.state == "Stable"
-        assert s.sync(answer.member_id).answer.assignment == f"of {members['b']}".encode()
-        assert s.told(MemberReplaced)[-1].old_member_id == members["b"]
-
     def test_other_topics_do_not_matter_unless_asked_for(self) -> None:
         other = (("range", subscription("u")),)
         s = Scenario()
@@ -128,19 +111,6 @@ class TestDurability:
         assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
         assert left.answer.entries == (ErrorCode.NONE,)
         assert s.classic.roster.holder_of("b") is None
-
-
-class TestAfterwards:
-    def test_the_old_process_is_fenced_with_its_instance_id_everywhere(self) -> None:
-        s = Scenario()
-        old = s.stable_static("a", "b")["b"]
-        s.join(instance="b")
-        assert s.heartbeat(old, instance="b") is FENCED
-        assert s.sync(old, instance="b").answer.error is FENCED
-        assert s.join(old, instance="b").answer.error is FENCED
-        assert s.commit_error(member_id=old, instance="b", generation=1) is FENCED
-        assert s.leave(LeaveEntry(old, "b")).entries == (FENCED,)
-        assert {event.member_id for event in s.told(MemberFenced)} == {old}
 
 
 class TestPartitionCounts:

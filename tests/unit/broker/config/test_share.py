@@ -3,52 +3,6 @@ import dataclasses
 import pytest
 
 from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.share import EARLIEST, LATEST, reset_policy
-
-
-@pytest.mark.parametrize(
-    ("text", "policy"),
-    [
-        ("earliest", EARLIEST),
-        ("latest", LATEST),
-        ("by_duration:PT0S", 0),
-        ("by_duration:PT1H", 3_600_000),
-        ("by_duration:+pt1h30m", 5_400_000),
-        ("by_duration:P1DT2H3M4.5S", 93_784_500),
-        ("by_duration:PT1,5S", 1_500),
-        ("by_duration:PT1.123456789S", 1_123),
-        ("by_duration:PT1.S", 1_000),
-        ("by_duration:P-1DT48H", 86_400_000),
-        ("by_duration:-PT-1H", 3_600_000),
-        ("by_duration:PT1M-0.5S", 59_500),
-        ("by_duration:PT2562047788015215H", 9_223_372_036_854_774_000_000),
-    ],
-)
-def test_a_reset_policy_is_read_as_kafka_reads_it(text: str, policy: int) -> None:
-    assert reset_policy(text) == policy
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "none",
-        "EARLIEST",
-        "BY_DURATION:PT1H",
-        "PT1H",
-        "by_duration",
-        *(
-            f"by_duration:{duration}"
-            for duration in (
-                "", " PT1H", "1h", "P", "PT", "P1DT", "P1Y", "P1W", "-PT1H", "PT-1H", "PT.5S",
-                "PT1.0123456789S", "PT2562047788015216H", "PT\u0661H",
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_other_reset_policies_are_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="The value must be either"):
-        reset_policy(text)
 
 
 @pytest.mark.parametrize(

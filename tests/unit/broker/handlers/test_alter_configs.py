@@ -199,44 +199,6 @@ async def test_configs_of_loggers_cannot_be_set(tmp_path: Path) -> None:
         assert "cannot be set on this broker" in str(message)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("consumer.session.timeout.ms", "50000", None),
-        ("consumer.session.timeout.ms", "44999", "must be in the range 45000 to 60000 inclusive."),
-        ("consumer.session.timeout.ms", "60001", "must be in the range 45000 to 60000 inclusive."),
-        ("consumer.heartbeat.interval.ms", "4999", "in the range 5000 to 15000 inclusive."),
-        ("consumer.assignment.interval.ms", "0", None),
-        ("consumer.assignment.interval.ms", "-1", "Value must be at least 0"),
-        ("consumer.assignment.interval.ms", "15001", "in the range 0 to 15000 inclusive."),
-        ("consumer.session.timeout.ms", "50_000", "Not a number of type INT"),
-        ("consumer.session.timeout.ms", "99999999999", "Not a number of type INT"),
-        ("consumer.assignment.interval.ms", "soon", "Not a number of type INT"),
-        ("share.record.lock.duration.ms", "60000", None),
-        ("share.record.lock.duration.ms", "999", "Value must be at least 1000"),
-        ("share.record.lock.duration.ms", "9999999", "in the range 15000 to 60000 inclusive."),
-        ("share.delivery.count.limit", "11", "in the range 2 to 10 inclusive."),
-        ("share.isolation.level", "READ_COMMITTED", "String must be one of: read_committed, "),
-        ("share.renew.acknowledge.enable", "no", "Expected value to be either true or false"),
-        ("share.auto.offset.reset", "by_duration:PT1H", None),
-        ("share.auto.offset.reset", "Latest", "The value must be either 'earliest', 'latest' or"),
-        ("retention.ms", "1", "Unknown group config name: retention.ms"),
-    ],
-)
-async def test_configs_of_a_group_have_bounds(
-    name: str, value: str, problem: str | None, tmp_path: Path
-) -> None:
-    async with running_topics(tmp_path) as topics:
-        code, message = await answer(topics, changing(GROUP, "g", (name, SET, value)))
-        if problem is None:
-            assert (code, message) == (ErrorCode.NONE, None)
-            assert topics.settings.groups == {"g": {name: value}}
-        else:
-            assert code == ErrorCode.INVALID_CONFIG
-            assert problem in str(message)
-            assert topics.settings.groups == {}
-
-
 async def test_configs_of_a_group_survive_a_restart_until_they_are_deleted(tmp_path: Path) -> None:
     name = "consumer.session.timeout.ms"
     async with running_topics(tmp_path) as topics:

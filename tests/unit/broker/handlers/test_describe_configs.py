@@ -8,7 +8,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.support import messages as m
 from tests.support.brokers.running_topics import ask, running_topics
 
-TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 
 def asking(
@@ -96,48 +96,6 @@ async def test_loggers_are_described_and_of_other_kinds_there_is_nothing(tmp_pat
         assert [one.name for one in result.configs] == ["root"]
         (result,) = (await ask(topics, asking(CLIENT_METRICS, "any"))).results
         assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
-
-
-async def test_a_group_has_the_values_of_the_broker_unless_it_has_its_own(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        own = {"consumer.session.timeout.ms": "50000", "share.auto.offset.reset": " earliest "}
-        await topics.changes.alter_group("g", lambda before: {**before, **own})
-        (result,) = (await ask(topics, asking(GROUP, "g", include_synonyms=True))).results
-        assert [(one.name, one.value, one.config_source) for one in result.configs] == [
-            ("consumer.assignment.interval.ms", "1000", 5),
-            ("consumer.heartbeat.interval.ms", "5000", 5),
-            ("consumer.session.timeout.ms", "50000", 8),
-            ("errors.deadletterqueue.copy.record.enable", "false", 5),
-            ("errors.deadletterqueue.topic.name", "", 5),
-            ("share.assignment.interval.ms", "1000", 5),
-            ("share.auto.offset.reset", "earliest", 8),
-            ("share.delivery.count.limit", "5", 5),
-            ("share.heartbeat.interval.ms", "5000", 5),
-            ("share.isolation.level", "read_uncommitted", 5),
-            ("share.partition.max.record.locks", "2000", 5),
-            ("share.record.lock.duration.ms", "30000", 5),
-            ("share.renew.acknowledge.enable", "true", 5),
-            ("share.session.timeout.ms", "45000", 5),
-        ]
-        synonyms = {one.name: one.synonyms or [] for one in result.configs}
-        assert [
-            (one.name, one.value, one.source) for one in synonyms["consumer.session.timeout.ms"]
-        ] == [
-            ("consumer.session.timeout.ms", "50000", 8),
-            ("group.consumer.session.timeout.ms", "45000", 5),
-        ]
-        assert [
-            (one.name, one.value, one.source) for one in synonyms["share.auto.offset.reset"]
-        ] == [
-            ("share.auto.offset.reset", "earliest", 8),
-            ("share.auto.offset.reset", "latest", 5),
-        ]
-
-
-async def test_a_group_without_a_name_is_not_described(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        (result,) = (await ask(topics, asking(GROUP, ""))).results
-        assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
 async def test_what_is_asked_of_each_topic_is_told_of_it(tmp_path: Path) -> None:

@@ -46,17 +46,6 @@ async def page(
     return found, (after.topic_name, after.partition_index) if after else None
 
 
-async def test_pages_put_together_are_everything(topics: TopicManager) -> None:
-    seen: list[tuple[str, int]] = []
-    cursor = None
-    while True:
-        found, cursor = await page(topics, limit=2, cursor=cursor)
-        seen += [(name, index) for name, indexes in found for index in indexes]
-        if cursor is None:
-            break
-    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0), ("c", 1)]
-
-
 async def test_the_brokers_own_limit_applies_as_well(tmp_path: Path) -> None:
     async with running_topics(tmp_path, "max.request.partition.size.limit=2") as topics:
         await topics.changes.create_topic("a", partition_count=3)

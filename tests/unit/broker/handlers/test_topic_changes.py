@@ -50,16 +50,6 @@ async def test_internal_topics_are_not_created_enlarged_or_emptied(tmp_path: Pat
         assert answer.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_a_partition_is_assigned_once(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        wanted = topic("orders", -1)
-        wanted.assignments = [
-            m.CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)
-        ]
-        response = await ask(topics, m.CreateTopicsRequest(topics=[wanted]))
-        assert codes(response) == {"orders": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
-
-
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_what_a_refusal_repeats_fits_into_the_answer(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
@@ -78,13 +68,6 @@ async def test_a_request_for_too_much_is_refused_as_a_whole(tmp_path: Path) -> N
     async with running_topics(tmp_path) as topics:
         request = m.CreateTopicsRequest(topics=[topic("small"), topic("huge", 10_000)])
         assert set(codes(await ask(topics, request)).values()) == {ErrorCode.POLICY_VIOLATION}
-        assert topics.all() == []
-
-
-async def test_a_negative_timeout_creates_nothing(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        request = m.CreateTopicsRequest(topics=[topic("orders")], timeout_ms=-5)
-        assert codes(await ask(topics, request)) == {"orders": ErrorCode.REQUEST_TIMED_OUT}
         assert topics.all() == []
 
 

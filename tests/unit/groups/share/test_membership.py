@@ -7,11 +7,10 @@ import pytest
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import SharePartitionsForgotten, SharePartitionsInitialized
 from kohort.groups.member_memory import MemberMemory
-from kohort.groups.member_sessions import HeartbeatResult, Rejected
+from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import CommitRequest, DeleteOffsetsResult, TopicPartition
 from kohort.groups.share.data import ShareSettings
-from kohort.groups.share.heartbeat import check_request
 from kohort.groups.share.records import (
     CURRENT,
     EPOCH,
@@ -72,36 +71,6 @@ def partitions(group: ShareGroup, name: str, *numbers: int) -> frozenset[Partiti
     topic = group.topics.get(name)
     assert topic is not None
     return frozenset((topic.topic_id, number) for number in numbers)
-
-
-def test_the_first_member_gets_its_partitions_with_its_join(group: ShareGroup) -> None:
-    result = group.join("m1", "t")
-    assigned = partitions(group, "t", 0, 1)
-    assert result == HeartbeatResult(
-        member_id="m1", epoch=2, heartbeat_interval_ms=5_000, assigned=assigned
-    )
-    assert written(group) == [[10, 15, 11, 13, 12, 14]]
-    topic = group.topics.by_name["t"]
-    assert SharePartitionsInitialized(2, {topic.topic_id: ("t", (0, 1))}) in group.events
-    at_once = group.membership.answer_at_once(ShareHeartbeatRequest("m1", 2), group.now.ms)
-    assert at_once == result._replace(assigned=None)
-    assert group.join("m1", "t") == result
-    assert not written(group)
-
-
-def test_a_second_member_shares_the_partitions(group: ShareGroup) -> None:
-    group.join("m1", "t")
-    written(group)
-    second = group.join("m2", "t")
-    assert (second.epoch, second.assigned) == (3, partitions(group, "t", 1))
-    assert written(group) == [[10, 11, 13, 13, 12, 14]]
-    # The first one gets its new assignment with its next heartbeat, at its old epoch.
-    first = group.beat("m1")
-    assert (first.epoch, first.assigned) == (3, partitions(group, "t", 0))
-    assert written(group) == [[14]]
-    # That answer was lost.
-    again = group.heartbeat(ShareHeartbeatRequest("m1", 2))
-    assert (again.error, again.epoch, again.assigned) == (ErrorCode.NONE, 3, None)
 
 
 def test_within_the_assignment_interval_a_member_gets_nothing(group: ShareGroup) -> None:
@@ -213,55 +182,6 @@ def test_an_expiry_that_cannot_be_stored_is_repeated(
     assert "m1" in group.state.members
     group.pass_time(500)
     assert "m1" not in group.state.members
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (
-            ShareHeartbeatRequest("m", 0),
-            "SubscribedTopicNames must be set in first request.",
-        ),
-        (
-            ShareHeartbeatRequest("m", 0, topic_names=()),
-            "SubscribedTopicNames must be set in first request.",
-        ),
-        (ShareHeartbeatRequest("m", -2), "MemberEpoch is invalid."),
-        (ShareHeartbeatRequest("m", 0, rack_id="", topic_names=("t",)), "RackId can't be empty."),
-    ],
-)
-def test_invalid_requests(request_: ShareHeartbeatRequest, message: str) -> None:
-    with pytest.raises(Rejected, match=message) as rejected:
-        check_request("g", request_)
-    assert rejected.value.result.error is ErrorCode.INVALID_REQUEST
-
-
-def test_epochs_that_are_not_accepted(group: ShareGroup) -> None:
-    group.join("m1", "t")
-    group.join("m2", "t")
-    group.beat("m1")
-    group.leave("m2")
-    group.beat("m1")
-    member = group.state.members["m1"]
-    assert (member.epoch, member.previous_epoch) == (4, 3)
-    fenced = ErrorCode.FENCED_MEMBER_EPOCH
-    errors = {
-        epoch: group.heartbeat(ShareHeartbeatRequest("m1", epoch)).error for epoch in (2, 3, 4, 5)
-    }
-    assert errors == {2: fenced, 3: 0, 4: 0, 5: fenced}
-
-
-def test_a_full_group(group: ShareGroup) -> None:
-    group.join("m1", "t")
-    group.join("m2", "t")
-    written(group)
-    result = group.join("m3", "t")
-    assert result.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert result.message == "The share group has reached its maximum capacity of 2 members."
-    unknown = group.heartbeat(ShareHeartbeatRequest("m3", 1))
-    assert unknown.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.join("m2", "u").error is ErrorCode.NONE
-    assert len(written(group)) == 1
 
 
 def test_offsets_can_only_be_changed_without_members(group: ShareGroup) -> None:

@@ -94,20 +94,6 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path, store: MetadataStore
     assert len(given) == len(set(given)) == 2010
 
 
-def test_a_changed_value_inside_a_row_is_noticed(
-    tmp_path: Path, store: MetadataStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    store.create_topics([topic("orders")])
-    store.close()
-    with sqlite3.connect(tmp_path / FILE_NAME) as database:
-        database.execute("UPDATE topics SET partition_count = 7")
-    database.close()
-    again = reopened(tmp_path)
-    assert again.topics() == [topic("orders")]
-    assert "does not have its checksum" in caplog.text
-    again.close()
-
-
 def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: MetadataStore) -> None:
     store.create_topics([topic("orders")])
     store.close()
@@ -118,17 +104,6 @@ def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: Metadat
     # As if damage to its log of changes had made the first file forget the last one.
     (tmp_path / FILE_NAME).write_bytes(old)
     assert [one.name for one in topics_in(tmp_path)] == ["orders", "sales"]
-
-
-def test_damage_to_both_files_is_an_error_that_names_them_where_nothing_can_be_rebuilt(
-    tmp_path: Path, store: MetadataStore
-) -> None:
-    store.create_topics([topic("orders")])
-    store.close()
-    for name in (FILE_NAME, MIRROR_FILE_NAME):
-        (tmp_path / name).write_bytes(b"not a database" * 1000)
-    with pytest.raises(MetadataError, match=r"metadata\.db.*metadata-mirror\.db"):
-        reopened(tmp_path)
 
 
 def test_databases_of_a_later_release_are_refused_and_left_alone(
@@ -144,18 +119,6 @@ def test_databases_of_a_later_release_are_refused_and_left_alone(
     with pytest.raises(MetadataError, match="version 99"):
         reopened(tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
-
-
-@pytest.mark.parametrize("pragma", ["user_version", "application_id"])
-def test_a_damaged_header_of_one_file_is_not_taken_for_another_programs(
-    tmp_path: Path, store: MetadataStore, pragma: str
-) -> None:
-    store.create_topics([topic("orders")])
-    store.close()
-    database = sqlite3.connect(tmp_path / FILE_NAME)
-    database.execute(f"PRAGMA {pragma} = 99")
-    database.close()
-    assert topics_in(tmp_path) == [topic("orders")]
 
 
 def test_what_an_operator_can_mend_is_not_taken_for_damage(

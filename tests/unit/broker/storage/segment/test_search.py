@@ -1,9 +1,7 @@
-from collections.abc import Callable
-
 import pytest
 
 from kohort.broker.storage.errors import CorruptBatchError
-from kohort.broker.storage.filesystem import read_file, write_fully
+from kohort.broker.storage.filesystem import write_fully
 from kohort.broker.storage.segment.search import locate, next_indexed_batch, rebuild_index
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
@@ -50,35 +48,6 @@ def test_hints_answer_without_looking(files: SimulatedFileSystem) -> None:
     assert locate(segment, 50) == (1234, 50)
     segment.hint(200, segment.size_bytes)
     assert locate(segment, 200) is None
-
-
-def _zero(content: bytes) -> bytes:
-    return bytes(len(content))
-
-
-def _shuffle(content: bytes) -> bytes:
-    return content[96:] + content[:96]
-
-
-def _lose_all_but_the_start(content: bytes) -> bytes:
-    return content[:16]
-
-
-def _foreign(content: bytes) -> bytes:
-    return b"\x7f" * len(content)
-
-
-@pytest.mark.parametrize(
-    "damage", [_zero, _shuffle, _lose_all_but_the_start, _foreign], ids=lambda each: each.__name__
-)
-def test_a_damaged_index_costs_time_but_not_truth(
-    files: SimulatedFileSystem, damage: Callable[[bytes], bytes]
-) -> None:
-    path = index_path(files)
-    content = damage(read_file(files, path))
-    files.create(path)
-    write_fully(files.file(path), [content], 0)
-    check_all(segment_of(files))
 
 
 def test_a_missing_index_is_made_again_once_a_walk_is_long(
