@@ -16,9 +16,7 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-)
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -16,12 +16,7 @@ from kohort.admin.groups import describe_state
 from kohort.admin.offsets import END, START, find_offsets
 from kohort.groups.history.entry import observed_key
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kohort.protocol.records.batch import BatchHeader, crc_matches, split_batches
 from kohort.protocol.records.record import Record, decode_records
 

@@ -9,10 +9,7 @@ from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, check
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -22,11 +22,7 @@ from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import (
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    internal_topic_configs,
-)
+from kohort.broker.topics.names import SHARE_GROUP_STATE, TRANSACTION_STATE, internal_topic_configs
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.startup_progress import StartupProgress
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig

@@ -23,12 +23,7 @@ from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import DecodeError, KafkaError
 from kohort.protocol.records.batch import BatchHeader, payload_of, split_batches
 from kohort.protocol.records.compression import open_steps
-from kohort.protocol.records.record import (
-    field_of,
-    headers_of,
-    iter_spans,
-    log_append_timestamp,
-)
+from kohort.protocol.records.record import field_of, headers_of, iter_spans, log_append_timestamp
 from kohort.protocol.records.varint import Buffer
 
 Json: TypeAlias = dict[str, Any]

@@ -11,12 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.offsets_log import (
-    OffsetsLog,
-    PendingResolver,
-    Stored,
-    StoredRecord,
-)
+from kohort.broker.coordinator.offsets_log import OffsetsLog, PendingResolver, Stored, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice

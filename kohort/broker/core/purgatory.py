@@ -23,12 +23,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.core.timing_wheel import (
-    KeyedEntry,
-    KeyedTimers,
-    TimerEntry,
-    TimingWheel,
-)
+from kohort.broker.core.timing_wheel import KeyedEntry, KeyedTimers, TimerEntry, TimingWheel
 
 
 class ParkingLimits(NamedTuple):

@@ -18,12 +18,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from kohort.broker.core.partition.validation import validation_steps
-from kohort.broker.core.partition.verdict import (
-    ProduceTerms,
-    RejectedBatch,
-    ValidBatch,
-    Verdict,
-)
+from kohort.broker.core.partition.verdict import ProduceTerms, RejectedBatch, ValidBatch, Verdict
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, elements, same

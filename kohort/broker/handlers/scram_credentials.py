@@ -21,13 +21,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.security.users import (
-    MECHANISMS,
-    USERS_MAX,
-    Change,
-    CredentialKey,
-    Users,
-)
+from kohort.broker.security.users import MECHANISMS, USERS_MAX, Change, CredentialKey, Users
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.scram_credentials import (

@@ -18,11 +18,7 @@ from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partitio
 from kohort.broker.dispatch.parts import parts_of
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
-from kohort.broker.handlers.shared.in_transaction import (
-    ClientError,
-    Flow,
-    TransactionalProducer,
-)
+from kohort.broker.handlers.shared.in_transaction import ClientError, Flow, TransactionalProducer
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.requests import CommitRequest, EnclosingTransaction, OffsetToCommit

@@ -196,10 +196,7 @@ class RebalanceHistory:
         missing = recorded.missing(event.generations)
         if not missing:
             return
-        from kohort.broker.history.record_maker import (  # noqa: PLC0415 - rarely needed.
-            completed_text,
-            recovered_text,
-        )
+        from kohort.broker.history.record_maker import completed_text, recovered_text  # noqa: PLC0415 - rarely needed.
 
         last = self._cut_short.get(group_id)
         for stored, begun in missing:

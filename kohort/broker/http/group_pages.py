@@ -12,13 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.groups_seen import (
-    GroupSeen,
-    GroupsSeen,
-    RebalancesSeen,
-    SharesSeen,
-    no_shares,
-)
+from kohort.broker.groups_seen import GroupSeen, GroupsSeen, RebalancesSeen, SharesSeen, no_shares
 from kohort.broker.history.rings import StoredRecord
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse

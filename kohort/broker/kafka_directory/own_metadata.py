@@ -29,9 +29,7 @@ from kohort.broker.security.users import (
     read_credential,
 )
 from kohort.broker.storage.metadata.database import CHANGES, Content, TopicRecord
-from kohort.broker.storage.metadata.store import (
-    BROKER_CONFIGS as BROKER_CONFIGS_PROPERTY,
-)
+from kohort.broker.storage.metadata.store import BROKER_CONFIGS as BROKER_CONFIGS_PROPERTY
 from kohort.broker.storage.metadata.store import CLUSTER_ID, NEXT_PRODUCER_ID
 from kohort.broker.storage.metadata.store import GROUP_CONFIGS as GROUP_CONFIGS_PROPERTY
 

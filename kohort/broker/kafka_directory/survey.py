@@ -27,10 +27,7 @@ from kohort.broker.storage.checkpoints.partition_metadata import (
 )
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem, read_file
-from kohort.broker.storage.layout import (
-    is_deleted_directory,
-    parse_partition_directory,
-)
+from kohort.broker.storage.layout import is_deleted_directory, parse_partition_directory
 from kohort.broker.topics.directories import STRAY_SUFFIX
 
 ReportProgress = Callable[[str, int, int], None]

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.account import Accounts
-from kohort.broker.core.security.quotas import (
-    Entity,
-    Quotas,
-    check_limit,
-    entity_of,
-)
+from kohort.broker.core.security.quotas import Entity, Quotas, check_limit, entity_of
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore

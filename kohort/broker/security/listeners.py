@@ -288,11 +288,7 @@ class SecureListeners:
         return tokens
 
     def _unsecured_tokens(self, config: BrokerConfig) -> Callable[[str], Exchange]:
-        from kohort.broker.security.tokens import (  # noqa: PLC0415
-            OAuthExchange,
-            UnsecuredTokens,
-            token_rules,
-        )
+        from kohort.broker.security.tokens import OAuthExchange, UnsecuredTokens, token_rules  # noqa: PLC0415
 
         tokens = UnsecuredTokens(token_rules(config), self._clock)
         return lambda _: OAuthExchange(tokens)

@@ -25,12 +25,7 @@ from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.share.settings import GroupSettings
 from kohort.broker.topics.partition import Partition
 from kohort.groups.share.sessions import ShareSession
-from kohort.groups.share.window import (
-    AcknowledgementError,
-    AcquiredRange,
-    AcquireMode,
-    Window,
-)
+from kohort.groups.share.window import AcknowledgementError, AcquiredRange, AcquireMode, Window
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 

@@ -12,10 +12,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from kohort.broker.core.transaction.effects import Mark
-from kohort.broker.core.transaction.records import (
-    DurableTransaction,
-    TransactionRecord,
-)
+from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock

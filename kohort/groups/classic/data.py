@@ -26,12 +26,7 @@ from kohort.groups.classic.protocols import GrownSince, PartitionCount, union_of
 from kohort.groups.classic.roster import Roster
 from kohort.groups.classic.states import LEGAL_PREVIOUS, ClassicState
 from kohort.groups.classic.unused_ids import UnusedIds
-from kohort.groups.effects import (
-    Cancel,
-    Schedule,
-    ScheduleSessions,
-    TimerKey,
-)
+from kohort.groups.effects import Cancel, Schedule, ScheduleSessions, TimerKey
 from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
 from kohort.groups.member_memory import MemberMemory
 from kohort.groups.offsets.table import OffsetsOwner

@@ -12,13 +12,7 @@ from kohort.groups.classic.data import ClassicData
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
-from kohort.groups.requests import (
-    UNFETCHED_LEAST_MS,
-    LeaveEntry,
-    LeaveResult,
-    Now,
-    Ticket,
-)
+from kohort.groups.requests import UNFETCHED_LEAST_MS, LeaveEntry, LeaveResult, Now, Ticket
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 

@@ -15,13 +15,7 @@ from kohort.groups.classic.decisions import Decision, Joiner, decide
 from kohort.groups.classic.member import Member
 from kohort.groups.classic.protocols import hash_partition_counts, parse_topics
 from kohort.groups.classic.states import ClassicState
-from kohort.groups.events import (
-    CauseAdded,
-    MemberReplaced,
-    RebalanceAvoided,
-    Trigger,
-    TriggerKind,
-)
+from kohort.groups.events import CauseAdded, MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.requests import JoinRequest, JoinResult, Now, SyncResult, Ticket
 from kohort.protocol.errors import ErrorCode
 

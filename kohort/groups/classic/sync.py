@@ -10,13 +10,7 @@ from kohort.groups.classic.member import Member
 from kohort.groups.classic.protocols import hash_partition_counts
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.effects import Replies, Reply
-from kohort.groups.events import (
-    RebalanceEnd,
-    RebalanceEnded,
-    SyncReceived,
-    Trigger,
-    TriggerKind,
-)
+from kohort.groups.events import RebalanceEnd, RebalanceEnded, SyncReceived, Trigger, TriggerKind
 from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import Now, SyncRequest, SyncResult, Ticket
 from kohort.protocol.errors import NO_ERROR, ErrorCode

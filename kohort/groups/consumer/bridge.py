@@ -16,14 +16,7 @@ from kohort.groups.consumer.records import ClassicPart
 from kohort.groups.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
-from kohort.groups.requests import (
-    CONSUMER,
-    JoinRequest,
-    JoinResult,
-    Now,
-    SyncRequest,
-    SyncResult,
-)
+from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, SyncRequest, SyncResult
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, DecodeError, ErrorCode
 

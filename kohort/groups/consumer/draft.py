@@ -9,13 +9,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from kohort.groups.classic.stored_cause import encode_cause
-from kohort.groups.consumer.data import (
-    ASSIGNING,
-    RECONCILING,
-    STABLE,
-    ConsumerData,
-    ResolvedRegex,
-)
+from kohort.groups.consumer.data import ASSIGNING, RECONCILING, STABLE, ConsumerData, ResolvedRegex
 from kohort.groups.consumer.member import NOTHING, Member, MemberState
 from kohort.groups.consumer.records import (
     ConsumerMemberTombstone,

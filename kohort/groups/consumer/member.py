@@ -5,11 +5,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.groups.consumer.records import (
-    ClassicPart,
-    ConsumerMemberRecord,
-    CurrentRecord,
-)
+from kohort.groups.consumer.records import ClassicPart, ConsumerMemberRecord, CurrentRecord
 from kohort.groups.events import MemberRef
 from kohort.groups.topics import Partition
 

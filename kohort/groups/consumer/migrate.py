@@ -13,17 +13,8 @@ from kohort.groups.classic.protocols import choose_protocol
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
-from kohort.groups.consumer.records import (
-    ClassicPart,
-    EpochRecord,
-    TargetEpochRecord,
-    TargetRecord,
-)
-from kohort.groups.consumer_protocol import (
-    encode_share,
-    parse_assignment,
-    parse_subscription,
-)
+from kohort.groups.consumer.records import ClassicPart, EpochRecord, TargetEpochRecord, TargetRecord
+from kohort.groups.consumer_protocol import encode_share, parse_assignment, parse_subscription
 from kohort.groups.events import Trigger, TriggerKind
 from kohort.groups.member_sessions import Rejected
 from kohort.groups.records import DurableRecord, GroupRecord, StoredMember

@@ -41,12 +41,7 @@ from kohort.groups.share.draft import ShareDraft
 from kohort.groups.share.heartbeat import changes_nothing, heartbeat_steps, leave
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.share.requests import OffsetsResult, ShareHeartbeatRequest
-from kohort.groups.share.write import (
-    ASSIGN_TIMER,
-    ShareWrite,
-    apply,
-    restart_session,
-)
+from kohort.groups.share.write import ASSIGN_TIMER, ShareWrite, apply, restart_session
 from kohort.groups.steps import Steps, at_once
 from kohort.groups.topics import Topics
 from kohort.protocol.errors import NO_ERROR, ErrorCode

@@ -11,12 +11,7 @@ from typing import NamedTuple
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.records.batch import BatchHeader, TimestampType, payload_of, read_header
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT, decompress
-from kohort.protocol.records.varint import (
-    Buffer,
-    encode_varint,
-    encode_varlong,
-    read_varint,
-)
+from kohort.protocol.records.varint import Buffer, encode_varint, encode_varlong, read_varint
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, RecordSpan, read_span
 
 SMALL = 64

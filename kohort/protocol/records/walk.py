@@ -18,12 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.varint import (
-    UVARINT_BYTES_MAX,
-    VARLONG_BYTES_MAX,
-    Buffer,
-    read_groups,
-)
+from kohort.protocol.records.varint import UVARINT_BYTES_MAX, VARLONG_BYTES_MAX, Buffer, read_groups
 
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, no key, no value, no headers: one byte each."""

@@ -5,10 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kohort.groups.classic.member import Member
-from kohort.groups.events import (
-    CauseAdded,
-    RebalanceStarted,
-)
+from kohort.groups.events import CauseAdded, RebalanceStarted
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario
 

@@ -53,11 +53,7 @@ from kohort.protocol.records.batch import (
     restamped,
     seal,
 )
-from kohort.protocol.records.compression import (
-    INFLATED_BYTES_LIMIT,
-    compress_steps,
-    open_steps,
-)
+from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT, compress_steps, open_steps
 from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.varint import Buffer
 from kohort.protocol.records.walk import RECORD_BYTES_MIN

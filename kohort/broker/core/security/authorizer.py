@@ -10,13 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.acls import (
-    Operation,
-    Permission,
-    ResourceType,
-    Rule,
-    RuleFilter,
-)
+from kohort.broker.core.security.acls import Operation, Permission, ResourceType, Rule, RuleFilter
 from kohort.broker.core.security.rule_index import RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 

@@ -6,11 +6,7 @@ Pure. Each also has the previous epoch, as long as the producer may still use it
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kohort.broker.core.transaction.records import (
-    NEVER_MS,
-    DurableTransaction,
-    TransactionRecord,
-)
+from kohort.broker.core.transaction.records import NEVER_MS, DurableTransaction, TransactionRecord
 from kohort.broker.core.transaction.requests import (
     EPOCH_MAX,
     EXHAUSTED_EPOCH,

@@ -35,9 +35,7 @@ from kohort.broker.network.connection.limits import (
     is_closed_by_peer,
 )
 from kohort.broker.network.connection.output import Output
-from kohort.broker.network.memory import (
-    MemoryReservation,
-)
+from kohort.broker.network.memory import MemoryReservation
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,

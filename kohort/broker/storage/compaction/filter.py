@@ -38,12 +38,7 @@ from kohort.protocol.records.batch import (
 from kohort.protocol.records.builder import assemble
 from kohort.protocol.records.compression import compress
 from kohort.protocol.records.control import decode_marker
-from kohort.protocol.records.record import (
-    decode_records,
-    inflate,
-    iter_spans,
-    write_record,
-)
+from kohort.protocol.records.record import decode_records, inflate, iter_spans, write_record
 from kohort.protocol.records.varint import Buffer
 from kohort.protocol.records.walk import RecordSpan
 

@@ -6,10 +6,7 @@ import pytest
 
 from kohort.groups.classic.membership import ClassicMembership
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.membership import (
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
+from kohort.protocol.messages.membership import JoinGroupRequestProtocol, JoinGroupResponse
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 
 

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.addresses import (
-    FAILURES,
-    LONGEST_MS,
-    FailureDelays,
-)
+from kohort.broker.core.security.addresses import FAILURES, LONGEST_MS, FailureDelays
 from kohort.broker.network.connection.connection import Connection
 from kohort.broker.network.connection.limits import NetworkLimits
 from kohort.broker.network.service import Listener, ResponseBuffers

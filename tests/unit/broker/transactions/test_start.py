@@ -14,12 +14,7 @@ from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryTransactionLog
 from tests.support.transactions.driven_id import ORDERS, OTHER
-from tests.support.transactions.harness import (
-    FIRST_PRODUCER,
-    MarkedPartitions,
-    Written,
-    running,
-)
+from tests.support.transactions.harness import FIRST_PRODUCER, MarkedPartitions, Written, running
 from tests.support.virtual_time import virtual
 
 PID = FIRST_PRODUCER

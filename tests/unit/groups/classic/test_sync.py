@@ -2,12 +2,7 @@
 
 import pytest
 
-from kohort.groups.events import (
-    RebalanceEnd,
-    RebalanceEnded,
-    SyncReceived,
-    TriggerKind,
-)
+from kohort.groups.events import RebalanceEnd, RebalanceEnded, SyncReceived, TriggerKind
 from kohort.groups.requests import LeaveEntry, SyncRequest, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import SECOND, Scenario

@@ -2,14 +2,7 @@
 
 from kohort.groups.share.states import RecordState
 from kohort.groups.share.window import LogBatch, Window, WindowSettings
-from tests.unit.groups.share.windows import (
-    ACCEPT,
-    RELEASE,
-    acknowledge,
-    acquire,
-    batch,
-    log,
-)
+from tests.unit.groups.share.windows import ACCEPT, RELEASE, acknowledge, acquire, batch, log
 
 
 def test_batch_size_cuts_new_ranges_at_producer_batches() -> None:

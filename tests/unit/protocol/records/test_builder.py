@@ -1,10 +1,7 @@
 import pytest
 
 from kohort.protocol.errors import EncodeError
-from kohort.protocol.records.batch import (
-    crc_matches,
-    read_header,
-)
+from kohort.protocol.records.batch import crc_matches, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records
 

@@ -3,10 +3,7 @@ import pytest
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.records.batch import CompressionType, TimestampType, read_header, restamped
 from kohort.protocol.records.builder import assemble, encode_batch
-from kohort.protocol.records.record import (
-    Record,
-    decode_records,
-)
+from kohort.protocol.records.record import Record, decode_records
 from tests.support.records.batches import SHAPES, one_record, with_block
 
 

@@ -1,11 +1,6 @@
 """Failures are kept back by whose they are, not by which of its addresses somebody comes from."""
 
-from kohort.broker.core.security.addresses import (
-    FAILURES,
-    LONGEST_MS,
-    WITHIN_MS,
-    FailureDelays,
-)
+from kohort.broker.core.security.addresses import FAILURES, LONGEST_MS, WITHIN_MS, FailureDelays
 
 LEAST_MS = 100
 

@@ -8,13 +8,7 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.records.storage_tools import (
-    WALL_MS,
-    append,
-    memory_log,
-    read_all,
-    settings,
-)
+from tests.support.records.storage_tools import WALL_MS, append, memory_log, read_all, settings
 
 HOUR_MS = 3_600_000
 

@@ -13,11 +13,7 @@ from kohort.broker.storage.segment.times import (
     load_max_timestamp,
     timestamp_at,
 )
-from kohort.protocol.records.batch import (
-    TimestampType,
-    read_header,
-    restamped,
-)
+from kohort.protocol.records.batch import TimestampType, read_header, restamped
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, write_record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
