@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "tidy": ("compact small files, delete old ones", "kohort.pipeline.jobs.tidy"),
     "convert-log": (
         "convert the log of a Kafka broker to a rebalance history; needs neither Spark nor Java",
-        "kohort.insight.broker_log.command",
+        "kohort.insight.convert_log",
     ),
     "jars": ("download the jars that Spark needs to read Kafka", "kohort.pipeline.jobs.jars"),
     "py-files": (
@@ -39,9 +39,7 @@ ReportedError."""
 NEEDS: Final = ("pyspark", "delta", "deltalake", "pandas", "pyarrow")
 """Packages of the extra `spark`."""
 
-WITHOUT_EXTRA: Final = frozenset(
-    {"kohort.insight.broker_log.command", "kohort.pipeline.jobs.py_files"}
-)
+WITHOUT_EXTRA: Final = frozenset({"kohort.insight.convert_log", "kohort.pipeline.jobs.py_files"})
 """Modules that do not need the extra."""
 
 

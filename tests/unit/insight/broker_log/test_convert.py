@@ -7,7 +7,6 @@ the third group somebody misses the rebalance timeout, and somebody else never f
 """
 
 import gzip
-import io
 import json
 from datetime import UTC
 from pathlib import Path
@@ -16,10 +15,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from kohort.cli import main
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import RebalanceRecord
-from kohort.insight.broker_log.convert import Converter, convert_files
-from kohort.insight.errors import UsageError
+from kohort.insight.broker_log.convert import Converter
+from kohort.insight.history_files import histories
 
 REAL = Path(__file__).with_name("real")
 LOGS = ("kafka-4.4.log", "kafka-3.9.log")
@@ -27,9 +27,8 @@ Record = dict[str, Any]
 
 
 def converted(*paths: Path) -> list[Record]:
-    output = io.StringIO()
-    convert_files(paths, output, UTC)
-    return [json.loads(line) for line in output.getvalue().splitlines()]
+    files = histories([str(path) for path in paths], UTC)
+    return [json.loads(line) for _, lines in files for _, line in lines]
 
 
 def of_group(name: str, group: str) -> list[Record]:
@@ -374,8 +373,13 @@ def test_rotated_files_are_read_as_one_log(tmp_path: Path) -> None:
     assert converted(old, new) == converted(REAL / LOGS[0])
 
 
-def test_a_file_that_is_missing_is_named_before_anything_is_written(tmp_path: Path) -> None:
-    output = io.StringIO()
-    with pytest.raises(UsageError, match=r"absent\.log"):
-        convert_files([REAL / LOGS[0], tmp_path / "absent.log"], output, UTC)
-    assert not output.getvalue()
+def test_a_file_that_is_missing_is_named_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, logs = tmp_path / "history.jsonl", [str(REAL / LOGS[0])]
+    command = ["pipeline", "convert-log", "--output", str(output), *logs]
+    assert main([*command, str(tmp_path / "absent.log")]) == 2
+    assert "absent.log" in capsys.readouterr().err
+    assert not output.exists()
+    assert main(command) == 0
+    assert len(output.read_text().splitlines()) == 18

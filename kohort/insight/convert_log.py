@@ -3,10 +3,11 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import IO
 
 from kohort.formats.text import counted
-from kohort.insight.broker_log.convert import convert_files
 from kohort.insight.errors import UsageError
+from kohort.insight.history_files import check, histories
 from kohort.insight.output import add_timezone, announce
 
 
@@ -14,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "logs",
         nargs="+",
-        type=Path,
         metavar="LOG",
         help="logs of one broker, oldest first; .gz is unpacked",
     )
@@ -25,22 +25,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write JSON lines, and a summary to standard error. Raises ReportedError."""
+    """Write JSON lines, and their number to standard error. Raises ReportedError."""
+    # A wrong name fails before anything is written.
+    check(options.logs)
     if options.output is None:
-        converter = convert_files(options.logs, sys.stdout, options.timezone)
+        count = _write(options, sys.stdout.buffer)
     else:
         try:
-            with options.output.open("w", encoding="utf-8") as output:
-                converter = convert_files(options.logs, output, options.timezone)
+            with options.output.open("wb") as output:
+                count = _write(options, output)
         except OSError as error:
             raise UsageError(f"{options.output}: {error.strerror}") from error
-    announce(
-        f"{counted(converter.line_count, 'line')}, {converter.fact_count:,} of them about "
-        f"{counted(converter.group_count, 'group')}: {counted(converter.record_count, 'record')}"
-    )
-    warning = converter.warning()
-    if warning is not None:
-        announce(warning)
-    elif not converter.record_count:
+    announce(counted(count, "record"))
+    if not count:
         announce("no records: is this the log of a broker that coordinates groups, at level INFO?")
     return 0
+
+
+def _write(options: argparse.Namespace, output: IO[bytes]) -> int:
+    """Write the events, a line each; return their number."""
+    count = 0
+    for _, lines in histories(options.logs, options.timezone):
+        for _, line in lines:
+            output.write(line + b"\n")
+            count += 1
+    return count
