@@ -15,7 +15,7 @@ from kohort.groups.history.model import HistoryRecord
 from kohort.groups.history.moves import NONE_TAKEN
 from kohort.groups.requests import Now
 from kohort.groups.steps import at_once
-from kohort.insight.advisor.shares import Share
+from kohort.insight.advisor.shares import Encoding, Share
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -24,7 +24,7 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 
 
-class ConsumerWire:
+class ConsumerWire(Encoding):
     """Subscriptions and assignments as consumers write them, so that the history can read them."""
 
     protocol_type: str = "consumer"

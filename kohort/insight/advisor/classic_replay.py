@@ -27,7 +27,6 @@ from kohort.insight.advisor.shares import (
     NOTHING,
     Encoding,
     Share,
-    ShortEncoding,
     assign_cooperatively,
     assign_eagerly,
 )
@@ -47,7 +46,7 @@ class ClassicReplay(Replay[SimulatedMember]):
         watch: Callable[[Event, int], None] | None = None,
     ) -> None:
         super().__init__(trace, setting, seed=seed, watch=watch)
-        self.encoding = encoding or ShortEncoding()
+        self.encoding = encoding or Encoding()
         self.protocol = COOPERATIVE if setting.cooperative else EAGER
         self.members = ClassicMembership(ClassicData(self.group, new_member_id=self._new_id))
         self.group.membership = self.members

@@ -5,7 +5,7 @@ history of simulated members can be recorded with real ones.
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 Share: TypeAlias = frozenset[int]
 NOTHING: Final[Share] = frozenset()
@@ -13,23 +13,15 @@ EAGER: Final = "range"
 COOPERATIVE: Final = "cooperative-sticky"
 
 
-class Encoding(Protocol):
-    """Encodes the metadata of members and the assignments of leaders."""
-
-    protocol_type: str
-
-    def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
-        """Return bytes that differ whenever real ones would. `owned` is empty for eager members."""
-
-    def assignment(self, share: Share) -> bytes: ...
-
-
-class ShortEncoding:
-    """Placeholders for subscriptions and assignments, shorter than real ones and not parseable."""
+class Encoding:
+    """Encodes the metadata of members and the assignments of leaders: by default as placeholders,
+    shorter than real ones and not parseable.
+    """
 
     protocol_type: str = "replay"
 
     def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
+        """Return bytes that differ whenever real ones would. `owned` is empty for eager members."""
         if not owned:
             return b"%d" % topics_version
         return b"%d %d %d" % (topics_version, generation, hash(owned))
