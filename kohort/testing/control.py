@@ -11,11 +11,11 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from kohort.admin.groups import Member
 from kohort.client.core.records import RawRecord
 from kohort.groups.history.json_form import as_json
 from kohort.protocol.errors import KafkaError
@@ -91,7 +91,7 @@ class ControlledBroker:
             case "wait":
                 group.wait(**body)
             case "describe":
-                members = [_member(item) for item in group.members]
+                members = [asdict(member) for member in group.members]
                 answer = {"state": group.state, "lag": group.lag, "members": members}
             case "rebalances":
                 answer["rebalances"] = [as_json(item) for item in group.rebalances]
@@ -269,16 +269,6 @@ def _as_text(content: bytes | None) -> object:
         return content.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(content).decode()}
-
-
-def _member(member: Member) -> Json:
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
-        "partitions": member.partitions,
-    }
 
 
 def _record(record: RawRecord) -> Json:

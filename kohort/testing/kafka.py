@@ -7,7 +7,7 @@ the clients run on the test's loop, a blocking wait would stop them.
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -17,12 +17,13 @@ from kohort.client.core.records import RawRecord
 from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
-from kohort.testing.kit.groups import MemberFilter
+from kohort.testing.kit.faults import Fault, FaultParts, new_fault
+from kohort.testing.kit.groups import MemberFilter, WantedGroup
 from kohort.testing.kit.machine import HOST, DiskMachine, MemoryMachine, ReservedPort
-from kohort.testing.kit.topics import Content, Produced, RecordParts
+from kohort.testing.kit.topics import Content, Produced, RecordParts, WantedRecords
 
 T = TypeVar("T")
+W = TypeVar("W", WantedRecords, WantedGroup)
 
 TIMEOUT_S: Final = 10.0
 """Default timeout of waits."""
@@ -118,55 +119,25 @@ class Kafka:
         """
         return self._call(self._kit.topics.produce(topic, value, **parts))
 
-    def records(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        count: int | None = None,
-        timeout: float = TIMEOUT_S,
-        committed: bool = False,
-    ) -> list[RawRecord]:
+    def records(self, topic: str, **wanted: Unpack[WantedRecords]) -> list[RawRecord]:
         """Return all records of a topic, by partition and offset.
 
         Args:
-            count: wait until there are this many, for at most `timeout` seconds.
+            partition: of this partition only.
+            count: wait until there are this many, for at most `timeout` seconds (10).
             committed: omit records of open or aborted transactions.
 
         Raises:
             KafkaError: the topic does not exist, and no `count` was given.
             TimeoutError: there are fewer records.
         """
-        if count is not None:
+        if wanted.get("count") is not None:
             _check_no_loop("records_async")
-        return self._call(self._records(topic, partition, count, timeout, committed=committed))
+        return self._call(self._kit.topics.wait_records(topic, **_in_time(wanted)))
 
-    async def records_async(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        count: int | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
-        committed: bool = False,
-    ) -> list[RawRecord]:
+    async def records_async(self, topic: str, **wanted: Unpack[WantedRecords]) -> list[RawRecord]:
         """Coroutine variant of `records`, for tests whose loop must keep running."""
-        return await self._wait(
-            self._records(topic, partition, count, timeout, committed=committed)
-        )
-
-    async def _records(
-        self,
-        topic: str,
-        partition: int | None,
-        count: int | None,
-        timeout_s: float,
-        *,
-        committed: bool,
-    ) -> list[RawRecord]:
-        return await self._kit.topics.wait_records(
-            topic, partition, count=count, timeout_s=timeout_s, committed=committed
-        )
+        return await self._wait(self._kit.topics.wait_records(topic, **_in_time(wanted)))
 
     # Groups.
 
@@ -179,7 +150,7 @@ class Kafka:
 
     # Faults.
 
-    def fault(self, api: str, **parts: Unpack[FaultParts]) -> "FaultContext[KafkaFault]":
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> "AbstractContextManager[KafkaFault]":
         """Apply a fault to requests of one api, such as "Heartbeat", while the context is open.
 
         Args:
@@ -201,7 +172,7 @@ class Kafka:
             ValueError: the arguments contradict each other, or the api or the error is unknown.
             TypeError: an argument is unknown.
         """
-        return FaultContext(api, self._set(new_fault(api, parts)))
+        return self._set(new_fault(api, parts))
 
     @contextmanager
     def _set(self, fault: Fault) -> "Iterator[KafkaFault]":
@@ -281,39 +252,24 @@ class KafkaGroup:
         self._group = kafka._kit.group(name)  # noqa: SLF001
         self.name = name
 
-    def wait(
-        self,
-        *,
-        state: str | None = None,
-        members: int | None = None,
-        lag: int | None = None,
-        timeout: float = TIMEOUT_S,
-    ) -> None:
-        """Wait until the group has this state ("Stable", "Empty", "PreparingRebalance",
-        "CompletingRebalance"), this number of members and at most this lag, all at the same time.
+    def wait(self, **wanted: Unpack[WantedGroup]) -> None:
+        """Wait until the group has this `state` ("Stable", "Empty", "PreparingRebalance",
+        "CompletingRebalance"), this number of `members` and at most this `lag`, all at the same
+        time.
 
         The lag is in records, over all topics that it is subscribed to or has committed; without a
         commit, from the first record on. Subscriptions of members that are still joining are
         unknown, so the lag is then unknown, not 0.
 
         Raises:
-            TimeoutError: not within `timeout` seconds; the message gives the actual state.
+            TimeoutError: not within `timeout` seconds (10); the message gives the actual state.
         """
         _check_no_loop("wait_async")
-        self._call(self._group.wait(state=state, members=members, lag=lag, timeout=timeout))
+        self._call(self._group.wait(**_in_time(wanted)))
 
-    async def wait_async(
-        self,
-        *,
-        state: str | None = None,
-        members: int | None = None,
-        lag: int | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
-    ) -> None:
+    async def wait_async(self, **wanted: Unpack[WantedGroup]) -> None:
         """Coroutine variant of `wait`, for tests whose loop must keep running."""
-        await self._kafka._wait(  # noqa: SLF001
-            self._group.wait(state=state, members=members, lag=lag, timeout=timeout)
-        )
+        await self._kafka._wait(self._group.wait(**_in_time(wanted)))  # noqa: SLF001
 
     @property
     def state(self) -> str | None:
@@ -356,12 +312,12 @@ class KafkaGroup:
         """Begin a rebalance for no other reason. Raises LookupError without members."""
         self._call(self._group.enforce())
 
-    def hold_join(self, *, client_id: str | None = None) -> "FaultContext[KafkaFault]":
+    def hold_join(self, *, client_id: str | None = None) -> "AbstractContextManager[KafkaFault]":
         """Delay the JoinGroup requests of a client, or of all clients, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
-        return FaultContext("JoinGroup", self._kafka._set(fault))  # noqa: SLF001
+        return self._kafka._set(fault)  # noqa: SLF001
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._kafka._call(work)  # noqa: SLF001
@@ -390,6 +346,11 @@ class KafkaFault:
     ) -> None:
         """Coroutine variant of `wait`, for tests whose loop must keep running."""
         await self._kafka._wait(self._fault.wait(hits, timeout=timeout))  # noqa: SLF001
+
+
+def _in_time(wanted: W) -> W:
+    """Add the default timeout, in real time."""
+    return {"timeout": TIMEOUT_S, **wanted}
 
 
 def _check_no_loop(instead: str) -> None:

@@ -8,8 +8,8 @@ PYTHONHASHSEED is set.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from socket import socket
 from typing import Any, Final, TypeVar, Unpack, cast
@@ -28,11 +28,10 @@ from kohort.client.net.address import Address
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.opening import open_connection
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault
+from kohort.testing.kit.faults import Fault, FaultParts, new_fault
 from kohort.testing.kit.groups import KitGroup
 from kohort.testing.kit.machine import HOST, MemoryMachine
-from kohort.testing.kit.polling import LONG_S
-from kohort.testing.kit.topics import Content, Produced, RecordParts
+from kohort.testing.kit.topics import Content, Produced, RecordParts, WantedRecords
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_network import VirtualNetwork
 from kohort.testing.virtual_time import LIMIT_S, VirtualLoop, virtual_time
@@ -222,28 +221,18 @@ class VirtualKafka:
         """Append one record, like `Kafka.produce`."""
         return await self._kit.topics.produce(topic, value, **parts)
 
-    async def records(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        count: int | None = None,
-        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
-        committed: bool = False,
-    ) -> list[RawRecord]:
+    async def records(self, topic: str, **wanted: Unpack[WantedRecords]) -> list[RawRecord]:
         """Return all records of a topic, like `Kafka.records`; the timeout is virtual time."""
-        return await self._kit.topics.wait_records(
-            topic, partition, count=count, timeout_s=timeout, committed=committed
-        )
+        return await self._kit.topics.wait_records(topic, **wanted)
 
     def group(self, name: str) -> "VirtualGroup":
         return VirtualGroup(self._kit, name)
 
     # Faults.
 
-    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[Fault]:
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> AbstractContextManager[Fault]:
         """Apply a fault while the context is open, like `Kafka.fault`."""
-        return FaultContext(api, _set(self._kit, new_fault(api, parts)))
+        return self._kit.faults.applied(new_fault(api, parts))
 
     # The broker as a whole; see `Kafka`.
 
@@ -280,15 +269,6 @@ class VirtualGroup(KitGroup):
         super().__init__(name, lambda: kit.groups)
         self._kit = kit
 
-    def hold_join(self, *, client_id: str | None = None) -> FaultContext[Fault]:
+    def hold_join(self, *, client_id: str | None = None) -> AbstractContextManager[Fault]:
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
-        return FaultContext("JoinGroup", _set(self._kit, fault))
-
-
-@contextmanager
-def _set(kit: KitBroker, fault: Fault) -> Iterator[Fault]:
-    kit.faults.add(fault)
-    try:
-        yield fault
-    finally:
-        kit.faults.remove(fault)
+        return self._kit.faults.applied(fault)

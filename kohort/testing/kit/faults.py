@@ -7,13 +7,12 @@ first match decides, except that after an observing fault the others are tried t
 """
 
 import asyncio
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from types import GeneratorType, TracebackType
-from typing import Any, Final, TypedDict, TypeVar
+from types import GeneratorType
+from typing import Any, Final, TypedDict
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
@@ -42,8 +41,6 @@ EVERY: Final = "*"
 """An API name that matches all APIs."""
 
 When = Callable[[Any], bool]
-
-T = TypeVar("T")
 
 
 class FaultParts(TypedDict, total=False):
@@ -108,37 +105,6 @@ class Fault:
             raise TimeoutError(f"{self.hits} of {hits} {self.api} requests within {timeout:g} s")
 
 
-class FaultContext(AbstractContextManager[T]):
-    """A fault as a context manager: it applies while its context is open.
-
-    A context that is never entered causes a warning, like a coroutine that is never awaited: a test
-    whose fault does not apply passes for the wrong reason.
-    """
-
-    def __init__(self, api: str, inner: AbstractContextManager[T]) -> None:
-        """`inner` sets the fault and removes it."""
-        self._api = api
-        self._inner = inner
-        self._is_entered = False
-
-    def __enter__(self) -> T:
-        self._is_entered = True
-        return self._inner.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return self._inner.__exit__(kind, error, trace)
-
-    def __del__(self) -> None:
-        if not self._is_entered:
-            text = f"a fault of {self._api} was never entered, so it applied to nothing: use `with`"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
 class Faults:
     """All faults of one broker, and of its successors on the same machine."""
 
@@ -160,6 +126,15 @@ class Faults:
         dropped, self._dropped = self._dropped, []
         for response in dropped:
             response.cancel()
+
+    @contextmanager
+    def applied(self, fault: Fault) -> Iterator[Fault]:
+        """A context in which the fault applies."""
+        self.add(fault)
+        try:
+            yield fault
+        finally:
+            self.remove(fault)
 
     def add(self, fault: Fault) -> None:
         self._all.append(fault)

@@ -43,6 +43,15 @@ class MemberFilter(TypedDict, total=False):
     instance_id: str | None
 
 
+class WantedGroup(TypedDict, total=False):
+    """The keyword arguments of `KafkaGroup.wait`, which documents them."""
+
+    state: str | None
+    members: int | None
+    lag: int | None
+    timeout: float
+
+
 class Groups:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker

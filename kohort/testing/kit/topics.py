@@ -32,7 +32,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
-from kohort.testing.kit.polling import wait_until
+from kohort.testing.kit.polling import LONG_S, wait_until
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12
@@ -50,6 +50,15 @@ class RecordParts(TypedDict, total=False):
     headers: Headers
     partition: int | None
     timestamp_ms: int | None
+
+
+class WantedRecords(TypedDict, total=False):
+    """The keyword arguments of `Kafka.records`, which documents them."""
+
+    partition: int | None
+    count: int | None
+    timeout: float
+    committed: bool
 
 
 class Produced(NamedTuple):
@@ -144,11 +153,11 @@ class Topics:
     async def wait_records(
         self,
         name: str,
-        partition: int | None,
+        partition: int | None = None,
         *,
-        count: int | None,
-        timeout_s: float,
-        committed: bool,
+        count: int | None = None,
+        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        committed: bool = False,
     ) -> list[RawRecord]:
         """Return the result of `read` once there are `count` records. Raises TimeoutError."""
         if count is None:
@@ -160,10 +169,8 @@ class Topics:
             records[:] = self.read(name, partition, committed=committed) if self._has(name) else []
             return len(records) >= count
 
-        if not await wait_until(are_there, timeout_s):
-            raise TimeoutError(
-                f"{len(records)} of {count} records in {name} within {timeout_s:g} s"
-            )
+        if not await wait_until(are_there, timeout):
+            raise TimeoutError(f"{len(records)} of {count} records in {name} within {timeout:g} s")
         return records
 
     def _has(self, name: str) -> bool:
