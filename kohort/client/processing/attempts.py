@@ -5,6 +5,7 @@ the attempt ends: done, retried, dead-lettered, skipped, or failing the run.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import logging
 import time
@@ -154,7 +155,6 @@ class Outcomes:
         self._redo = redo
         self._work = work
         self._options = options
-        self._rules = options.rules
         self._counts = counts
         self._chance = chance
         self._group_id = group_id
@@ -240,7 +240,7 @@ class Outcomes:
         except Exception:
             logger.exception("retry_on raised an exception; not retrying")
             return None
-        return self._rules.wait_ms(attempts, self._chance) if is_retried else None
+        return self._options.wait_ms(attempts, self._chance) if is_retried else None
 
     def _dead_letter_failed(self, item: Item, error: Exception, now_ms: int) -> None:
         self._counts.dead_letter_failures += 1
@@ -252,7 +252,7 @@ class Outcomes:
         self._dead_letter_error = repr(error)
         failure = item.failing()
         failure.write_failures += 1
-        wait_ms = max(1, self._rules.backoff(failure.write_failures, self._chance))
+        wait_ms = max(1, self._options.backoff_ms(failure.write_failures, self._chance))
         self._try_again(item, now_ms + wait_ms)
 
     def figures(
@@ -269,13 +269,7 @@ class Outcomes:
 
         return RunFigures(
             is_running=is_running,
-            handled=counts.handled,
-            failed=counts.failed,
-            retried=counts.retried,
-            dead_lettered=counts.dead_lettered,
-            dead_letter_failures=counts.dead_letter_failures,
-            skipped=counts.skipped,
-            dropped=counts.dropped,
+            **dataclasses.asdict(counts),
             in_flight=work.begun_count,
             waiting=work.held_records - work.begun_count,
             held_bytes=work.held_bytes,

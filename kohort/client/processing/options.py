@@ -5,38 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from kohort.client.config import check_names
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.work_limits import BatchLimits, WorkLimits
 from kohort.client.processing.dead_letters import DeadLetterWriter
 from kohort.client.processing.unreadable import OnUnreadable
-
-
-class RetryRules(NamedTuple):
-    """When a record whose handler failed is retried, and when its attempts are used up."""
-
-    retries: int | None
-    """Attempts after the first one; None: unlimited."""
-    backoff_ms: int
-    """The wait before the first retry; it doubles for each further one."""
-    backoff_max_ms: int
-    jitter: float
-    """The share by which waits vary at random; 0: none."""
-
-    def wait_ms(self, failed_count: int, random: Callable[[], float]) -> int | None:
-        """Return the wait after this many failures, or None. `random` gives [0, 1)."""
-        if self.retries is not None and failed_count > self.retries:
-            return None
-        return self.backoff(failed_count, random)
-
-    def backoff(self, failed_count: int, random: Callable[[], float]) -> int:
-        """Return the wait, like `wait_ms`, without a limit on the number of attempts."""
-        # After sixty doublings the limit applies in any case.
-        wait_ms = min(self.backoff_ms << min(failed_count - 1, 60), self.backoff_max_ms)
-        return int(wait_ms * (1 - self.jitter + 2 * self.jitter * random()))
-
 
 Ordering: TypeAlias = Literal["key", "partition"]
 OnFailure: TypeAlias = Literal["stop", "skip"]
@@ -202,11 +177,20 @@ class RunOptions:
             self.uncommitted_records_limit,
         )
 
-    @property
-    def rules(self) -> RetryRules:
-        return RetryRules(
-            self.retries, self.retry_backoff_ms, self.retry_backoff_max_ms, self.retry_jitter
-        )
+    def wait_ms(self, failed_count: int, random: Callable[[], float]) -> int | None:
+        """Return the wait after this many failures; None if the attempts are used up. `random`
+        gives [0, 1).
+        """
+        if self.retries is not None and failed_count > self.retries:
+            return None
+        return self.backoff_ms(failed_count, random)
+
+    def backoff_ms(self, failed_count: int, random: Callable[[], float]) -> int:
+        """Return the wait, like `wait_ms`, without a limit on the number of attempts."""
+        # After sixty doublings the limit applies in any case.
+        doublings = min(failed_count - 1, 60)
+        wait_ms = min(self.retry_backoff_ms << doublings, self.retry_backoff_max_ms)
+        return int(wait_ms * (1 - self.retry_jitter + 2 * self.retry_jitter * random()))
 
     def is_retried(self, error: Exception) -> bool:
         """Whether `retry_on` says that another attempt may help."""

@@ -1,8 +1,8 @@
 import random
 
-from kohort.client.processing.options import RetryRules
+from kohort.client.processing.options import RunOptions
 
-PLAIN = RetryRules(retries=4, backoff_ms=100, backoff_max_ms=500, jitter=0.0)
+PLAIN = RunOptions(retries=4, retry_backoff_ms=100, retry_backoff_max_ms=500, retry_jitter=0)
 
 
 def test_waits_double_up_to_their_limit_and_end() -> None:
@@ -11,11 +11,11 @@ def test_waits_double_up_to_their_limit_and_end() -> None:
 
 
 def test_without_a_number_of_retries_they_never_end() -> None:
-    rules = RetryRules(retries=None, backoff_ms=1, backoff_max_ms=60_000, jitter=0.0)
-    assert rules.wait_ms(10_000, random.random) == 60_000
+    options = RunOptions(retries=None, retry_backoff_max_ms=60_000, retry_jitter=0)
+    assert options.wait_ms(10_000, random.random) == 60_000
 
 
 def test_jitter_stays_within_its_share() -> None:
-    rules = RetryRules(retries=1, backoff_ms=1_000, backoff_max_ms=1_000, jitter=0.2)
-    assert rules.wait_ms(1, lambda: 0.0) == 800
-    assert rules.wait_ms(1, lambda: 0.999_999) == 1_199
+    options = RunOptions(retry_backoff_ms=1_000, retry_jitter=0.2)
+    assert options.wait_ms(1, lambda: 0.0) == 800
+    assert options.wait_ms(1, lambda: 0.999_999) == 1_199
