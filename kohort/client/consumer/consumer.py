@@ -7,7 +7,6 @@ that started it, never from another thread.
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
 from kohort.client.config import ConsumerConfig, OtherSettings, config_from
 from kohort.client.consumer.health import Health
-from kohort.client.consumer.lifecycle import Lifecycle
+from kohort.client.consumer.lifecycle import CLOSE_TIMEOUT_S, Lifecycle
 from kohort.client.consumer.reporting import figures_of, health_of, metadata_of
 from kohort.client.consumer.seeking import ConsumerPositions
-from kohort.client.consumer.subscribing import Subscribing
+from kohort.client.consumer.subscribing import ConsumerSubscription
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.group.identity import GroupMetadata
 from kohort.client.core.group.statistics import Figures
@@ -31,7 +30,6 @@ from kohort.client.core.partitions import PartitionInfo, TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine.engine import Engine
 from kohort.client.group.callbacks import CommitCallback
-from kohort.client.group.listener import RebalanceListener
 from kohort.client.processing.options import RunSettings, batch_options_from, options_from
 from kohort.client.processing.run_controller import RunController
 
@@ -44,13 +42,11 @@ if TYPE_CHECKING:
 else:
     from kohort.client.core.records import K, V
 
-CLOSE_TIMEOUT_S: Final = 30.0
-
 _numbers: Final = itertools.count(1)
 """Numbers for the consumers of this process that were not given a client_id."""
 
 
-class Consumer(ConsumerPositions, Generic[K, V]):
+class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
     """Reads records. Must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
@@ -87,7 +83,6 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         self._subscription = Subscription(has_group=config.group_id is not None)
         self._runs = RunController()
         self._lifecycle = Lifecycle(config, self._subscription, self._runs)
-        self._subscribing = Subscribing(self._subscription, self._lifecycle)
         if topics:
             self.subscribe(topics)
 
@@ -270,72 +265,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         """
         self._runs.end()
 
-    # Subscription and assignment.
-
-    def subscribe(
-        self,
-        topics: Iterable[str] = (),
-        pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
-        *,
-        broker_pattern: str | None = None,
-    ) -> None:
-        """Share these topics with the other members of the group; replaces any earlier
-        subscription.
-
-        Without a group_id the consumer reads all partitions of the topics itself, from the position
-        that auto_offset_reset sets; partitions added later are read from their beginning.
-
-        Args:
-            pattern: instead of names, a regular expression; all topics whose whole name matches are
-                read, including ones created later.
-            broker_pattern: instead of names, a regular expression in RE2's syntax that the broker
-                matches; needs group_protocol="consumer".
-            listener: notified of rebalances. A listener written for aiokafka works too.
-
-        Raises:
-            IllegalStateError: partitions were assigned manually, or a listener was given without a
-                group_id, when there are no rebalances.
-        """
-        self._subscribing.subscribe(topics, pattern, listener, broker_pattern)
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, even if other consumers read them too. There is no group
-        assignment; with a group_id, the group's committed offsets are used.
-
-        Raises:
-            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
-        """
-        self._subscribing.assign(partitions)
-
-    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions in addition to those already assigned manually, whose positions are
-        kept.
-
-        Raises:
-            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
-        """
-        self._subscribing.assign_more(partitions)
-
-    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these partitions; the others continue unchanged. With auto commit, the
-        offsets processed in them are committed.
-
-        Raises:
-            IllegalStateError: a partition is not assigned, or the consumer is subscribed to topics.
-        """
-        self._subscribing.unassign(partitions)
-
-    async def unsubscribe(self) -> None:
-        """Stop reading, and leave the group. Raises whatever the listener raises."""
-        await self._subscribing.unsubscribe(CLOSE_TIMEOUT_S)
-
-    def subscription(self) -> frozenset[str]:
-        """The subscribed topics; for a pattern, those that match at present."""
-        return self._subscription.topics
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        return self._subscription.assigned
+    # The group.
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
         """Make the group rebalance (KIP-568): the next poll rejoins. Sends nothing by itself.

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import ssl
 import time
+from typing import Final
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
@@ -14,6 +15,9 @@ from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.net.thread_call import run_in_thread
 from kohort.client.processing.run_controller import RunController
+
+CLOSE_TIMEOUT_S: Final = 30.0
+"""Default time limit of all steps of closing together."""
 
 
 class Lifecycle:

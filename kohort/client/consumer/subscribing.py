@@ -7,25 +7,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kohort.client.consumer.lifecycle import Lifecycle
+from kohort.client.consumer.lifecycle import CLOSE_TIMEOUT_S, Lifecycle
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.listener import RebalanceListener, listener_from
 
 
-class Subscribing:
-    def __init__(self, subscription: Subscription, lifecycle: Lifecycle) -> None:
-        self._subscription = subscription
-        self._lifecycle = lifecycle
+class ConsumerSubscription:
+    """The methods of `Consumer` about what it reads."""
+
+    _subscription: Subscription
+    _lifecycle: Lifecycle
 
     def subscribe(
         self,
-        topics: Iterable[str],
-        pattern: str | re.Pattern[str] | None,
-        listener: RebalanceListener | None,
-        broker_pattern: str | None,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        *,
+        broker_pattern: str | None = None,
     ) -> None:
+        """Share these topics with the other members of the group; replaces any earlier
+        subscription.
+
+        Without a group_id the consumer reads all partitions of the topics itself, from the position
+        that auto_offset_reset sets; partitions added later are read from their beginning.
+
+        Args:
+            pattern: instead of names, a regular expression; all topics whose whole name matches are
+                read, including ones created later.
+            broker_pattern: instead of names, a regular expression in RE2's syntax that the broker
+                matches; needs group_protocol="consumer".
+            listener: notified of rebalances. A listener written for aiokafka works too.
+
+        Raises:
+            IllegalStateError: partitions were assigned manually, or a listener was given without a
+                group_id, when there are no rebalances.
+        """
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
             if not isinstance(name, str):
@@ -37,27 +56,45 @@ class Subscribing:
         self._check_may_subscribe()
         if self._lifecycle.config.group_id is None and listener is not None:
             raise IllegalStateError("without a group_id there are no rebalances to listen to")
-        listener = listener_from(listener)
+        chosen = listener_from(listener)
         if broker_pattern is not None:
             self._subscription.subscribe_broker_pattern(broker_pattern)
         elif pattern is None:
             self._subscription.subscribe(names)
         else:
             self._subscription.subscribe_pattern(re.compile(pattern))
-        self._lifecycle.listen(listener)
+        self._lifecycle.listen(chosen)
         self._apply()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, even if other consumers read them too. There is no group
+        assignment; with a group_id, the group's committed offsets are used.
+
+        Raises:
+            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
+        """
         self._check_may_subscribe()
         self._subscription.assign(TopicPartition(*tp) for tp in partitions)
         self._apply()
 
-    def assign_more(self, partitions: Iterable[TopicPartition]) -> None:
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions in addition to those already assigned manually, whose positions are
+        kept.
+
+        Raises:
+            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
+        """
         self._check_may_subscribe()
         added = (TopicPartition(*tp) for tp in partitions)
         self.assign({*self._assigned_by_hand(), *added})
 
-    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions; the others continue unchanged. With auto commit, the
+        offsets processed in them are committed.
+
+        Raises:
+            IllegalStateError: a partition is not assigned, or the consumer is subscribed to topics.
+        """
         self._check_may_subscribe()
         gone = {TopicPartition(*tp) for tp in partitions}
         assigned = self._assigned_by_hand()
@@ -65,11 +102,19 @@ class Subscribing:
             raise IllegalStateError(f"{tp.topic}-{tp.partition} was not assigned manually")
         self.assign(assigned - gone)
 
-    async def unsubscribe(self, timeout_s: float) -> None:
+    async def unsubscribe(self) -> None:
+        """Stop reading, and leave the group. Raises whatever the listener raises."""
         if self._lifecycle.engine is None:
             self._subscription.unsubscribe()
         else:
-            await self._lifecycle.running().unsubscribe(timeout_s)
+            await self._lifecycle.running().unsubscribe(CLOSE_TIMEOUT_S)
+
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics; for a pattern, those that match at present."""
+        return self._subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._subscription.assigned
 
     def _check_may_subscribe(self) -> None:
         self._lifecycle.check_open()
