@@ -17,13 +17,10 @@ from typing import Any, Final, TypeVar, Unpack, cast
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import Api
 from kohort.client.clock import monotonic_ms
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.group.heartbeat import HeartbeatRules, Wait
 from kohort.client.core.records import RawRecord
-from kohort.client.group.heartbeat_thread import (
-    HeartbeatThread,
-    HeartbeatThreadConfig,
-    heartbeats_are_sent_by,
-)
+from kohort.client.group.heartbeat_thread import HeartbeatThread, heartbeats_are_sent_by
 from kohort.client.net.address import Address
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.opening import open_connection
@@ -42,7 +39,7 @@ class LoopHeartbeats(HeartbeatThread):
 
     def __init__(
         self,
-        config: HeartbeatThreadConfig,
+        config: ConsumerConfig,
         rules: HeartbeatRules,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -89,7 +86,7 @@ class LoopHeartbeats(HeartbeatThread):
             self._disconnect()
 
     async def _connect(self, address: Address) -> BrokerConnection:
-        self._connection = await open_connection(*address, self._config.connection)
+        self._connection = await open_connection(*address, self._connection_config)
         return self._connection
 
     async def _call(self, connection: Any, request: object, version: int, timeout_s: float) -> Any:  # noqa: ANN401

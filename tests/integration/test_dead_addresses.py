@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
 from kohort.client.core.group.identity import Identity
-from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig, _complete
+from kohort.client.group.heartbeat_thread import HeartbeatThread, _complete
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
@@ -120,7 +121,9 @@ CONFIG = ConnectionConfig(connect_timeout_ms=60_000)
 
 def heartbeats(told: asyncio.Event, session_timeout_ms: int) -> HeartbeatThread:
     rules = HeartbeatRules(HeartbeatConfig(session_timeout_ms, 100), Backoff(20, 100, lambda: 0.5))
-    config = HeartbeatThreadConfig("g", None, session_timeout_ms // 2, CONFIG)
+    config = ConsumerConfig(
+        group_id="g", session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=100
+    )
     return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
 from kohort.client.core.group.identity import Identity
-from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.group.heartbeat_thread import HeartbeatThread
 from kohort.client.net.address import Address
-from kohort.client.net.config import ConnectionConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.testing import Kafka
 from tests.support import messages as m
@@ -60,7 +60,7 @@ def thread_for(
     rules = HeartbeatRules(
         HeartbeatConfig(SESSION_MS, 200, max_poll_interval_ms), Backoff(50, 200, lambda: 0.5)
     )
-    config = HeartbeatThreadConfig(group_id, None, 1_000, ConnectionConfig())
+    config = ConsumerConfig(group_id=group_id, request_timeout_ms=1_000)
     return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
 
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError, TlsError, TokenError
@@ -41,7 +41,6 @@ from kohort.client.core.group.requests import (
 from kohort.client.core.group.statistics import Figures
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
@@ -50,6 +49,9 @@ from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.membership import HeartbeatRequest, HeartbeatResponse
 
+if TYPE_CHECKING:
+    from kohort.client.config import ConsumerConfig
+
 logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S: Final = 5.0
@@ -57,15 +59,6 @@ LEAVE_TIMEOUT_S: Final = 5.0
 THREAD_EXIT_S: Final = 1.0
 """Time allowed from the thread's report that it has ended to its exit: usually microseconds, longer
 on a busy machine."""
-
-
-class HeartbeatThreadConfig(NamedTuple):
-    group_id: str
-    group_instance_id: str | None
-    request_timeout_ms: int
-    """Time limit of one response; shorter than a session, so that there is time for another
-    attempt."""
-    connection: ConnectionConfig
 
 
 class HeartbeatThread:
@@ -78,14 +71,18 @@ class HeartbeatThread:
 
     def __init__(
         self,
-        config: HeartbeatThreadConfig,
+        config: ConsumerConfig,
         rules: HeartbeatRules,
         *,
         loop: asyncio.AbstractEventLoop,
         on_findings: Callable[[], None],
     ) -> None:
         """`on_findings` is called on the loop when there are findings to take."""
-        self._config = config
+        self._config = config.membership
+        self._connection_config = config.connection
+        # Limiting a response to half the session timeout leaves time for another attempt.
+        answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
+        self._timeout_s = answer_ms / 1000
         self._rules = rules
         self._loop = loop
         self._on_findings = on_findings
@@ -99,7 +96,7 @@ class HeartbeatThread:
         self._is_stopping = False
         self._ended = asyncio.Event()
         self._thread = threading.Thread(
-            target=self._run, name=f"kohort heartbeat of {config.group_id}", daemon=True
+            target=self._run, name=f"kohort heartbeat of {self._config.group_id}", daemon=True
         )
 
     def start(self) -> None:
@@ -398,7 +395,7 @@ class HeartbeatThread:
 
     async def _connect(self, address: Address) -> BlockingConnection | BrokerConnection:
         """Connect, storing the connection from the first moment so that `stop` can abort it."""
-        connection = BlockingConnection(address, self._config.connection)
+        connection = BlockingConnection(address, self._connection_config)
         with self._changed:
             if self._is_stopping:
                 raise DisconnectedError("stopped")
@@ -414,10 +411,6 @@ class HeartbeatThread:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    @property
-    def _timeout_s(self) -> float:
-        return self._config.request_timeout_ms / 1000
 
 
 def _complete(steps: Coroutine[Any, Any, object]) -> None:

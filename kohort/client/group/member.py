@@ -22,9 +22,7 @@ from typing import Final
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.errors import (
-    BrokerUnreachableError,
-)
+from kohort.client.core.errors import BrokerUnreachableError
 from kohort.client.core.group.actions import (
     Apply,
     Assign,
@@ -50,11 +48,7 @@ from kohort.client.core.group.statistics import GroupStatistics, RebalancePhase
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.classic_requests import ClassicRequests
 from kohort.client.group.coordinator import Coordinator, LeaveSender
-from kohort.client.group.heartbeat_thread import (
-    HeartbeatThread,
-    HeartbeatThreadConfig,
-    heartbeats_are_sent_by,
-)
+from kohort.client.group.heartbeat_thread import HeartbeatThread, heartbeats_are_sent_by
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.errors import DisconnectedError
@@ -144,15 +138,8 @@ class MembershipShell:
             learn=self._learn,
             on_changed=self._changed,
         )
-        # Limiting a response to half the session timeout leaves time for another attempt.
-        answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
         self.heartbeats: HeartbeatThread = heartbeats_are_sent_by.get()(
-            HeartbeatThreadConfig(
-                group_id=config.membership.group_id,
-                group_instance_id=config.group_instance_id,
-                request_timeout_ms=answer_ms,
-                connection=config.connection,
-            ),
+            config,
             rules,
             loop=asyncio.get_running_loop(),
             on_findings=self._learn,
