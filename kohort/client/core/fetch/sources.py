@@ -20,73 +20,6 @@ class _Named(NamedTuple):
     until_ms: int
 
 
-class ReadReplicas:
-    """The followers that one consumer reads from (KIP-392). Times are milliseconds of any monotonic
-    clock.
-
-    A leader that knows the consumer's rack may name a follower in the same one, in a response
-    without records. That follower is used until its lease ends, after which the leader is asked
-    again; also when the leader changes, or the follower does not serve the partition.
-
-    A consumer that cannot reach the follower would be sent there again and again: the leader does
-    not notice, as long as it can reach the follower itself. So after a failure the rack is withheld
-    for a while, and the leader serves the partition. Java keeps sending the rack, and goes back and
-    forth.
-    """
-
-    def __init__(self, lifetime_ms: int) -> None:
-        """`lifetime_ms`: how long a follower is used before the leader is asked again."""
-        self._lifetime_ms = lifetime_ms
-        self._named: dict[TopicPartition, _Named] = {}
-        self._leader_alone: dict[TopicPartition, int] = {}
-        """The time until which requests for a partition do not contain the rack."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no partition has a follower to read from, or a recently failed one."""
-        return not (self._named or self._leader_alone)
-
-    def find(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:
-        """Return the follower to read from; None: read from `leader`, the present leader."""
-        named = self._named.get(partition)
-        if named is None:
-            return None
-        if named.leader != leader or named.until_ms <= now_ms:
-            del self._named[partition]
-            return None
-        return named.node_id
-
-    def named(self, partition: TopicPartition, node_id: int, leader: Leader, now_ms: int) -> bool:
-        """Record the follower that the leader names; returns whether to read from one."""
-        if node_id < 0 or node_id == leader.node_id:
-            self._named.pop(partition, None)
-            return False
-        self._named[partition] = _Named(node_id, leader, now_ms + self._lifetime_ms)
-        return True
-
-    def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
-        """Record that this broker does not serve the partition, if it is the follower."""
-        named = self._named.get(partition)
-        if named is not None and named.node_id == node_id:
-            del self._named[partition]
-            self._leader_alone[partition] = now_ms + LEADER_ALONE_MS
-
-    def may_be_named(self, partitions: Iterable[TopicPartition], now_ms: int) -> bool:
-        """Whether a leader that is asked for these partitions may name followers."""
-        alone = self._leader_alone
-        if not alone:
-            return True
-        for partition in [tp for tp, until_ms in alone.items() if until_ms <= now_ms]:
-            del alone[partition]
-        return alone.keys().isdisjoint(partitions)
-
-    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all other partitions, which are no longer assigned."""
-        for known in (self._named, self._leader_alone):
-            for gone in known.keys() - partitions:
-                del known[gone]
-
-
 class KnownCluster(Protocol):
     @property
     def topics(self) -> Mapping[str, TopicInfo]:
@@ -103,7 +36,17 @@ class KnownCluster(Protocol):
 
 
 class FetchSources:
-    """The brokers that one consumer reads from. Times are of any monotonic clock."""
+    """The brokers that one consumer reads from. Times are milliseconds of any monotonic clock.
+
+    A leader that knows the consumer's rack may name a follower in the same one, in a response
+    without records (KIP-392). That follower is used until its lease ends, after which the leader is
+    asked again; also when the leader changes, or the follower does not serve the partition.
+
+    A consumer that cannot reach the follower would be sent there again and again: the leader does
+    not notice, as long as it can reach the follower itself. So after a failure the rack is withheld
+    for a while, and the leader serves the partition. Java keeps sending the rack, and goes back and
+    forth.
+    """
 
     def __init__(self, cluster: KnownCluster, *, rack: str | None, lifetime_ms: int) -> None:
         """`rack`: the consumer's location, by which leaders select followers; None: not sent.
@@ -111,7 +54,10 @@ class FetchSources:
         """
         self._cluster = cluster
         self._rack = rack or ""
-        self.replicas = ReadReplicas(lifetime_ms)
+        self._lifetime_ms = lifetime_ms
+        self._named: dict[TopicPartition, _Named] = {}
+        self._leader_alone: dict[TopicPartition, int] = {}
+        """The time until which requests for a partition do not contain the rack."""
 
     def node(self, partition: TopicPartition, now_ms: int) -> int | None:
         """Return the broker to ask; None if it, or its address, is unknown."""
@@ -120,32 +66,61 @@ class FetchSources:
         if leader is None:
             return None
         # Called for every partition in every plan, and usually there are no followers.
-        if not self.replicas.is_empty:
-            follower = self.replicas.find(partition, leader, now_ms)
+        if self._named:
+            follower = self._follower(partition, leader, now_ms)
             if follower is not None and cluster.is_online(partition, follower):
                 return follower
         return None if cluster.broker(leader.node_id) is None else leader.node_id
 
     def rack_to_tell(self, partitions: Iterable[TopicPartition], now_ms: int) -> str:
         """Return the rack to send with a request for these partitions; empty for none."""
-        if self._rack and self.replicas.may_be_named(partitions, now_ms):
-            return self._rack
-        return ""
+        return self._rack if self._rack and self._may_be_named(partitions, now_ms) else ""
 
     def leader_named(
         self, partition: TopicPartition, follower: int, leader: Leader, now_ms: int
     ) -> bool:
         """Record the follower that the leader names; returns whether to read from one."""
-        if follower < 0 and self.replicas.is_empty:
+        if follower < 0 or follower == leader.node_id:
+            self._named.pop(partition, None)
             return False
-        return self.replicas.named(partition, follower, leader, now_ms)
+        self._named[partition] = _Named(follower, leader, now_ms + self._lifetime_ms)
+        return True
+
+    def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
+        """Record that this broker does not serve the partition, if it is the follower."""
+        named = self._named.get(partition)
+        if named is not None and named.node_id == node_id:
+            del self._named[partition]
+            self._leader_alone[partition] = now_ms + LEADER_ALONE_MS
 
     def is_doubtful(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether the named follower is offline, or has failed recently."""
-        replicas, cluster = self.replicas, self._cluster
-        leader = cluster.leader(partition)
+        leader = self._cluster.leader(partition)
         if leader is None:
             return True
-        follower = replicas.find(partition, leader, now_ms)
-        is_there = follower is not None and cluster.is_online(partition, follower)
-        return not (is_there and replicas.may_be_named([partition], now_ms))
+        follower = self._follower(partition, leader, now_ms)
+        is_there = follower is not None and self._cluster.is_online(partition, follower)
+        return not (is_there and self._may_be_named([partition], now_ms))
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all other partitions, which are no longer assigned."""
+        for known in (self._named, self._leader_alone):
+            for gone in known.keys() - partitions:
+                del known[gone]
+
+    def _follower(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:
+        """Return the follower to read from; None: read from `leader`, the present leader."""
+        named = self._named.get(partition)
+        if named is None:
+            return None
+        if named.leader != leader or named.until_ms <= now_ms:
+            del self._named[partition]
+            return None
+        return named.node_id
+
+    def _may_be_named(self, partitions: Iterable[TopicPartition], now_ms: int) -> bool:
+        """Whether a leader that is asked for these partitions may name followers."""
+        alone = self._leader_alone
+        for partition in [tp for tp, until_ms in alone.items() if until_ms <= now_ms]:
+            del alone[partition]
+        return not alone or alone.keys().isdisjoint(partitions)

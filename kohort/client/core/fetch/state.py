@@ -172,7 +172,7 @@ class FetchState:
         self._plan.set_partitions(assigned)
         self._backoffs.keep_only(assigned)
         self.failures.keep_only(assigned)
-        self._sources.replicas.keep_only(assigned)
+        self._sources.keep_only(assigned)
         self.drop_outdated()
 
     def drop_outdated(self) -> None:
@@ -289,7 +289,7 @@ class FetchState:
                 # behind.
                 self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
                 self._postpone(partition, now_ms)
-                self._sources.replicas.failed(partition, node_id, now_ms)
+                self._sources.failed(partition, node_id, now_ms)
             else:
                 self._refused(partition, requested, code, now_ms, wall_ms)
         self._retry_unserved(unanswered, now_ms, now_ms)
@@ -298,7 +298,7 @@ class FetchState:
         """Handle a broker that could not be reached for a request due at `since_ms`."""
         self._retry_unserved(fetch.partitions, since_ms, now_ms)
         for partition in fetch.partitions:
-            self._sources.replicas.failed(partition, fetch.node_id, now_ms)
+            self._sources.failed(partition, fetch.node_id, now_ms)
         self.effects.add(Effect.REFRESH)
 
     def on_fetch_error(

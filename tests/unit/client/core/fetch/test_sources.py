@@ -1,27 +1,22 @@
-from kohort.client.core.fetch.sources import ReadReplicas
+from kohort.client.core.fetch.sources import FetchSources
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import Leader
+from tests.support.known_cluster import EPOCH, OneTopic
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-LEADER, NEXT = Leader(1, 5), Leader(1, 6)
-
-
-def replicas() -> ReadReplicas:
-    found = ReadReplicas(1_000)
-    assert found.named(A, 2, LEADER, 0)
-    return found
+A = TopicPartition("t", 0)
 
 
-def test_another_leader_or_epoch_has_to_name_it_again() -> None:
-    one = replicas()
-    assert one.find(A, NEXT, 0) is None
-    assert one.find(A, LEADER, 0) is None
-    assert one.named(A, 3, NEXT, 0)
-    assert one.find(A, NEXT, 0) == 3
-
-
-def test_a_leader_that_names_no_replica_or_itself_is_read_from() -> None:
-    for node_id in (-1, 1):
-        one = replicas()
-        assert not one.named(A, node_id, LEADER, 0)
-        assert one.find(A, LEADER, 0) is None
+def test_a_follower_is_read_from_until_the_leader_changes_or_names_none() -> None:
+    cluster = OneTopic(1)
+    cluster.nodes.add(2)
+    sources = FetchSources(cluster, rack="a", lifetime_ms=1_000)
+    present, former = Leader(1, EPOCH), Leader(1, EPOCH - 1)
+    for named_by, node_id, is_read_from in (
+        (present, 2, True),
+        (present, -1, False),
+        (present, 2, True),
+        (present, 1, False),
+        (former, 2, False),
+    ):
+        sources.leader_named(A, node_id, named_by, 0)
+        assert sources.node(A, 0) == (2 if is_read_from else 1)
