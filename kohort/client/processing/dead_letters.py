@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError, UnknownTopicError
@@ -96,30 +96,27 @@ DeadLetterWriter: TypeAlias = Callable[[DeadLetter], Awaitable[object]]
 """Stores a dead letter durably before it returns. If it raises, it is called again later."""
 
 
-class DeadLetterSink(Protocol):
+class DeadLetterSink:
     async def start(self) -> None: ...
 
     async def write(self, letter: DeadLetter) -> None:
         """Store a dead letter; return when it is stored."""
+        raise NotImplementedError
 
     async def stop(self) -> None: ...
 
 
-class CallerSink:
+class CallerSink(DeadLetterSink):
+    """Calls the application's function, which manages its own resources."""
+
     def __init__(self, writer: DeadLetterWriter) -> None:
         self._writer = writer
-
-    async def start(self) -> None:
-        """Do nothing: the application manages its own resources."""
 
     async def write(self, letter: DeadLetter) -> None:
         await self._writer(letter)
 
-    async def stop(self) -> None:
-        """Do nothing."""
 
-
-class TopicSink:
+class TopicSink(DeadLetterSink):
     """Writes to a topic of the same cluster, with aiokafka's idempotent producer.
 
     Keys are kept, so records of one key stay in order. The timestamp is that of the failure, so
@@ -207,8 +204,10 @@ class TopicSink:
             logger.warning("closing the dead-letter producer failed: %r", error)
 
 
-class TransactionSink:
-    """Writes to a topic with the producer of the transaction in which the record is done."""
+class TransactionSink(DeadLetterSink):
+    """Writes to a topic with the producer of the transaction in which the record is done. The
+    application closes it.
+    """
 
     def __init__(self, topic: str, producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
         self._topic = topic
@@ -224,9 +223,6 @@ class TransactionSink:
         await self._producer.send_and_wait(
             self._topic, value=record.value, key=record.key, headers=letter.headers()
         )
-
-    async def stop(self) -> None:
-        """Do nothing: the producer is the application's."""
 
 
 async def wait_for_topic(producer: Any, topic: str) -> None:  # noqa: ANN401 - as above.

@@ -25,7 +25,7 @@ from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import Handler, RunOptions
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
-from kohort.client.processing.transactions import AiokafkaTransactions
+from kohort.client.processing.transactions import check_producer
 
 
 class _Run(NamedTuple):
@@ -194,9 +194,10 @@ def _runner(
     counts: Counts,
 ) -> Runner:
     config = engine.config
-    producer = None if options.producer is None else AiokafkaTransactions(options.producer)
-    if producer is not None and config.group_id is None:
-        raise ConfigError("producer needs a group_id: the transactions commit its offsets")
+    if options.producer is not None:
+        check_producer(options.producer)
+        if config.group_id is None:
+            raise ConfigError("producer needs a group_id: the transactions commit its offsets")
     interval_ms = options.commit_interval_ms
     return Runner(
         _EngineSource(engine, options.dead_letter),
@@ -212,7 +213,7 @@ def _runner(
         counts,
         group_id=config.group_id,
         batches=batches,
-        producer=producer,
+        producer=options.producer,
         commit_interval_ms=config.auto_commit_interval_ms if interval_ms is None else interval_ms,
         # Looked up at call time, because tests on virtual time replace it.
         clock=time.monotonic,

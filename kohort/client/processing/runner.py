@@ -27,7 +27,7 @@ from kohort.client.processing.dead_letters import DeadLetterSink
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.source import Source
-from kohort.client.processing.transactions import Transactional, Transactions
+from kohort.client.processing.transactions import Transactions
 from kohort.client.processing.unreadable import Unreadable
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Runner:
         group_id: str | None,
         commit_interval_ms: int,
         batches: BatchLimits | None = None,
-        producer: Transactional | None = None,
+        producer: Any = None,  # noqa: ANN401 - aiokafka has no types.
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kohort.client.core.errors import CommitFailedError, ConfigError
 from kohort.client.core.offsets import OffsetAndMetadata
@@ -39,45 +39,14 @@ BACKOFF_MAX_S: Final = 5.0
 """The wait after a transaction that could not be committed, doubled for each further one."""
 
 
-class Transactional(Protocol):
-    """A transactional producer."""
-
-    async def begin(self) -> None: ...
-
-    async def send_offsets(self, offsets: Positions, group_id: str) -> None: ...
-
-    async def commit(self) -> None: ...
-
-    async def abort(self) -> None: ...
-
-
-class AiokafkaTransactions:
-    """aiokafka's producer, which has been started with a transactional_id."""
-
-    def __init__(self, producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
-        """Raises a ConfigError for another object."""
-        names = ("begin_transaction", "send_offsets_to_transaction", "commit_transaction")
-        if not all(callable(getattr(producer, name, None)) for name in names):
-            raise ConfigError(
-                "producer must be an AIOKafkaProducer with a transactional_id, which the"
-                f" application starts and stops, not {producer!r}"
-            )
-        self.producer = producer
-
-    async def begin(self) -> None:
-        await self.producer.begin_transaction()
-
-    async def send_offsets(self, offsets: Positions, group_id: str) -> None:
-        from aiokafka import TopicPartition as Place  # noqa: PLC0415 - optional, slow to import.
-
-        wanted = {Place(*partition): at.offset for partition, at in offsets.items()}
-        await self.producer.send_offsets_to_transaction(wanted, group_id)
-
-    async def commit(self) -> None:
-        await self.producer.commit_transaction()
-
-    async def abort(self) -> None:
-        await self.producer.abort_transaction()
+def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
+    """Raises a ConfigError for anything but a transactional producer of aiokafka's."""
+    names = ("begin_transaction", "send_offsets_to_transaction", "commit_transaction")
+    if not all(callable(getattr(producer, name, None)) for name in names):
+        raise ConfigError(
+            "producer must be an AIOKafkaProducer with a transactional_id, which the"
+            f" application starts and stops, not {producer!r}"
+        )
 
 
 class Transactions:
@@ -85,7 +54,7 @@ class Transactions:
 
     def __init__(
         self,
-        producer: Transactional,
+        producer: Any,  # noqa: ANN401 - aiokafka has no types.
         work: Work,
         source: Source,
         *,
@@ -94,7 +63,9 @@ class Transactions:
         clock: Callable[[], float],
         employ: Callable[[], None],
     ) -> None:
-        """`employ` starts handlers for records that are ready."""
+        """`producer` is aiokafka's, started with a transactional_id; `employ` starts handlers for
+        records that are ready.
+        """
         self._producer = producer
         self._work = work
         self._source = source
@@ -177,9 +148,9 @@ class Transactions:
 
     async def _transact(self) -> None:
         work = self._work
-        await self._producer.begin()
+        await self._producer.begin_transaction()
         if not self._may_begin:
-            await self._producer.abort()
+            await self._producer.abort_transaction()
             return
         self.is_open, self._must_abort = True, False
         try:
@@ -201,7 +172,7 @@ class Transactions:
             # An open transaction would hold up those who read the output.
             with suppress(Exception):
                 async with asyncio.timeout(LAST_ABORT_S):
-                    await self._producer.abort()
+                    await self._producer.abort_transaction()
             raise
         finally:
             work.start_limit = 0
@@ -221,10 +192,10 @@ class Transactions:
         offsets = work.uncommitted(self._source.positions)
         try:
             if offsets:
-                await self._producer.send_offsets(offsets, self._group_id)
+                await self._send_offsets(offsets)
                 if not await self._source.confirm(CONFIRM_S) or self._must_abort:
                     raise CommitFailedError("the group may have removed this member")
-            await self._producer.commit()
+            await self._producer.commit_transaction()
         except Exception as error:  # noqa: BLE001 - the producer's.
             logger.warning("a transaction could not be committed and is repeated: %r", error)
             self._redo_at_s = self._clock() + self._backoff_s
@@ -237,10 +208,16 @@ class Transactions:
             work.committed(offsets)
             work.settle()
 
+    async def _send_offsets(self, offsets: Positions) -> None:
+        from aiokafka import TopicPartition as Place  # noqa: PLC0415 - optional, slow to import.
+
+        wanted = {Place(*partition): at.offset for partition, at in offsets.items()}
+        await self._producer.send_offsets_to_transaction(wanted, self._group_id)
+
     async def _abort(self, cause: Exception | None = None) -> None:
         self._size = max(1, self._work.started_count // 2)
         try:
-            await self._producer.abort()
+            await self._producer.abort_transaction()
         except Exception as error:
             # The outcome is unknown; a new producer with the same id decides it.
             raise cause or error from error
