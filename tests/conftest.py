@@ -50,6 +50,7 @@ SCALES: Final = (
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--transaction-steps", 150, 10_000, "how far each walk through transactions goes"),
     Scale("--watched-rebalances", 0, 100_000, "how many a watcher explains; 0: some hundred"),
+    Scale("--watched-minutes", 0, 20, "how long real consumers live beside a watcher, per Kafka"),
     Scale("--what-if-traces", 2, 120, "how many lives the advisor's predictions are held against"),
 )
 
@@ -165,6 +166,11 @@ def transaction_steps(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def what_if_traces(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--what-if-traces")
+
+
+@pytest.fixture(scope="session")
+def watched_minutes(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--watched-minutes")
 
 
 @pytest.fixture(scope="session")
