@@ -32,7 +32,6 @@ from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConf
 from kohort.broker.console.lag_history import LagHistory
 from kohort.broker.console.paths import console_pages
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router
@@ -48,6 +47,7 @@ from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.reclaimer import MemoryReclaimer, limit_retained_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.security.client_quotas import make_quotas
 from kohort.broker.security.errors import StoreError, UsersFileError
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.users import Users
@@ -61,6 +61,7 @@ from kohort.version import VERSION
 if TYPE_CHECKING:
     from kohort.broker.assembly.coordinators import Coordinators
     from kohort.broker.console.source import ConsoleSource
+    from kohort.broker.dispatch.access import Access
     from kohort.broker.groups_seen import GroupsSeen, Readable, RebalancesSeen, SharesSeen
     from kohort.broker.history.history import RebalanceHistory
     from kohort.broker.metrics.source import BrokerSource
@@ -338,17 +339,19 @@ class Broker:
                 "share.version": SHARE_VERSION,
                 **({"transaction.version": level} if level else {}),
             },
-            quotas=make_quotas(self.config, topics),
-            access=make_access(
-                self.config,
-                topics,
-                {key: api.name for key, api in SERVED.items()},
-                self._clock,
-                self.metrics.edge.denied,
-            ),
+            quotas=make_quotas(self.config, topics.disk.data.store, topics.disk),
+            access=self._make_access(topics),
             activity=Activity(self._clock),
             inflated_batch_bytes_max=self.config.kohort_inflated_batch_bytes_max,
         )
+
+    def _make_access(self, topics: TopicManager) -> "Access | None":
+        if not self.config.authorizer_class_name:
+            return None
+        from kohort.broker.dispatch.access import make_access  # noqa: PLC0415 - few brokers have one.
+
+        names = {key: api.name for key, api in SERVED.items()}
+        return make_access(self.config, topics, names, self._clock, self.metrics.edge.denied)
 
     def _make_server(
         self, shares: DescriptorShares, executor: Executor

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.broker.network.server.listening import listening_sockets, raise_descriptor_limit
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.storage.filesystem import FileSystem, make_private_directory
+from kohort.broker.storage.filesystem import OS_FILES, FileSystem, make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock
-from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore
 
 if TYPE_CHECKING:

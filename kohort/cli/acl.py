@@ -14,7 +14,6 @@ from kohort.admin.cluster import Cluster, RefusedError
 from kohort.admin.users import list_users
 from kohort.broker.core.security.acls import (
     ANY,
-    CLUSTER_NAME,
     MATCH,
     OPERATIONS,
     WILDCARD,
@@ -27,7 +26,7 @@ from kohort.broker.core.security.acls import (
 )
 from kohort.broker.core.security.addresses import host_text
 from kohort.broker.core.security.authorizer import Authorizer
-from kohort.broker.core.security.session import ANONYMOUS, USER, Principal
+from kohort.broker.core.security.session import ANONYMOUS, CLUSTER_NAME, USER, Principal
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_result, print_rows

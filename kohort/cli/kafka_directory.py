@@ -22,8 +22,8 @@ from kohort.broker.kafka_directory.importing import carry_out_import, plan_impor
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, RELEASES
 from kohort.broker.kafka_directory.survey import Plan
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.lock import DataDirectoryLock
-from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataError
 from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError

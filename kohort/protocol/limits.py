@@ -21,3 +21,7 @@ TEXT_BYTES_MAX: Final = 0x7FFF
 
 TAGS_MAX: Final = 1_024
 """Maximum tagged fields in one structure; Kafka's own messages have fewer than ten."""
+
+INFLATED_BYTES_LIMIT: Final = 64 << 20
+"""Default limit of the inflated size of one batch. Clients build batches of 16 KiB to 1 MiB before
+compression; only those that limit the compressed size come near this."""

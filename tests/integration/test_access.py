@@ -7,7 +7,6 @@ import pytest
 
 from kohort.broker.app import StartError
 from kohort.broker.core.security.acls import (
-    CLUSTER_NAME,
     Operation,
     PatternType,
     Permission,
@@ -15,6 +14,7 @@ from kohort.broker.core.security.acls import (
     Rule,
 )
 from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.handlers import load_handlers
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.app import StartError
-from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from kohort.protocol.records.builder import encode_batch

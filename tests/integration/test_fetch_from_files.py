@@ -14,8 +14,8 @@ import pytest
 from kohort.broker.network.connection import files
 from kohort.broker.storage import file_range
 from kohort.broker.storage.file_range import is_cached
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.log import reading
-from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.segment.read import RANGE_BYTES_MIN
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import split_batches

@@ -13,13 +13,13 @@ import pytest
 from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.broker.core.security.acls import (
-    CLUSTER_NAME,
     Operation,
     PatternType,
     Permission,
     ResourceType,
     Rule,
 )
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.cli import main
 from kohort.cli.stopped_broker import stopped_broker
 from tests.support.brokers.broker_thread import BrokerThread

@@ -15,7 +15,7 @@ import pytest
 
 from kohort.broker.config import load
 from kohort.broker.storage.checkpoints.partition_metadata import write_topic_id
-from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.metadata.database import Content
 from kohort.broker.storage.metadata.store import (
     FILE_NAME,

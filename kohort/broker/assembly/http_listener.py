@@ -17,7 +17,6 @@ from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, uses_tls_for_http
 from kohort.broker.core.security.addresses import is_loopback
-from kohort.broker.dispatch.access import HTTP_API, Access
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpRequester
 from kohort.broker.http.requesters import OPERATOR, UnauthenticatedError
 from kohort.broker.http.server import AbsentPage, HttpServer
@@ -25,6 +24,7 @@ from kohort.broker.security.listeners import SecureListeners
 
 # Imported by the first port that uses them.
 if TYPE_CHECKING:
+    from kohort.broker.dispatch.access import Access
     from kohort.broker.security.http_guard import HttpGuard
     from kohort.broker.security.tls_listener import TlsListener
 
@@ -110,6 +110,7 @@ async def _requester(
         raise UnauthenticatedError
     if access is None:
         return OPERATOR
+    from kohort.broker.dispatch.access import HTTP_API  # noqa: PLC0415
     from kohort.broker.security.http_guard import AuthenticatedRequester  # noqa: PLC0415
 
     return AuthenticatedRequester(

@@ -31,7 +31,6 @@ from kohort.broker.config.listeners import (
     why_without_effect,
 )
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, settings_of
-from kohort.formats.properties import parse_properties
 
 _OVERRIDE: Final = "--override"
 _BITNAMIS: Final = "KAFKA_CFG_"
@@ -210,6 +209,8 @@ def _from_file(file: Path | None, wrong: list[str]) -> Iterator[GivenValue]:
     except (OSError, UnicodeDecodeError) as error:
         wrong.append(f"{file}: cannot be read: {error}")
         return
+    from kohort.formats.properties import parse_properties  # noqa: PLC0415 - only for a file.
+
     is_within_pem = False
     for entry in parse_properties(text):
         origin = f"{file}:{entry.line}"

@@ -29,7 +29,8 @@ from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topic_records import RecordReader, parse
 from kohort.broker.console.topics_view import TopicsView
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.requesters import denied, requester_of

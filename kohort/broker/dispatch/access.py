@@ -11,11 +11,9 @@ from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.security import parse_super_users
 from kohort.broker.core.security.acls import EVERYBODY, OPERATIONS, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
-from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
 from kohort.broker.storage.metadata.store import ACCESS_LOSS
 from kohort.broker.topics.manager import TopicManager
@@ -63,14 +61,12 @@ def make_access(
     api_names: Mapping[int, str],
     clock: Clock,
     denied: Denials,
-) -> "Access | None":
-    """Create the `Access` if an authorizer is configured; it counts denials in `denied`.
+) -> "Access":
+    """Create the `Access` of the configured authorizer; it counts denials in `denied`.
 
     Raises:
         ConfigError: no client could ever be allowed anything.
     """
-    if not config.authorizer_class_name:
-        return None
     authorizer = Authorizer(
         super_users=parse_super_users(config.super_users),
         allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
@@ -133,16 +129,6 @@ def _admits_anonymous(authorizer: Authorizer) -> bool:
         or anonymous in authorizer.super_users
         or any(rule.principal in {anonymous, EVERYBODY} for rule in authorizer.rules())
     )
-
-
-def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
-    quotas = Quotas(
-        config.quota_window_num,
-        config.quota_window_size_seconds * 1_000,
-        config.controller_quota_window_num,
-        config.controller_quota_window_size_seconds * 1_000,
-    )
-    return ClientQuotas(quotas, topics.disk.data.store, topics.disk)
 
 
 class Access:

@@ -10,10 +10,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.session import Session
-from kohort.broker.core.transaction.client import Client
-from kohort.broker.dispatch.access import ALL_OPERATIONS, Access, denied
+from kohort.broker.core.security.session import CLUSTER_NAME, Session
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.network.connection.limits import Activity
 from kohort.broker.network.service import ConnectionInfo
@@ -21,9 +18,10 @@ from kohort.broker.runtime.deferred import Deferred, Tasks
 from kohort.broker.runtime.fair_lock import FairLock
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.framing import RequestHeader
-from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
+from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.schema import VersionRange
 
+# Access rules are imported for the first authorizer or handler that has resources: 2 ms.
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
@@ -31,6 +29,9 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.requests.consumer import ConsumerRequests
     from kohort.broker.coordinator.requests.share import ShareRequests
     from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.core.security.acls import Operation, ResourceType
+    from kohort.broker.core.transaction.client import Client
+    from kohort.broker.dispatch.access import Access
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas
     from kohort.broker.security.users import Users
@@ -236,6 +237,8 @@ class RequestContext:
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError unless the principal may do this; for the whole request or an item."""
         if self.broker.access is not None and not self.may(operation, kind, name):
+            from kohort.broker.dispatch.access import denied  # noqa: PLC0415 - see the imports.
+
             raise denied(kind)
 
     def may_some(self, operation: Operation, kind: ResourceType) -> bool:
@@ -255,9 +258,11 @@ class RequestContext:
         in Kafka all that apply to its type if there is no authorizer.
         """
         access = self.broker.access
-        return (
-            ALL_OPERATIONS[kind] if access is None else access.operations(self.session, kind, name)
-        )
+        if access is None:
+            from kohort.broker.dispatch.access import ALL_OPERATIONS  # noqa: PLC0415 - see the imports.
+
+            return ALL_OPERATIONS[kind]
+        return access.operations(self.session, kind, name)
 
     @property
     def permissions_key(self) -> tuple[object, ...] | None:
@@ -279,6 +284,8 @@ class RequestContext:
     @property
     def client(self) -> Client:
         """The client, as recorded with transactions."""
+        from kohort.broker.core.transaction.client import Client  # noqa: PLC0415 - see the imports.
+
         return Client(self.header.client_id or "", self.connection.peer_host)
 
     @property

@@ -12,7 +12,7 @@ v0-1 as in Kafka 4.4.
 from collections import Counter
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.security.quotas import (
     CLIENT_ID,
     ENTITY_TYPES,
@@ -22,6 +22,7 @@ from kohort.broker.core.security.quotas import (
     QuotaError,
     entity_of,
 )
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements, same

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.long_requests import run_in_slices

@@ -13,7 +13,8 @@ are no followers; rack-aware reads would have no other replica to choose, for th
 from contextlib import suppress
 from typing import Final, cast
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements, same
 from kohort.broker.dispatch.registry import handles

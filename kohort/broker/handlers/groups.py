@@ -9,7 +9,8 @@ is answered once.
 from collections.abc import Sequence
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.parts import lists

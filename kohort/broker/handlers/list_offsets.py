@@ -13,7 +13,8 @@ cluster also has its previous leaders' epochs. Later epochs have no end.
 
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.parts import lists

@@ -12,7 +12,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements
 from kohort.broker.dispatch.registry import handles

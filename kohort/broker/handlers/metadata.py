@@ -9,7 +9,8 @@ backoff. __rebalance_history, which Kafka does not have, is described only if a 
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, elements

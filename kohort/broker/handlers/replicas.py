@@ -12,7 +12,8 @@ Kafka if the preferred replicas lead.
 
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same

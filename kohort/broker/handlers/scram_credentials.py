@@ -14,8 +14,9 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.security.sasl import Credential
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.access import denied
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, elements

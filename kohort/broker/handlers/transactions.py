@@ -32,7 +32,8 @@ Kafka responds before it writes the markers. The rules are in
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.core.transaction.requests import (
     AddRequest,
     ClientVersion,

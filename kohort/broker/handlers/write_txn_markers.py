@@ -7,7 +7,8 @@ INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR. On __consumer_offsets
 decides on the producer's pending offsets.
 """
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.session import CLUSTER_NAME
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same
 from kohort.broker.dispatch.registry import handles

@@ -1,11 +1,14 @@
 """Requests and responses of the HTTP port, as its pages use them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias
 
-from kohort.broker.core.security.acls import Operation, ResourceType
+if TYPE_CHECKING:
+    from kohort.broker.core.security.acls import Operation, ResourceType
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"

@@ -20,7 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from kohort.broker.core.transaction.effects import EndCause
-from kohort.broker.metrics.broker_metrics import RESULTS, BrokerMetrics, TransactionMetrics
+from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.metrics.families import COORDINATOR, Family, counted, load_times, single
 from kohort.broker.metrics.groups import GroupCollector, LagTimeCollector, OldestUnread
 from kohort.broker.metrics.partitions import readable
@@ -31,6 +31,7 @@ from kohort.broker.metrics.source import BrokerSource, MetricsConfig
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import write
 from kohort.broker.metrics.topics import TopicCollector
+from kohort.broker.metrics.transactions import RESULTS, TransactionMetrics
 from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kohort.broker.core.security.account import NO_ACCOUNTS, Accounts
-from kohort.broker.core.security.authorizer import NOTHING_GRANTED, Granted
-from kohort.broker.core.security.session import UNKNOWN, Session
+from kohort.broker.core.security.session import NOTHING_GRANTED, UNKNOWN, Granted, Session
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.deferred import Deferred
 from kohort.protocol.codec import Buffer

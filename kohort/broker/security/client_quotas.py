@@ -1,15 +1,20 @@
 """Client quotas: stored in the metadata store before they take effect, charged by request."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.broker.core.security.account import Accounts
 from kohort.broker.core.security.quotas import Entity, Quotas, check_limit, entity_of
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
+
+if TYPE_CHECKING:
+    from kohort.broker.config import BrokerConfig
+    from kohort.broker.security.rules import Disk
 
 CLIENT_QUOTA: Final = "client_quota:"
 """Name prefix of the properties with the quotas of an entity."""
@@ -25,6 +30,16 @@ class LimitChange(NamedTuple):
 
     key: str
     value: float | None
+
+
+def make_quotas(config: BrokerConfig, store: MetadataStore, disk: Disk) -> ClientQuotas:
+    quotas = Quotas(
+        config.quota_window_num,
+        config.quota_window_size_seconds * 1_000,
+        config.controller_quota_window_num,
+        config.controller_quota_window_size_seconds * 1_000,
+    )
+    return ClientQuotas(quotas, store, disk)
 
 
 class ClientQuotas:

@@ -384,3 +384,7 @@ def _is_cached(descriptor: _Descriptor, start: int, stop: int) -> bool:
     from kohort.broker.storage.file_range import is_cached  # noqa: PLC0415 - ctypes, when it is needed.
 
     return is_cached(descriptor.number, start, stop)
+
+
+OS_FILES = OsFileSystem()
+"""The files of this machine; one limit on open descriptors for all logs."""

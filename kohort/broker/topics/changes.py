@@ -29,13 +29,14 @@ from kohort.broker.topics.names import (
     dead_letter_topic_problem,
 )
 from kohort.broker.topics.opening import Opener
-from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Catalog, Topic
 from kohort.broker.topics.upkeep import Upkeep
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from kohort.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class TopicChanges:
         *,
         clock: Clock,
         new_uuid: Callable[[], UUID],
+        under_way: asyncio.Lock,
     ) -> None:
         """``new_uuid`` creates the ids of topics."""
         self._catalog = catalog
@@ -99,7 +101,7 @@ class TopicChanges:
         self._deletion_listeners: list[DeletionListener] = []
         self._grown_at_ms: dict[str, int] = {}
         """Topics that got more partitions in this process, the latest one last."""
-        self.under_way = asyncio.Lock()
+        self.under_way = under_way
         """Held during a change, and while none may be made."""
 
     def on_topics_deleted(self, listener: DeletionListener) -> None:

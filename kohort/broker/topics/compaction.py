@@ -34,13 +34,12 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
 )
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.partition_reads import repair_indexes
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan
+    from kohort.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -204,6 +203,7 @@ class Compactor:
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
         """Return up to where the log is clean now. Raises StorageError and CorruptBatchError."""
         from kohort.broker.storage.compaction.cleaner import Compaction  # noqa: PLC0415
+        from kohort.broker.topics.partition_reads import repair_indexes  # noqa: PLC0415
 
         await repair_indexes(partition.log, plan.segments[0].base_offset, self._executor)
         compaction = Compaction(

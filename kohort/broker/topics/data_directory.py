@@ -1,11 +1,13 @@
 """The data directory, whose lock must be held. Blocking code."""
 
+from __future__ import annotations
+
 import base64
 import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.storage.checkpoints.clean_shutdown import (
@@ -15,12 +17,14 @@ from kohort.broker.storage.checkpoints.clean_shutdown import (
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import KAFKA_FILE
-from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories, unique_hex
 from kohort.broker.topics.opening import is_offline_log
 from kohort.broker.topics.rebuilding import Rebuilding
 from kohort.broker.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.log.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -1,16 +1,20 @@
 """The data directory for the loop's thread: blocking work runs in the executor."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from kohort.broker.runtime.slices import yield_to_loop
 from kohort.broker.topics.data_directory import DataDirectory, close_logs
-from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Catalog
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.partition import Partition
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,18 +4,16 @@ Blocking code. A directory belongs to a topic if it has its name and its partiti
 topic's id; one with another id is stale and is renamed, never served and never overwritten.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kohort.broker.config import TopicConfig
-from kohort.broker.storage.checkpoints.leader_epochs import read_leader_epochs
 from kohort.broker.storage.checkpoints.offset_checkpoint import (
     LOG_SIZE_FILE,
     LOG_START_OFFSET_COPY,
@@ -28,7 +26,6 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME as TOPIC_ID_FILE
 from kohort.broker.storage.checkpoints.partition_metadata import read_topic_id, write_topic_id
 from kohort.broker.storage.errors import CorruptFileError, StorageError
-from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
     LOG_SUFFIX,
     deleted_directory,
@@ -37,15 +34,24 @@ from kohort.broker.storage.layout import (
     partition_directory,
     split_file_name,
 )
-from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.log.opening import OpeningTerms
-from kohort.broker.storage.metadata.store import TopicRecord
-from kohort.broker.topics.partition import FIRST_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from kohort.broker.config import TopicConfig
+    from kohort.broker.storage.filesystem import FileSystem
+    from kohort.broker.storage.log.log import PartitionLog
+    from kohort.broker.storage.metadata.store import TopicRecord
 
 logger = logging.getLogger(__name__)
 
 Offsets = dict[tuple[str, int], int]
 """An offset, or another number, by (topic, partition)."""
+
+FIRST_LEADER_EPOCH: Final = 0
+"""The leader epoch of a new partition: with one broker, it has had the same leader from the start.
+One taken over from a Kafka cluster continues from the cluster's last epoch."""
 
 STRAY_SUFFIX: Final = "-stray"
 """Kafka's suffix for the directory of an unknown partition."""
@@ -89,6 +95,10 @@ class PartitionDirectories:
         self, name: str, index: int, topic_id: bytes, config: TopicConfig, *, wall_ms: int
     ) -> PartitionLog:
         """Open or create the log of a partition. Raises StorageError."""
+        # Imported for the first partition: 10 ms.
+        from kohort.broker.storage.log.log import PartitionLog  # noqa: PLC0415
+        from kohort.broker.storage.log.opening import OpeningTerms  # noqa: PLC0415
+
         directory = self.path(name, index)
         key = (name, index)
         on_verified = None if self.on_verified is None else partial(self.on_verified, key)
@@ -298,6 +308,10 @@ class PartitionDirectories:
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
             return self._read_checkpoint(NEWEST_EPOCH_FILE)
+        from kohort.broker.storage.checkpoints.leader_epochs import (  # noqa: PLC0415 - as above.
+            read_leader_epochs,
+        )
+
         epochs = {}
         for name, index in self.existing():
             try:

@@ -11,8 +11,9 @@ from bisect import bisect
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
+from kohort.broker.topics.directories import FIRST_LEADER_EPOCH
 from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.partition import FIRST_LEADER_EPOCH, Partition
+from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
 from kohort.protocol.records.batch import BatchHeader, SealedBatch, split_batches

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,23 +20,23 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.filesystem import OS_FILES, FileSystem
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.topics.changes import TopicChanges
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.data_directory import DataDirectory
 from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.opening import Opener
-from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.partition_reads import TailCache
 from kohort.broker.topics.startup_progress import StartupProgress
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import Catalog, Topic
 from kohort.broker.topics.upkeep import Upkeep
 from kohort.formats.text import counted
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from kohort.broker.topics.changes import TopicChanges
+    from kohort.broker.topics.partition import Partition
 
 BLOCK_SIZE: Final = 1000
 """Ids in a block, as Kafka's controller allocates them to brokers."""
@@ -75,7 +75,6 @@ class TopicManager:
     compaction: Compactor
     disk: DataDirectoryShell
     """The data on disk: directories, checkpoints, the metadata store."""
-    changes: TopicChanges
     _opener: Opener
     _upkeep: Upkeep
     next_producer_id: Callable[[], int]
@@ -115,6 +114,7 @@ class TopicManager:
         self.all = self.catalog.all
         """Every topic, oldest first; this and the two before are the catalog's."""
         self._new_uuid = new_uuid
+        self._changing = asyncio.Lock()
 
     async def start(self) -> None:
         """Open everything in the data directory, whose lock must be held; verify it if necessary.
@@ -153,7 +153,6 @@ class TopicManager:
             clock=self.clock,
             executor=self._executor,
         )
-        self.changes.on_topics_deleted(self.compaction.forget)
         self._upkeep.start(self.compaction.run)
 
     def _make_parts(self, data: DataDirectory) -> None:
@@ -181,7 +180,14 @@ class TopicManager:
             executor=self._executor,
             background_tasks=self._background_tasks,
         )
-        self.changes = TopicChanges(
+        self.next_producer_id = ProducerIds(data.store.allocate_producer_ids).next
+
+    @cached_property
+    def changes(self) -> TopicChanges:
+        """Changes to topics and configs. Imported with the first: 1 ms."""
+        from kohort.broker.topics.changes import TopicChanges  # noqa: PLC0415
+
+        changes = TopicChanges(
             self.catalog,
             self.disk,
             self._opener,
@@ -189,13 +195,15 @@ class TopicManager:
             self.settings,
             clock=self.clock,
             new_uuid=self._new_uuid,
+            under_way=self._changing,
         )
-        self.next_producer_id = ProducerIds(data.store.allocate_producer_ids).next
+        changes.on_topics_deleted(self.compaction.forget)
+        return changes
 
     async def close(self) -> None:
         """Make everything durable; see `DataDirectoryShell.close`. Raises StorageError."""
         await self._upkeep.close()
-        async with self.changes.under_way:
+        async with self._changing:
             await self.disk.close()
 
     def partition(self, name: str, index: int) -> Partition | None:

@@ -1,5 +1,7 @@
 """Creates topics and their partitions from the stored metadata."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
@@ -8,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeGuard, cast
+from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.current import CurrentConfig
@@ -16,13 +18,15 @@ from kohort.broker.config.topic import TOPIC_SETTINGS, effective
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
-from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.partition_reads import TailCache
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import PartitionList, Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.log.log import PartitionLog
+    from kohort.broker.topics.partition import Partition
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +159,8 @@ class Opener:
             raise StorageError(str(error)) from error
 
     def _partition(self, topic: Topic, index: int, log: PartitionLog) -> Partition:
+        from kohort.broker.topics.partition import Partition  # noqa: PLC0415 - not for a start.
+
         return Partition(
             topic.name,
             index,

@@ -33,7 +33,9 @@ from kohort.broker.core.partition.transactions import OpenTransaction, StableOff
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.topics.partition_reads import PartitionReads, TailCache
+from kohort.broker.topics.directories import FIRST_LEADER_EPOCH
+from kohort.broker.topics.partition_reads import PartitionReads
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
@@ -41,10 +43,6 @@ from kohort.protocol.records.control import ControlType, EndTransactionMarker, m
 logger = logging.getLogger(__name__)
 
 REFUSALS_LOGGED_EVERY_MS = 10_000
-
-FIRST_LEADER_EPOCH = 0
-"""The leader epoch of a new partition: with one broker, it has had the same leader from the start.
-One taken over from a Kafka cluster continues from the cluster's last epoch."""
 
 
 class Appended(NamedTuple):

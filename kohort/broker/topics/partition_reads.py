@@ -8,7 +8,6 @@ read and stay fixed, however long another thread takes.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -17,6 +16,7 @@ from kohort.broker.runtime.slices import Monotonic, Slice, run
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.indexes import TimestampOffset
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -253,40 +253,3 @@ async def repair_indexes(log: PartitionLog, offset: int, executor: Executor) -> 
                 repair.take_over()
         except KafkaError:
             return
-
-
-TAIL_CACHE_BYTES = 16 * 1024 * 1024
-ENTRY_BYTES_MAX = 1024 * 1024
-"""Larger reads are of consumers that catch up, and are hardly ever shared."""
-
-
-class TailCache:
-    """A least-recently-used map of read results, so that many consumers at the end of one partition
-    share one read; bounded by their size over all partitions.
-
-    An append wakes every fetch parked at the end of its partition, and all of them ask for the same
-    bytes within one event loop iteration. The key contains everything that determines the result,
-    so an entry is never stale, only unused.
-    """
-
-    def __init__(self, bytes_max: int = TAIL_CACHE_BYTES) -> None:
-        self._bytes_max = bytes_max
-        self._entries: OrderedDict[Hashable, bytes | memoryview] = OrderedDict()
-        self.held_bytes = 0
-
-    def get(self, key: Hashable) -> bytes | memoryview | None:
-        """Return the result stored under ``key``, or None."""
-        data = self._entries.get(key)
-        if data is not None:
-            self._entries.move_to_end(key)
-        return data
-
-    def put(self, key: Hashable, data: bytes | memoryview) -> None:
-        """Store ``data`` under ``key`` unless it is empty or too large."""
-        if not 0 < len(data) <= ENTRY_BYTES_MAX or key in self._entries:
-            return
-        self._entries[key] = data
-        self.held_bytes += len(data)
-        while self.held_bytes > self._bytes_max:
-            _, dropped = self._entries.popitem(last=False)
-            self.held_bytes -= len(dropped)

@@ -1,16 +1,21 @@
 """A topic while the broker runs, and the catalog of all topics."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.topics.directories import FIRST_LEADER_EPOCH
 from kohort.broker.topics.names import INTERNAL_TOPICS, REBALANCE_HISTORY, check_name, collision_key
-from kohort.broker.topics.partition import FIRST_LEADER_EPOCH, Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from kohort.broker.topics.partition import Partition
 
-class PartitionList(Sequence[Partition]):
+
+class PartitionList(Sequence["Partition"]):
     """Partitions by index, without gaps. Each is opened at its first use.
 
     So a broker with thousands of partitions starts as fast after a clean stop as an empty one; and

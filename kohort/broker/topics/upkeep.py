@@ -5,12 +5,14 @@ that may be appended to runs on the loop's thread, in slices; fsyncs and the rem
 the executor. A partition that fails is taken offline and does not hold up the others.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.settings import LONG_MAX
@@ -18,9 +20,11 @@ from kohort.broker.runtime.background_tasks import BackgroundTasks
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.log.log import PartitionLog
+    from kohort.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 

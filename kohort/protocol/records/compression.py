@@ -24,12 +24,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from kohort.protocol.errors import DecodeError, InflatedTooLargeError
+from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.varint import Buffer, read_uvarint
-
-INFLATED_BYTES_LIMIT = 64 << 20
-"""Default limit of the inflated size of one batch. Clients build batches of 16 KiB to 1 MiB before
-compression; only those that limit the compressed size come near this."""
 
 PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""

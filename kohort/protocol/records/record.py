@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.batch import BatchHeader, TimestampType, payload_of, read_header
-from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT, decompress
+from kohort.protocol.records.compression import decompress
 from kohort.protocol.records.varint import Buffer, encode_varint, encode_varlong, read_varint
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, RecordSpan, read_span
 

@@ -24,13 +24,13 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import RawRecord
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import decode_response_at, encode_request
+from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
 from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
 from kohort.testing.kit.polling import LONG_S, wait_until
 

@@ -17,8 +17,7 @@ from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.filesystem import OS_FILES, FileSystem
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Appended, Partition

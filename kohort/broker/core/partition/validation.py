@@ -33,6 +33,7 @@ from kohort.broker.core.partition.verdict import (
 )
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
+from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -53,7 +54,7 @@ from kohort.protocol.records.batch import (
     restamped,
     seal,
 )
-from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT, compress_steps, open_steps
+from kohort.protocol.records.compression import compress_steps, open_steps
 from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.varint import Buffer
 from kohort.protocol.records.walk import RECORD_BYTES_MIN

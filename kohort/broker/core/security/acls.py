@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kohort.broker.core.security.session import CLUSTER_NAME
+
 WILDCARD: Final = "*"
 """As a name, all resources of a type; as a host, every host."""
 EVERYBODY: Final = "User:*"
 """The principal of rules for every client, including clients without a name."""
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the only resource of type CLUSTER."""
 
 
 class Number(IntEnum):

@@ -6,13 +6,18 @@ over those that allow; if none applies, the operation is denied, unless no patte
 and `allow.everyone.if.no.acl.found` is set.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, Permission, ResourceType, Rule, RuleFilter
 from kohort.broker.core.security.rule_index import RuleIndex
-from kohort.broker.core.security.session import Principal, Session
+from kohort.broker.core.security.session import (
+    NOTHING_GRANTED,
+    Granted,
+    Principal,
+    Right,
+    Session,
+)
 
 ANSWERS_MAX: Final = 10_000
 """Maximum cached decisions; when it is reached, all are dropped, and recomputed in microseconds."""
@@ -20,15 +25,6 @@ NAME_LENGTH_MAX: Final = 300
 """Longer names cannot be topics; decisions about them are not cached."""
 _PROBE: Final = "hardcode"
 """The resource name that Kafka checks first, to see whether any rule applies to a principal."""
-
-
-Right = tuple[Operation, ResourceType]
-"""Cache key: operation and resource type."""
-
-Granted = Mapping[Right, frozenset[str] | set[str]]
-"""The names of resources for which a right is known to be granted."""
-
-NOTHING_GRANTED: Final[Granted] = MappingProxyType({})
 
 
 class _Decisions:

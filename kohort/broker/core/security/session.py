@@ -4,7 +4,15 @@ A session is created when a connection is authenticated, and replaced as a whole
 authenticates again (KIP-368), which cannot change the principal.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from kohort.broker.core.security.acls import Operation, ResourceType
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the only resource of type CLUSTER."""
 
 USER: Final = "User"
 """The only type of principal that Kafka's own authorizer knows."""
@@ -43,3 +51,11 @@ class Session(NamedTuple):
 
 UNKNOWN: Final = Session(ANONYMOUS, "", "PLAINTEXT")
 """The session of a connection before authentication."""
+
+Right: TypeAlias = "tuple[Operation, ResourceType]"
+"""Cache key: operation and resource type."""
+
+Granted = Mapping[Right, frozenset[str] | set[str]]
+"""The names of resources for which a right is known to be granted."""
+
+NOTHING_GRANTED: Final[Granted] = MappingProxyType({})

@@ -9,14 +9,18 @@ A client that understands THROTTLING_QUOTA_EXCEEDED is refused while its quota i
 others are served, and throttled afterwards.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.partition import Partition
 
 NO_LEADER: Final = -1
 """The id of the leader of a partition that has none."""

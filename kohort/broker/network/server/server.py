@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from kohort.broker.core.security.quotas import CONNECTION
 from kohort.broker.core.security.session import Session
@@ -40,12 +41,15 @@ from kohort.broker.network.server.admission import (
 from kohort.broker.network.server.listening import Acceptor
 from kohort.broker.network.service import ConnectionInfo, Listener, Service
 from kohort.broker.network.timeouts import CloseReason, ServingTime
-from kohort.broker.network.tls.handshakes import THREADS, Handshakes
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.runtime.low_priority_threads import LowPriorityThreads, Threads
 from kohort.broker.runtime.memory.reclaimer import return_free_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
+
+# Imported with the first TLS connection: 1 ms.
+if TYPE_CHECKING:
+    from kohort.broker.network.tls.handshakes import Handshakes
+    from kohort.broker.runtime.low_priority_threads import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +87,7 @@ class NetworkServer:
         activity: Activity | None = None,
         limit_of_ip: Callable[[str], float | None] = lambda _: None,
         senders_max: int = UNLIMITED,
-        handshake_threads: Threads | None = None,
+        handshake_threads: "Threads | None" = None,
     ) -> None:
         """Create a server without listeners.
 
@@ -110,7 +114,8 @@ class NetworkServer:
         """Whether sendfile(2) is available (Linux); set with the first sockets."""
         self.ciphertext_buffer = memoryview(b"")
         """Receive buffer for the ciphertext of all TLS connections; created when needed."""
-        self.handshakes = Handshakes(handshake_threads or LowPriorityThreads("tls", THREADS))
+        self._handshake_threads = handshake_threads
+        self._handshakes: Handshakes | None = None
         self._admission = Admission(limits)
         self._unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections()
         self._connections: dict[Connection, None] = {}
@@ -189,7 +194,7 @@ class NetworkServer:
             for connection in list(self._connections):
                 connection.abort(CloseReason.SHUTDOWN)
             await self._wait_all_gone(grace_ms)
-        self.handshakes.close()
+        self._close_handshakes()
         if self._check_handle is not None:
             self._check_handle.cancel()
         if self._policy_handle is not None:
@@ -200,7 +205,7 @@ class NetworkServer:
         self.stop_accepting()
         for connection in list(self._connections):
             connection.abort(CloseReason.SHUTDOWN)
-        self.handshakes.close()
+        self._close_handshakes()
 
     def disconnect(self, is_matching: Callable[[Session], bool]) -> None:
         """Close the connections with matching sessions, and cancel their parked requests."""
@@ -209,6 +214,18 @@ class NetworkServer:
                 connection.abort(CloseReason.AUTHENTICATION)
 
     # Called by connections.
+
+    @property
+    def handshakes(self) -> "Handshakes":
+        if self._handshakes is None:
+            from kohort.broker.network.tls.handshakes import THREADS, Handshakes  # noqa: PLC0415
+            from kohort.broker.runtime.low_priority_threads import (  # noqa: PLC0415
+                LowPriorityThreads,
+            )
+
+            threads = self._handshake_threads or LowPriorityThreads("tls", THREADS)
+            self._handshakes = Handshakes(threads)
+        return self._handshakes
 
     def connection_made(self, connection: Connection) -> Refusal | None:
         if self._is_stopping:
@@ -240,6 +257,10 @@ class NetworkServer:
             self._all_gone.set_result(None)
 
     # Internals.
+
+    def _close_handshakes(self) -> None:
+        if self._handshakes is not None:
+            self._handshakes.close()
 
     def _new_connection(self, listener: Listener) -> asyncio.BufferedProtocol:
         pause_ms = self._rates.of_listener(listener.name, self._clock.monotonic_ms())

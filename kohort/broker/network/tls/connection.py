@@ -71,8 +71,10 @@ class TlsHost(Protocol):
     """Resources shared by all TLS connections: the server."""
 
     ciphertext_buffer: memoryview
-    handshakes: Handshakes
     disconnects: DisconnectQueue
+
+    @property
+    def handshakes(self) -> Handshakes: ...
 
 
 class TlsConnection(asyncio.BufferedProtocol):

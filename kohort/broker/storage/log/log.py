@@ -22,7 +22,7 @@ from typing import Self
 
 from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
-from kohort.broker.storage.filesystem import FileSystem, OsFileSystem
+from kohort.broker.storage.filesystem import OS_FILES, FileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
 from kohort.broker.storage.log.appending import LogAppender
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
@@ -32,9 +32,6 @@ from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.segment import LogSegment, with_ends
 from kohort.broker.storage.segment.times import load_max_timestamp
 from kohort.protocol.records.batch import NO_TIMESTAMP
-
-OS_FILES = OsFileSystem()
-"""The files of this machine; one limit on open descriptors for all logs."""
 
 
 class PartitionLog(LogAppender, LogReader):

@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import sqlite3
-import zlib
+from binascii import crc32
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
@@ -125,7 +125,7 @@ def _at_once(statements: Sequence[Statement]) -> Statement | None:
 
 def checksum_of(columns: Sequence[bytes | str | int]) -> int:
     """Compute the last column of a row from the others."""
-    return zlib.crc32(repr(tuple(columns)).encode())
+    return crc32(repr(tuple(columns)).encode())
 
 
 class MetadataError(Exception):

@@ -18,7 +18,7 @@ from kohort.broker.security.rules import Disk
 from kohort.broker.storage import file_range
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.partition_reads import TailCache
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import (

@@ -34,8 +34,8 @@ from kohort.broker.kafka_directory.releases import KAFKA_3_9, KAFKA_4_4, Release
 from kohort.broker.security.client_quotas import CLIENT_QUOTA
 from kohort.broker.security.rules import property_of as property_of_rule
 from kohort.broker.security.users import CredentialKey, credential_text, property_of
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.layout import KAFKA_FILE
-from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.database import Content, MetadataDatabase
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME, MetadataStore
 from kohort.broker.topics.creation import NewTopic

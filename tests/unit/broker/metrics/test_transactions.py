@@ -1,8 +1,8 @@
 """What is told of transactions, of a host that has some."""
 
 from kohort.broker.core.transaction.requests import ClientVersion
-from kohort.broker.metrics.broker_metrics import TransactionMetrics
 from kohort.broker.metrics.exposition import transaction_metrics
+from kohort.broker.metrics.transactions import TransactionMetrics
 from kohort.protocol.records.control import ControlType
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryTransactionLog

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kohort.broker.core.security import sasl
 from kohort.broker.core.security.sasl import Credential, VisibleProperties, made_up
-from kohort.broker.security import users as module
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore
 
@@ -34,7 +34,7 @@ def test_as_much_is_made_up_for_a_user_who_is_there_as_for_one_who_is_not(
         asked.append(name)
         return made_up(mechanism, name, secret, look)
 
-    monkeypatch.setattr(module, "made_up", counting)
+    monkeypatch.setattr(sasl, "made_up", counting)
     for name in ("alice", "nobody"):
         users.find(SCRAM, name)
         users.work_for(name)

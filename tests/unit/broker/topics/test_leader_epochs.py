@@ -10,8 +10,9 @@ from kohort.broker.config.topic import TopicConfig
 from kohort.broker.handlers.metadata import metadata
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME, read_leader_epochs
 from kohort.broker.storage.checkpoints.offset_checkpoint import NEWEST_EPOCH_FILE
+from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.layout import partition_directory
-from kohort.broker.storage.log.log import OS_FILES, PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.opening import OpeningTerms
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
