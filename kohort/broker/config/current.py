@@ -334,7 +334,8 @@ def all_broker_settings() -> Mapping[str, Setting]:
 
 def known_setting(name: str) -> Setting:
     """Return a broker setting, with or without an effect here. Raises InvalidValueError."""
-    known = all_broker_settings().get(name)
+    # A start does not read the list of settings without an effect for those that have one.
+    known = BROKER_SETTINGS.get(name) or all_broker_settings().get(name)
     if known is None:
         raise InvalidValueError(name, "", "unknown setting")
     return known
