@@ -6,7 +6,6 @@ tests compare it with Kafka's own definitions.
 
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kohort.protocol.types import WireType
@@ -23,15 +22,14 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRange:
+class VersionRange(NamedTuple):
     """An inclusive range of message versions; empty if ``low > high``."""
 
     low: int
     high: int
 
-    def __contains__(self, version: int) -> bool:
-        return self.low <= version <= self.high
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
 
     @classmethod
     def parse(cls, text: str) -> "VersionRange":

@@ -5,15 +5,13 @@
 version lacks are here too, as ``zero``.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 ZERO_UUID: Final = bytes(16)
 """The uuid that stands for "absent" everywhere in the protocol."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WireType:
+class WireType(NamedTuple):
     """A primitive; :mod:`kohort.protocol.layout` has its constructs."""
 
     name: str

@@ -16,7 +16,6 @@ otherwise it has no effect and causes a warning, as in Kafka.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -106,18 +105,20 @@ class GivenValue(NamedTuple):
         return f"GivenValue({self.name!r}, {self.origin!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(NamedTuple):
     config: BrokerConfig
-    given: Mapping[str, GivenValue] = field(default_factory=dict)
+    given: Mapping[str, GivenValue]
     """Settings that do not have their defaults, by name."""
-    ignored: tuple[GivenValue, ...] = ()
+    ignored: tuple[GivenValue, ...]
     """Given settings of Kafka that have no effect here."""
-    warnings: tuple[str, ...] = ()
-    own: Mapping[str, str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...]
+    own: Mapping[str, str]
     """Texts of listeners' settings by full name; some are secret."""
-    given_own: Mapping[str, GivenValue] = field(default_factory=dict)
+    given_own: Mapping[str, GivenValue]
     """Listeners' settings by full name, with their sources."""
+
+    def __repr__(self) -> str:
+        return f"LoadedConfig({self.config!r})"
 
     def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
         return of_listener(self.config, self.own, listener, mechanism)

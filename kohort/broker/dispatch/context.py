@@ -103,7 +103,7 @@ class Coordinators(Protocol):
     def share(self) -> ShareDelivery: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BrokerServices:
     """The components that handlers delegate to; wired in :mod:`kohort.broker.app`."""
 
@@ -194,7 +194,7 @@ class BrokerServices:
         )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class RequestContext:
     header: RequestHeader
     connection: ConnectionInfo

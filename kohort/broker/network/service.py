@@ -64,7 +64,7 @@ class Authentication(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ConnectionInfo:
     """A connection as handlers see it; hashable by identity, as the owner of parked requests."""
 
@@ -179,7 +179,7 @@ class ListenerTls(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Listener:
     name: str
     """The listener's name in `listeners`, in upper case."""

@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
@@ -29,25 +28,26 @@ if TYPE_CHECKING:
     from kohort.broker.topics.partition import Partition
 
 
-@dataclass(slots=True, eq=False)
 class OfflineLog:
     """Has the attributes of a log that are used while its partition is offline."""
 
-    directory: Path
-    config: TopicConfig
-    log_start_offset: int = 0
-    log_end_offset: int = 0
-    flushed_offset: int = 0
-    size_bytes: int = 0
-    lost_offsets: int = 0
-    newest_epoch: int = -1
-    segments: tuple[object, ...] = ()
-    failed: bool = True
-    attempts: int = 1
-    """How often opening the log has failed."""
-    retry_at_ms: int = 0
-    """Monotonic time from which on it may be retried."""
-    is_retrying: bool = False
+    log_start_offset = 0
+    log_end_offset = 0
+    flushed_offset = 0
+    size_bytes = 0
+    lost_offsets = 0
+    newest_epoch = -1
+    segments = ()
+    failed = True
+
+    def __init__(self, directory: Path, config: TopicConfig, *, retry_at_ms: int) -> None:
+        self.directory = directory
+        self.config = config
+        self.attempts = 1
+        """How often opening the log has failed."""
+        self.retry_at_ms = retry_at_ms
+        """Monotonic time from which on it may be retried."""
+        self.is_retrying = False
 
 
 def offline_log(directory: Path, config: TopicConfig, *, retry_at_ms: int) -> PartitionLog:
