@@ -10,7 +10,6 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,22 +37,10 @@ class ControlError(Exception):
         self.status = status
 
 
-class _OpenFault:
-    """A fault that applies until its context ends."""
-
-    def __init__(self, context: AbstractContextManager[KafkaFault]) -> None:
-        self._context = context
-        self.handle = context.__enter__()
-
-    def end(self) -> int:
-        self._context.__exit__(None, None, None)
-        return self.handle.hits
-
-
 class ControlledBroker:
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
-        self._faults: dict[int, _OpenFault] = {}
+        self._faults: dict[int, KafkaFault] = {}
         self._fault_number = 0
         self._lock = threading.Lock()
 
@@ -73,11 +60,12 @@ class ControlledBroker:
             case ["faults"]:
                 answer["id"] = self._add_fault(self.kafka.fault(**body))
             case ["faults", number, "hits"]:
-                answer["hits"] = self._fault(number).handle.hits
+                answer["hits"] = self._fault(number).hits
             case ["faults", number, "end"]:
                 fault = self._fault(number)
                 del self._faults[int(number)]
-                answer["hits"] = fault.end()
+                fault.__exit__()
+                answer["hits"] = fault.hits
             case [("restart" | "stop" | "start" | "crash" | "fill_disk" | "free_disk") as action]:
                 getattr(self.kafka, action)(**body)
             case _:
@@ -109,14 +97,14 @@ class ControlledBroker:
                 raise ControlError(HTTPStatus.NOT_FOUND, f"unknown action {action} of a group")
         return answer
 
-    def _add_fault(self, context: AbstractContextManager[KafkaFault]) -> int:
-        fault = _OpenFault(context)
+    def _add_fault(self, fault: KafkaFault) -> int:
+        fault.__enter__()
         with self._lock:
             self._fault_number += 1
             self._faults[self._fault_number] = fault
             return self._fault_number
 
-    def _fault(self, number: str) -> _OpenFault:
+    def _fault(self, number: str) -> KafkaFault:
         fault = self._faults.get(int(number)) if number.isdigit() else None
         if fault is None:
             raise ControlError(HTTPStatus.NOT_FOUND, f"unknown fault {number}")
@@ -124,7 +112,7 @@ class ControlledBroker:
 
     def close(self) -> None:
         for fault in self._faults.values():
-            fault.end()
+            fault.__exit__()
         self._faults.clear()
         self.kafka.close()
 

@@ -6,8 +6,7 @@ the clients run on the test's loop, a blocking wait would stop them.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -150,7 +149,7 @@ class Kafka:
 
     # Faults.
 
-    def fault(self, api: str, **parts: Unpack[FaultParts]) -> "AbstractContextManager[KafkaFault]":
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> "KafkaFault":
         """Apply a fault to requests of one api, such as "Heartbeat", while the context is open.
 
         Args:
@@ -172,15 +171,7 @@ class Kafka:
             ValueError: the arguments contradict each other, or the api or the error is unknown.
             TypeError: an argument is unknown.
         """
-        return self._set(new_fault(api, parts))
-
-    @contextmanager
-    def _set(self, fault: Fault) -> "Iterator[KafkaFault]":
-        self._do(lambda: self._kit.faults.add(fault))
-        try:
-            yield KafkaFault(self, fault)
-        finally:
-            self._do(lambda: self._kit.faults.remove(fault))
+        return KafkaFault(self, new_fault(api, parts))
 
     # The broker as a whole.
 
@@ -312,21 +303,30 @@ class KafkaGroup:
         """Begin a rebalance for no other reason. Raises LookupError without members."""
         self._call(self._group.enforce())
 
-    def hold_join(self, *, client_id: str | None = None) -> "AbstractContextManager[KafkaFault]":
+    def hold_join(self, *, client_id: str | None = None) -> "KafkaFault":
         """Delay the JoinGroup requests of a client, or of all clients, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """
         fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
-        return self._kafka._set(fault)  # noqa: SLF001
+        return KafkaFault(self._kafka, fault)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._kafka._call(work)  # noqa: SLF001
 
 
 class KafkaFault:
+    """A fault, which applies while its context is open."""
+
     def __init__(self, kafka: Kafka, fault: Fault) -> None:
         self._kafka = kafka
         self._fault = fault
+
+    def __enter__(self) -> Self:
+        self._kafka._do(lambda: self._kafka._kit.faults.add(self._fault))  # noqa: SLF001
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._kafka._do(lambda: self._kafka._kit.faults.remove(self._fault))  # noqa: SLF001
 
     @property
     def hits(self) -> int:
