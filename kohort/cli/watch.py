@@ -39,7 +39,7 @@ from kohort.watch.core import left_out
 from kohort.watch.core.left_out import LeftOut
 from kohort.watch.follow import BUSY_POLL_S, POLL_S, Follower, History, read_history
 from kohort.watch.log_files import LogFiles
-from kohort.watch.poll_only import NoGroups, PollFollower
+from kohort.watch.poll_only import PollFollower
 from kohort.watch.poller import DENIALS, listed
 from kohort.watch.reader import TOPIC, Report
 
@@ -306,7 +306,7 @@ def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
     """Serve pages without groups until there is a group, or the topic: the user may see neither
     all groups nor all topics.
     """
-    with serving(options, NoGroups(), cluster) as service:
+    with serving(options, PollFollower(cluster, ()), cluster) as service:
         service.go_live()
         announce(f"{options.bootstrap_server} has no topic {TOPIC} yet: the first group creates it")
         while _has_no_topic(cluster) and not _has_groups(cluster):

@@ -13,7 +13,7 @@ from kohort.cli.errors import UsageError
 from kohort.insight.output import announce
 from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen, parse_listen
-from kohort.watch.poll_only import NoGroups, PollFollower
+from kohort.watch.poll_only import PollFollower
 
 if TYPE_CHECKING:
     from kohort.watch.service import WatchService
@@ -58,7 +58,7 @@ class NotServed:
 
 @contextmanager
 def serving(
-    options: argparse.Namespace, follower: Follower | PollFollower | NoGroups, cluster: Cluster
+    options: argparse.Namespace, follower: Follower | PollFollower, cluster: Cluster
 ) -> Iterator[WatchService | NotServed]:
     """Serve what the follower knows, as the options say. Raises UsageError."""
     listen: Listen | None = options.http

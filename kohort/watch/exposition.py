@@ -37,32 +37,6 @@ _RUNNING: Final = frozenset(
 _SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
 
 
-class _WatchCollector:
-    def __init__(
-        self, groups: WatchedGroups, unclear: Callable[[], int], lag: Callable[[], int]
-    ) -> None:
-        self._groups = groups
-        self._unclear = unclear
-        self._lag = lag
-
-    def collect(self) -> Iterator[Metric]:
-        yield single(catalogue.LAG, self._lag())
-        yield single(catalogue.UNCLEAR, self._unclear())
-        yield counted("kohort_build_info", {VERSION: 1})
-        yield from self._running()
-
-    def _running(self) -> Iterator[Metric]:
-        since: dict[str, int] = {}
-        running = 0
-        for group_id, waiting in self._groups.waiting():
-            running += 1
-            label = group_id if len(since) < GROUPS_MAX_DEFAULT else OTHER
-            since[label] = min(waiting.since_ms, since.get(label, waiting.since_ms))
-        yield single("kohort_rebalances_running", running)
-        since_s = {group_id: since_ms / 1000 for group_id, since_ms in since.items()}
-        yield counted("kohort_consumergroup_rebalance_waiting_since_seconds", since_s)
-
-
 class WatchExposition:
     """All metrics of a watcher; implements `Scraped`."""
 
@@ -80,7 +54,9 @@ class WatchExposition:
         that are not read yet.
         """
         self._labels = {catalogue.CLUSTER: cluster_id}
-        self._clock = groups
+        self._watched = groups
+        self._unclear = unclear
+        self._lag = lag
         self._groups = GroupCollector(
             groups,
             groups.readable,
@@ -91,7 +67,6 @@ class WatchExposition:
         # The events have the time of the coordinators, which is wall-clock time.
         self._rebalances = RebalanceCollector(metrics, time.time)
         self._seconds = 0.0
-        self._own = _WatchCollector(groups, unclear, lag)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
@@ -99,7 +74,7 @@ class WatchExposition:
     async def write(self) -> list[bytes]:
         """Return the exposition in parts. Must not be called again before it returns."""
         began = time.perf_counter()
-        time_slice = Slice(self._clock, SLICE_MS)
+        time_slice = Slice(self._watched, SLICE_MS)
         parts = []
         try:
             await self._groups.refresh(time_slice)
@@ -119,5 +94,19 @@ class WatchExposition:
             scrape_metrics(self._groups.folded, self._seconds),
         )
         yield from (metric for metric in of_broker if metric.name in _SHOWN)
-        yield from self._own.collect()
+        yield single(catalogue.LAG, self._lag())
+        yield single(catalogue.UNCLEAR, self._unclear())
+        yield counted("kohort_build_info", {VERSION: 1})
+        yield from self._running()
         yield from self._process.collect()
+
+    def _running(self) -> Iterator[Metric]:
+        since: dict[str, int] = {}
+        running = 0
+        for group_id, waiting in self._watched.waiting():
+            running += 1
+            label = group_id if len(since) < GROUPS_MAX_DEFAULT else OTHER
+            since[label] = min(waiting.since_ms, since.get(label, waiting.since_ms))
+        yield single("kohort_rebalances_running", running)
+        since_s = {group_id: since_ms / 1000 for group_id, since_ms in since.items()}
+        yield counted("kohort_consumergroup_rebalance_waiting_since_seconds", since_s)

@@ -27,16 +27,6 @@ from kohort.watch.poller import DENIALS, GROUPS_AT_ONCE, described, listed
 from kohort.watch.reader import Report
 
 
-class NoGroups:
-    """Stands for a follower while the cluster has no groups."""
-
-    lag = 0
-    trouble: str | None = None
-
-    def __init__(self) -> None:
-        self.watcher = PolledGroups(0)
-
-
 class PollFollower(AnyFollower):
     """Polls all groups that the user may see."""
 

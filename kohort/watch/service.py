@@ -22,7 +22,7 @@ from kohort.groups.history.json_form import from_json
 from kohort.watch.core.commits import Commit
 from kohort.watch.follow import Follower
 from kohort.watch.listen import Listen
-from kohort.watch.poll_only import NoGroups, PollFollower
+from kohort.watch.poll_only import PollFollower
 from kohort.watch.positions import PositionsReader
 from kohort.watch.seen import News, encoded, text_of
 from kohort.watch.site import Sources, WatchSite
@@ -43,9 +43,7 @@ class WatchService:
     manager, it ends what `start` began.
     """
 
-    def __init__(
-        self, follower: Follower | PollFollower | NoGroups, cluster: Cluster, listen: Listen
-    ) -> None:
+    def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
         """Raises DisconnectedError."""
         self._follower = follower
         self._listen = listen
