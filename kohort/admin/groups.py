@@ -10,8 +10,10 @@ from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.protocol.messages import consumer_group_describe as new_groups
-from kohort.protocol.messages import share_group_describe as share_groups
+from kohort.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+)
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kohort.protocol.messages.groups import (
     DescribedGroup,
@@ -27,6 +29,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from kohort.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from kohort.protocol.messages.share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -36,6 +39,10 @@ from kohort.protocol.messages.share_group_offsets import (
 CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
+
+_DESCRIBE_REQUESTS: Final[
+    dict[str, type[ConsumerGroupDescribeRequest | ShareGroupDescribeRequest]]
+] = {CONSUMER: ConsumerGroupDescribeRequest, SHARE: ShareGroupDescribeRequest}
 
 OFFSET_FETCH_MAX: Final = 9
 """Last version with topic names; later ones have topic ids."""
@@ -113,21 +120,26 @@ def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     coordinator, described = _describe(cluster, group_id)
     if described is None:
-        return _describe_new(cluster, group_id) or _describe_share(cluster, group_id)
+        found = (_describe_kind(cluster, group_id, kind) for kind in _DESCRIBE_REQUESTS)
+        return next(filter(None, found), None)
     members = [
         _member(member, is_consumer=described.protocol_type == CONSUMER)
         for member in described.members
     ]
-    kind, protocol = described.protocol_type, described.protocol_data
-    return _group(cluster, coordinator, described, kind, protocol, members)
+    return Group(
+        group_id,
+        described.group_state,
+        described.protocol_type,
+        described.protocol_data,
+        str(coordinator.address),
+        members,
+        _positions(cluster, coordinator, group_id, members),
+    )
 
 
-def _ask_kind(
-    cluster: Cluster,
-    group_id: str,
-    request: new_groups.ConsumerGroupDescribeRequest | share_groups.ShareGroupDescribeRequest,
-) -> tuple[BlockingConnection, Any]:
+def _ask_kind(cluster: Cluster, group_id: str, kind: str) -> tuple[BlockingConnection, Any]:
     """A group's coordinator, and its description; None if no group of this kind exists there."""
+    request = _DESCRIBE_REQUESTS[kind](group_ids=[group_id])
 
     def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, Any]:
         try:
@@ -142,61 +154,32 @@ def _ask_kind(
     return cluster.at_coordinator(group_id, ask)
 
 
-def _ask_new(
-    cluster: Cluster, group_id: str
-) -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
-    request = new_groups.ConsumerGroupDescribeRequest(group_ids=[group_id])
-    return _ask_kind(cluster, group_id, request)
-
-
-def _ask_share(
-    cluster: Cluster, group_id: str
-) -> tuple[BlockingConnection, share_groups.DescribedGroup | None]:
-    request = share_groups.ShareGroupDescribeRequest(group_ids=[group_id])
-    return _ask_kind(cluster, group_id, request)
-
-
-def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
-    coordinator, described = _ask_new(cluster, group_id)
+def _describe_kind(cluster: Cluster, group_id: str, kind: str) -> Group | None:
+    coordinator, described = _ask_kind(cluster, group_id, kind)
     if described is None:
         return None
+    is_share = kind == SHARE
     members = [
         Member(
             member_id=member.member_id,
-            instance_id=member.instance_id,
+            instance_id=None if is_share else member.instance_id,
             client_id=member.client_id,
             host=member.client_host.removeprefix("/"),
             partitions=_partitions(member.assignment),
             epoch=member.member_epoch,
-            target=_partitions(member.target_assignment),
+            target=_partitions(member.assignment if is_share else member.target_assignment),
         )
         for member in described.members
     ]
-    protocol, epoch = described.assignor_name, described.group_epoch
-    return _group(cluster, coordinator, described, CONSUMER, protocol, members, epoch)
-
-
-def _describe_share(cluster: Cluster, group_id: str) -> Group | None:
-    coordinator, described = _ask_share(cluster, group_id)
-    if described is None:
-        return None
-    members = [
-        Member(
-            member_id=member.member_id,
-            instance_id=None,
-            client_id=member.client_id,
-            host=member.client_host.removeprefix("/"),
-            partitions=_partitions(member.assignment),
-            epoch=member.member_epoch,
-            target=_partitions(member.assignment),
-        )
-        for member in described.members
-    ]
-    positions = start_offsets(cluster, coordinator, [group_id]).get(group_id, [])
+    positions = (
+        start_offsets(cluster, coordinator, [group_id]).get(group_id, [])
+        if is_share
+        else _positions(cluster, coordinator, group_id, members)
+    )
     return Group(
         group_id,
         described.group_state,
-        SHARE,
+        kind,
         described.assignor_name,
         str(coordinator.address),
         members,
@@ -207,7 +190,7 @@ def _describe_share(cluster: Cluster, group_id: str) -> Group | None:
 
 def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int] | None:
     """Return the start offsets of a share group that are set; None if it is not a share group."""
-    coordinator, described = _ask_share(cluster, group_id)
+    coordinator, described = _ask_kind(cluster, group_id, SHARE)
     if described is None:
         return None
     return {
@@ -249,22 +232,7 @@ def start_offsets(
     }
 
 
-def _group(
-    cluster: Cluster,
-    coordinator: BlockingConnection,
-    described: DescribedGroup | new_groups.DescribedGroup,
-    protocol_type: str,
-    protocol: str,
-    members: list[Member],
-    epoch: int | None = None,
-) -> Group:
-    group_id, address = described.group_id, str(coordinator.address)
-    positions = _positions(cluster, coordinator, group_id, members)
-    state = described.group_state
-    return Group(group_id, state, protocol_type, protocol, address, members, positions, epoch)
-
-
-def _partitions(assignment: new_groups.Assignment) -> list[TopicPartition]:
+def _partitions(assignment: Assignment) -> list[TopicPartition]:
     return sorted(
         (topic.topic_name, index)
         for topic in assignment.topic_partitions
@@ -276,11 +244,11 @@ def describe_state(cluster: Cluster, group_id: str) -> str | None:
     _, described = _describe(cluster, group_id)
     if described is not None:
         return described.group_state
-    _, consumers = _ask_new(cluster, group_id)
-    if consumers is not None:
-        return consumers.group_state
-    _, sharing = _ask_share(cluster, group_id)
-    return None if sharing is None else sharing.group_state
+    for kind in _DESCRIBE_REQUESTS:
+        _, of_kind = _ask_kind(cluster, group_id, kind)
+        if of_kind is not None:
+            return str(of_kind.group_state)
+    return None
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
