@@ -10,7 +10,8 @@ from kohort.broker.http.lazy import lazily
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from kohort.broker.metrics.source import BrokerSource, MetricsConfig
+    from kohort.broker.config import BrokerConfig
+    from kohort.broker.metrics.source import BrokerSource
 
 
 class Scraped(Protocol):
@@ -22,7 +23,7 @@ class Scraped(Protocol):
 
 
 def scraped_broker(
-    see: "Callable[[], BrokerSource]", config: "MetricsConfig"
+    see: "Callable[[], BrokerSource]", config: "BrokerConfig"
 ) -> Callable[[], Scraped]:
     """Return a function that makes the exposition of a broker, of what `see` returns."""
 

@@ -13,7 +13,6 @@ from kohort.broker.share.fetch import ShareReader
 from kohort.broker.share.maintenance import InitializedGroup, Maintenance
 from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.share.settings import ShareSettings
-from kohort.broker.share.start_offset import StartOffsets
 from kohort.broker.share.state_topic import StateTopic
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -51,7 +50,6 @@ def make_share_delivery(
         updates_per_snapshot=lambda: (
             settings.config.share_coordinator_snapshot_update_records_per_snapshot
         ),
-        start_offset=StartOffsets(clock),
         dead_letters=dead_letters,
         counts=ShareCounts(config.kohort_metrics_groups_max),
         purgatory=purgatory,

@@ -13,7 +13,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, elements, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
-from kohort.broker.transactions.markers import MarkerWriter
+from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.transactions import (
     WritableTxnMarker,
@@ -80,7 +80,7 @@ async def write_txn_markers(
 
 
 async def _write(
-    markers: MarkerWriter, marker: WritableTxnMarker, topic: str, index: int
+    markers: PartitionMarkers, marker: WritableTxnMarker, topic: str, index: int
 ) -> ErrorCode:
     if marker.producer_epoch < 0 or marker.transaction_version < 0:
         return ErrorCode.INVALID_REQUEST

@@ -27,7 +27,7 @@ from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.rebalance_collector import RebalanceCollector, history_metrics
 from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from kohort.broker.metrics.share import ShareCollector
-from kohort.broker.metrics.source import BrokerSource, MetricsConfig
+from kohort.broker.metrics.source import BrokerSource
 from kohort.broker.metrics.tally import HistogramTally
 from kohort.broker.metrics.text_format import write
 from kohort.broker.metrics.topics import TopicCollector
@@ -36,6 +36,7 @@ from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kohort.broker.config import BrokerConfig
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.network.server.server import NetworkServer
     from kohort.broker.runtime.background_tasks import BackgroundTasks
@@ -201,7 +202,7 @@ class Exposition:
     def __init__(
         self,
         source: BrokerSource,
-        config: MetricsConfig,
+        config: BrokerConfig,
         oldest_unread: OldestUnread,
     ) -> None:
         self._source = source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,12 +47,3 @@ class BrokerSource:
     """Runs blocking reads."""
     offloaded_reads: asyncio.Semaphore
     """Acquired while another thread reads a log."""
-
-
-class MetricsConfig(Protocol):
-    @property
-    def kohort_metrics_partitions_max(self) -> int: ...
-    @property
-    def kohort_metrics_groups_max(self) -> int: ...
-    @property
-    def kohort_metrics_group_partitions_max(self) -> int: ...

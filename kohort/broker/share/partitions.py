@@ -5,14 +5,17 @@ the state topic at the end of the iteration; until it is durable the changed rec
 nobody. Fetches that wait for a share-partition are woken whenever it may have something for them.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from kohort.broker.config.share import EARLIEST, LATEST
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.deferred import Tasks
 from kohort.broker.runtime.slices import RoundRobin, Slice, Work
 from kohort.broker.share.counts import ShareCounts
 from kohort.broker.share.dead_letters import DeadLetterQueue
@@ -44,10 +47,6 @@ UNDETERMINED: Final = -1
 """The start offset of a state that Kafka has written before the first acknowledgement."""
 
 
-class FindPartition(Protocol):
-    def __call__(self, topic_id: bytes, partition: int, /) -> Partition | None: ...
-
-
 class SharePartitions:
     """The share-partitions that groups have initialized."""
 
@@ -57,10 +56,9 @@ class SharePartitions:
         self,
         topic: StateTopic,
         *,
-        find: FindPartition,
+        find: Callable[[bytes, int], Partition | None],
         settings: Callable[[str], GroupSettings],
         updates_per_snapshot: Callable[[], int],
-        start_offset: "StartOffset",
         dead_letters: DeadLetterQueue,
         counts: ShareCounts,
         purgatory: Purgatory,
@@ -73,13 +71,13 @@ class SharePartitions:
         self.find = find
         self.settings = settings
         self._updates_per_snapshot = updates_per_snapshot
-        self._start_offset = start_offset
         self._dead_letters = dead_letters
         self.counts = counts
         self._purgatory = purgatory
         self._clock = clock
         self._groups: dict[str, dict[tuple[bytes, int], SharePartition]] = {}
         self._count = 0
+        self._searches: Tasks = set()
         self._locks = purgatory.keyed_timers(self._on_locks_ended, kind="ShareAcquisitionLock")
         self._slices = RoundRobin(clock)
         self.initializations = Initializations(self._initialize, topic.flush, self.run_in_slices)
@@ -422,7 +420,19 @@ class SharePartitions:
         if log is None:
             on_found(0)
         else:
-            self._start_offset(log, policy, on_found)
+            self._find_start(log, policy, on_found)
+
+    def _find_start(self, log: Partition, policy: int, on_found: Callable[[int], None]) -> None:
+        """Call `on_found` with the offset of a reset policy, at once; one by time later."""
+        if policy == EARLIEST:
+            on_found(log.log.log_start_offset)
+        elif policy == LATEST:
+            on_found(log.high_watermark)
+        else:
+            work = _search_start(log, self._clock.wall_ms() - policy, on_found)
+            task = asyncio.get_running_loop().create_task(work, name="find a start offset")
+            self._searches.add(task)
+            task.add_done_callback(self._searches.discard)
 
     def _restart(self, share: SharePartition, offset: int, state_epoch: int) -> None:
         """Replace the window by an empty one, and store a snapshot of it. An alteration that cannot
@@ -476,10 +486,13 @@ def _answer(waiting: Iterable[OnStored], error: KafkaError | None) -> None:
         on_stored(error)
 
 
-class StartOffset(Protocol):
-    def __call__(self, log: Partition, policy: int, on_found: Callable[[int], None], /) -> None:
-        """Determine where a share-partition begins by a reset policy, at once or later."""
-        ...
+async def _search_start(log: Partition, timestamp: int, on_found: Callable[[int], None]) -> None:
+    try:
+        found = await log.reads.offset_for_timestamp(timestamp)
+    except KafkaError as error:
+        logger.warning("Cannot look up the start offset of a share-partition of %r: %s", log, error)
+        found = None
+    on_found(log.high_watermark if found is None else found[0])
 
 
 def _ignore(error: KafkaError | None) -> None:

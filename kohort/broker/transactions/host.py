@@ -40,7 +40,7 @@ from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.known_ids import Forgetting, KnownIds
 from kohort.broker.transactions.log import encode_as_batch, load_ids
-from kohort.broker.transactions.markers import MarkerWriter, Marking
+from kohort.broker.transactions.markers import Marking, PartitionMarkers
 from kohort.broker.transactions.reconciling import Reconciler
 from kohort.broker.transactions.timers import TimedStep, TransactionTimers
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -79,7 +79,7 @@ class TransactionHost:
         config: TransactionsConfig,
         *,
         log: InternalLog,
-        markers: MarkerWriter,
+        markers: PartitionMarkers,
         purgatory: Purgatory,
         clock: Clock,
         new_producer_id: Callable[[], int],

@@ -25,36 +25,6 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 
 
-class MarkerWriter(Protocol):
-    def write(
-        self,
-        topic: str,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        result: ControlType,
-        *,
-        coordinator_epoch: int,
-        transaction_version: int,
-    ) -> Deferred[ErrorCode] | ErrorCode:
-        """Append the marker; the result is set when it is durable and has been applied.
-
-        Args:
-            transaction_version: 2 if the marker's epoch is one above that of the batches, otherwise
-            they are equal.
-
-        Returns:
-            UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH or
-            TRANSACTION_COORDINATOR_FENCED: a later marker was written. KAFKA_STORAGE_ERROR: the
-            disk failed; retry later.
-        """
-        ...
-
-    def may_wait(self, topic: str, partition: int) -> bool:
-        """Whether a marker in this partition may have to wait for an fsync."""
-        ...
-
-
 class EndsOffsets(Protocol):
     """Stores the offsets that producers commit for groups in transactions."""
 
@@ -64,7 +34,7 @@ class EndsOffsets(Protocol):
 
 
 class PartitionMarkers:
-    """A MarkerWriter for the broker's topics and groups."""
+    """Writes markers to the broker's topics, and tells its groups."""
 
     def __init__(
         self,
@@ -89,6 +59,17 @@ class PartitionMarkers:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Deferred[ErrorCode] | ErrorCode:
+        """Append the marker; the result is set when it is durable and has been applied.
+
+        Args:
+            transaction_version: 2 if the marker's epoch is one above that of the batches, otherwise
+            they are equal.
+
+        Returns:
+            UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH or
+            TRANSACTION_COORDINATOR_FENCED: a later marker was written. KAFKA_STORAGE_ERROR: the
+            disk failed; retry later.
+        """
         try:
             opened = self._find(topic, partition)
             if opened is None:
@@ -114,6 +95,7 @@ class PartitionMarkers:
         )
 
     def may_wait(self, topic: str, partition: int) -> bool:
+        """Whether a marker in this partition may have to wait for an fsync."""
         opened = self._find(topic, partition)
         return opened is not None and opened.may_wait
 
@@ -149,7 +131,7 @@ class Marking:
 
     def __init__(
         self,
-        writer: MarkerWriter,
+        writer: PartitionMarkers,
         log: InternalLog,
         clock: Clock,
         slices: RoundRobin,

@@ -15,7 +15,7 @@ from kohort.broker.core.transaction.reconcile import (
 )
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.topics.partition import Partition
-from kohort.broker.transactions.markers import MarkerWriter
+from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
 class Reconciler:
     """Repairs open transactions by the rules of :mod:`kohort.broker.core.transaction.reconcile`."""
 
-    def __init__(self, host: TransactionHost, markers: MarkerWriter) -> None:
+    def __init__(self, host: TransactionHost, markers: PartitionMarkers) -> None:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}

@@ -15,7 +15,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.rules import check_init
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.transactions.host import TransactionHost
-from kohort.broker.transactions.markers import MarkerWriter
+from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 
@@ -26,7 +26,7 @@ class Transactions:
         """`verifies`: whether batches that do not add partitions are verified."""
         self.host = host
         self._verifies = verifies
-        self.markers: MarkerWriter = host.marking.writer
+        self.markers: PartitionMarkers = host.marking.writer
         """The marker writer, for operators who end hanging transactions."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.

@@ -18,6 +18,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
+from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
@@ -38,8 +39,8 @@ class Written(NamedTuple):
     transaction_version: int
 
 
-class MarkedPartitions:
-    """A MarkerWriter whose partitions keep the real rules of producers, and no records."""
+class MarkedPartitions(PartitionMarkers):
+    """Markers whose partitions keep the real rules of producers, and no records."""
 
     def __init__(self, *partitions: TopicPartition) -> None:
         self.markers: dict[TopicPartition, list[Written]] = {one: [] for one in partitions}

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
@@ -12,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.assembly.metrics_page import MetricsPage, scraped_broker
+from kohort.broker.config import BrokerConfig
 from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.metrics.catalogue import METRICS
@@ -50,14 +50,6 @@ from tests.unit.broker.metrics.sources import (
     Topics,
     Transactions,
 )
-
-
-@dataclass
-class Limits:
-    kohort_metrics_partitions_max: int = 10_000
-    kohort_metrics_groups_max: int = 1_000
-    kohort_metrics_group_partitions_max: int = 10_000
-
 
 ORDERS = Topics(
     [Topic("orders", Partitions([Partition(0, 7, log=Log(lost_offsets=3), held_offsets=2)]))]
@@ -125,7 +117,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             executor=executor,
             offloaded_reads=asyncio.Semaphore(),
         )
-        return MetricsPage(scraped_broker(lambda: source, Limits()), executor)
+        return MetricsPage(scraped_broker(lambda: source, BrokerConfig()), executor)
 
     yield make
     executor.shutdown()
