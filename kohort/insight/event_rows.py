@@ -8,18 +8,10 @@ columns are listed here.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from kohort.groups.history.names import AVOIDED, REBALANCE, RebalanceOutcome
+
 Event: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = dict[str, Any]
-
-SCHEMA_VERSION: Final = 1
-"""The version of the history's schema that this package reads."""
-
-REBALANCE: Final = "rebalance"
-AVOIDED: Final = "avoided"
-ASSIGNED: Final = "assigned"
-"""An assignment of a share group, which no member stops for: it is in no table."""
-RUNNING: Final = "running"
-"""The outcome of a rebalance reported before its end; its complete record follows."""
 
 ENFORCED: Final = "ENFORCED"
 """The JoinReason of Consumer.enforceRebalance."""
@@ -35,12 +27,14 @@ _COUNTED: Final = ("kept", "moved", "gained", "given_up")
 
 
 def is_running(event: Event) -> bool:
-    """Whether the event reports a rebalance that had not ended."""
-    return event.get("kind") == REBALANCE and event.get("outcome") == RUNNING
+    """Whether the event reports a rebalance that had not ended; its complete record follows."""
+    return event.get("kind") == REBALANCE and event.get("outcome") == RebalanceOutcome.RUNNING
 
 
 def has_row(event: Event) -> bool:
-    """Whether the event is complete, and of a kind that the tables have."""
+    """Whether the event is complete, and of a kind that the tables have: no assignment of a share
+    group, which no member stops for.
+    """
     return event.get("kind") in {REBALANCE, AVOIDED} and not is_running(event)
 
 

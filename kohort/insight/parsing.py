@@ -5,14 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from kohort.insight.event_rows import (
-    ASSIGNED,
-    AVOIDED,
-    MOMENT_MAX_MS,
-    REBALANCE,
-    SCHEMA_VERSION,
-    begun_ms,
-)
+from kohort.groups.history.names import ASSIGNED, AVOIDED, REBALANCE, SCHEMA
+from kohort.insight.event_rows import MOMENT_MAX_MS, begun_ms
 from kohort.insight.tables.columns import FLAG, TEXT, WHOLE, ListOf, Struct, Type
 from kohort.insight.tables.event import EVENT
 
@@ -74,8 +68,8 @@ def read(record: Record) -> Read | Refused:
     if content is None:
         return Refused(record, "not_json", "not a JSON object")
     version = content.get("schema")
-    if type(version) is int and version != SCHEMA_VERSION:
-        detail = f"schema {version}, only {SCHEMA_VERSION} is supported"
+    if type(version) is int and version != SCHEMA:
+        detail = f"schema {version}, only {SCHEMA} is supported"
         return Refused(record, "schema_version", detail)
     try:
         event = _TYPED(content)

@@ -8,16 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kohort.groups.history.names import AVOIDED, SCHEMA
 from kohort.insight import event_rows
-from kohort.insight.event_rows import (
-    AVOIDED,
-    SCHEMA_VERSION,
-    WHOLE_MAX,
-    Event,
-    begun_ms,
-    has_row,
-    is_running,
-)
+from kohort.insight.event_rows import WHOLE_MAX, Event, begun_ms, has_row, is_running
 
 GONE: Final = frozenset(
     {
@@ -172,7 +165,7 @@ def unique_events(records: Iterable[Mapping[str, Any]]) -> list[Event]:
 
 def is_event(record: object) -> bool:
     """Whether a record is a complete event of this schema version."""
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         return False
     if not has_row(record):
         return False

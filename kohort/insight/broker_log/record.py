@@ -4,16 +4,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from kohort.groups.history.names import CAUSES_LISTED, MEMBERS_LISTED, SCHEMA
 from kohort.groups.reasons import classify_text
 from kohort.insight.broker_log.lines import Member
 from kohort.insight.broker_log.reasons import LEFT, Cause, departure
-from kohort.insight.event_rows import SCHEMA_VERSION
 
 Json: TypeAlias = dict[str, Any]
-
-CAUSES_LISTED: Final = 100
-MEMBERS_LISTED: Final = 1_000
-"""The limit of the broker's own history."""
 
 _COPIED: Final = (
     *("group", "sequence", "previous_generation", "generation", "follows", "superseded_by"),
@@ -124,7 +120,7 @@ def record(opened: Open) -> Json:
     missing = 0 if complete else max((opened.members_after or 0) - len(opened.members), 0)
     has_leader = opened.leader is not None
     return {
-        "schema": SCHEMA_VERSION,
+        "schema": SCHEMA,
         "kind": "rebalance",
         **{name: getattr(opened, name) for name in _COPIED},
         **dict.fromkeys(_UNKNOWN),
@@ -146,7 +142,7 @@ def record(opened: Open) -> Json:
 def avoided(group: str, sequence: int, generation: int, member: Member, at_ms: int) -> Json:
     """Return the record of a rebalance avoided by a static member that came back."""
     return {
-        "schema": SCHEMA_VERSION,
+        "schema": SCHEMA,
         "kind": "avoided",
         "group": group,
         "sequence": sequence,

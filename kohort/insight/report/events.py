@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kohort.groups.history.names import REBALANCE
 from kohort.insight.analysis.rows import GroupHistory, read_histories, unique_events
-from kohort.insight.event_rows import REBALANCE
 from kohort.insight.report.contents import Row
 
 

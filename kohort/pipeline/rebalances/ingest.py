@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from kohort.formats.text import counted
+from kohort.groups.history import names as kinds
 from kohort.groups.history.entry import ObservedKey, observed_key
 from kohort.insight import event_rows
 from kohort.insight.analysis.rows import Group
@@ -208,8 +209,8 @@ class _Batch:
     def write(self) -> None:
         """Write the missing rows of each table, in the order of _TABLES."""
         events = self._events.values()
-        is_rebalance = [one for one in events if one.event["kind"] == event_rows.REBALANCE]
-        is_avoided = [one for one in events if one.event["kind"] == event_rows.AVOIDED]
+        is_rebalance = [one for one in events if one.event["kind"] == kinds.REBALANCE]
+        is_avoided = [one for one in events if one.event["kind"] == kinds.AVOIDED]
         members = (
             row | {"cluster_id": one.record.cluster_id}
             for one in is_rebalance
@@ -240,7 +241,7 @@ class _Batch:
                 group, partition, offset, *more = values
                 if offset is not None:
                     event: dict[str, Any] = {
-                        "kind": event_rows.AVOIDED if table is AVOIDED else event_rows.REBALANCE,
+                        "kind": kinds.AVOIDED if table is AVOIDED else kinds.REBALANCE,
                         "group": group,
                         "observed": {"partition": partition, "offset": offset},
                         **dict(zip(apart, more, strict=True)),
@@ -330,7 +331,7 @@ def _quarantined(refused: Refused) -> dict[str, Any]:
 
 
 def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
-    rebalances = sum(one.event["kind"] == event_rows.REBALANCE for one in complete)
+    rebalances = sum(one.event["kind"] == kinds.REBALANCE for one in complete)
     return Tally(
         rebalances,
         len(complete) - rebalances,
