@@ -8,7 +8,7 @@ had before it was deleted and recreated. Such data is ignored (KIP-320, KIP-516)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import AuthorizationError, ConsumerError, UnknownTopicError
 from kohort.client.core.partitions import TopicPartition
@@ -102,14 +102,6 @@ def _with_partitions_of(known: TopicInfo, update: TopicInfo, chosen: Iterable[in
 Named: TypeAlias = str | TopicPartition
 
 
-class KnownTopic(Protocol):
-    @property
-    def error(self) -> ErrorCode: ...
-
-    @property
-    def partition_count(self) -> int: ...
-
-
 class Comparison(NamedTuple):
     """The result of comparing the named topics with the metadata."""
 
@@ -150,7 +142,7 @@ class ExpectedTopics:
             if since_ms is not None and named in self._logged
         }
 
-    def compare(self, known: Mapping[str, KnownTopic], now_ms: int) -> Comparison:
+    def compare(self, known: Mapping[str, TopicInfo], now_ms: int) -> Comparison:
         missed: list[str] = []
         overdue: list[str] = []
         forbidden: list[str] = []
@@ -171,7 +163,7 @@ class ExpectedTopics:
         return Comparison(missed, _error(forbidden, overdue))
 
 
-def _state(named: Named, known: Mapping[str, KnownTopic]) -> ErrorCode:
+def _state(named: Named, known: Mapping[str, TopicInfo]) -> ErrorCode:
     topic = known.get(named if isinstance(named, str) else named.topic)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

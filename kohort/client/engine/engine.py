@@ -33,7 +33,7 @@ from kohort.client.group.commits import Commits
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.listener import RebalanceListener
 from kohort.client.group.member import MembershipShell
-from kohort.client.group.offsets import GroupOffsets, NonMemberCommitter
+from kohort.client.group.offsets import Committer, GroupOffsets
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
@@ -200,9 +200,7 @@ class Engine:
         if self.commits is not None:
             is_by_group = self.subscription.is_by_group
             member = self.member if is_by_group else None
-            self.commits.offsets.committer = (
-                NonMemberCommitter() if member is None else member.commits
-            )
+            self.commits.offsets.committer = Committer() if member is None else member.commits
         if kind is SubscriptionKind.MANUAL:
             if self.commits is not None and self.positions.assigned:
                 self.commits.begin()

@@ -15,10 +15,13 @@ from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership
+from kohort.client.group.offsets import Committer
 from kohort.protocol.errors import ErrorCode
 
 
-class MemberCommits:
+class MemberCommits(Committer):
+    """The identity of a member, if it may commit now."""
+
     def __init__(
         self,
         membership: Membership | ConsumerMembership,
@@ -35,7 +38,6 @@ class MemberCommits:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join may be blocking the group's own connection."""
         return self._is_joining()
 
     def commit_identity(self) -> Identity:

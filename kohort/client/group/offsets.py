@@ -88,41 +88,28 @@ _LOST_MEMBERSHIP: Final = frozenset(
 _IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
-class Committer(Protocol):
-    """Supplies the identity under which commits are made, and handles its rejection."""
-
-    def commit_identity(self) -> Identity:
-        """Return the identity to commit with. Raises CommitError."""
-
-    def check_still(self, requested: Identity) -> Identity:
-        """Return the identity to send a commit with. Raises CommitError if it is outdated."""
-
-    def fetch_identity(self) -> Identity:
-        """Return the identity to fetch offsets with; NO_MEMBER outside of KIP-848."""
-
-    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Handle the rejection of the identity `sent`; return the error to raise."""
+class Committer:
+    """The identity under which commits are made: none, for manually assigned partitions."""
 
     @property
     def is_joining(self) -> bool:
         """Whether a join may be blocking the group's own connection."""
-
-
-class NonMemberCommitter:
-    """Commits without being a member: for manually assigned partitions."""
-
-    is_joining = False
+        return False
 
     def commit_identity(self) -> Identity:
+        """Return the identity to commit with. Raises CommitError."""
         return NO_MEMBER
 
     def check_still(self, requested: Identity) -> Identity:
+        """Return the identity to send a commit with. Raises CommitError if it is outdated."""
         return requested
 
     def fetch_identity(self) -> Identity:
+        """Return the identity to fetch offsets with; NO_MEMBER outside of KIP-848."""
         return NO_MEMBER
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
+        """Handle the rejection of the identity `sent`; return the error to raise."""
         return CommitFailedError(
             f"the group accepts no commits from non-members ({code.name}) while it has members;"
             " use a separate group_id for this consumer",
@@ -173,7 +160,7 @@ class GroupOffsets:
         backoff_ms: tuple[int, int],
         observer: OffsetsObserver,
     ) -> None:
-        self.committer: Committer = NonMemberCommitter()
+        self.committer = Committer()
         self._cluster = cluster
         self._coordinator = coordinator
         self._instance_id = group_instance_id

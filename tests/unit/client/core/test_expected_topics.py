@@ -1,20 +1,18 @@
-from typing import NamedTuple
-
 import pytest
 
 from kohort.client.core.errors import AuthorizationError, UnknownTopicError
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.topics import ExpectedTopics
+from kohort.client.core.topics import ExpectedTopics, TopicInfo
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 
 
-class Topic(NamedTuple):
-    partition_count: int = 1
-    error: ErrorCode = ErrorCode.NONE
+def topic(partition_count: int = 1, error: ErrorCode = ErrorCode.NONE) -> TopicInfo:
+    return TopicInfo("t", ZERO_UUID, False, error, {}, partition_count, {}, {})
 
 
 SEVENTH = TopicPartition("t", 7)
-UNKNOWN = Topic(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+UNKNOWN = topic(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def expecting(
@@ -27,7 +25,7 @@ def expecting(
 
 def test_a_partition_beyond_the_last_one_is_missed_once_and_an_error_after_its_time() -> None:
     expected = expecting(partitions=(TopicPartition("t", 0), SEVENTH))
-    known = {"t": Topic(partition_count=7)}
+    known = {"t": topic(partition_count=7)}
     assert expected.missing(1_000) == {}
     assert expected.compare(known, 1_500) == (["t-7"], None)
     assert expected.compare(known, 2_999) == ([], None)
@@ -41,7 +39,9 @@ def test_a_partition_beyond_the_last_one_is_missed_once_and_an_error_after_its_t
 
 
 @pytest.mark.parametrize("known", [{}, {"t": UNKNOWN}])
-def test_the_partitions_of_a_topic_that_is_not_there_are_missed(known: dict[str, Topic]) -> None:
+def test_the_partitions_of_a_topic_that_is_not_there_are_missed(
+    known: dict[str, TopicInfo],
+) -> None:
     expected = expecting(partitions=(SEVENTH,))
     assert expected.compare(known, 1_000).missed == ["t-7"]
     assert isinstance(expected.compare(known, 3_000).error, UnknownTopicError)
@@ -49,7 +49,7 @@ def test_the_partitions_of_a_topic_that_is_not_there_are_missed(known: dict[str,
 
 def test_what_was_seen_may_go_again() -> None:
     expected = expecting("t", partitions=(SEVENTH,))
-    assert expected.compare({"t": Topic(8)}, 1_000) == ([], None)
+    assert expected.compare({"t": topic(8)}, 1_000) == ([], None)
     assert not expected.is_waiting
     assert expected.compare({}, 60_000) == ([], None)
     assert expected.missing(60_000) == {}
@@ -59,7 +59,7 @@ def test_what_comes_late_is_not_missed_any_more() -> None:
     expected = expecting("t", timeout_ms=None)
     assert expected.compare({}, 1_000).missed == ["t"]
     assert expected.compare({}, 600_000) == ([], None)
-    assert expected.compare({"t": Topic()}, 700_000) == ([], None)
+    assert expected.compare({"t": topic()}, 700_000) == ([], None)
     assert (expected.missing(700_000), expected.is_waiting) == ({}, False)
 
 
@@ -76,6 +76,6 @@ def test_another_wish_begins_its_time_again_and_the_same_one_does_not() -> None:
 
 def test_a_topic_that_may_not_be_read_is_named_once_for_all_its_partitions() -> None:
     expected = expecting(partitions=(TopicPartition("t", 0), SEVENTH))
-    error = expected.compare({"t": Topic(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}, 1_000).error
+    error = expected.compare({"t": topic(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}, 1_000).error
     assert isinstance(error, AuthorizationError)
     assert "not allowed to read t;" in str(error)
