@@ -329,11 +329,7 @@ class ConsumerConfig(SecuritySettings):
 
     def _check_numbers(self) -> None:
         for name, least in _AT_LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"{name} must be a whole number of {least} or more, not {value!r}"
-                )
+            check_number(name, getattr(self, name), least)
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise ConfigError("retry_backoff_max_ms must not be less than retry_backoff_ms")
         if self.reconnect_backoff_max_ms < self.reconnect_backoff_ms:
@@ -347,10 +343,10 @@ class ConsumerConfig(SecuritySettings):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise ConfigError(f"{name} must be a str, not {value!r}")
-        for name in _SWITCHES:
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise ConfigError(f"{name} must be True or False, not {value!r}")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name, None)
+            if field.type == "bool" and not isinstance(value, bool):
+                raise ConfigError(f"{field.name} must be True or False, not {value!r}")
         for name in ("key_deserializer", "value_deserializer"):
             value = getattr(self, name)
             if value is not None and not callable(value):
@@ -418,6 +414,14 @@ def check_names(given: Iterable[str], known: Collection[str], what: str) -> None
             raise ConfigError(f"unknown {what} {name}{hint}")
 
 
+def check_number(name: str, value: object, least: int, or_none: str = "") -> None:
+    """Raise a ConfigError for anything but a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"{name} must be a whole number of {least} or more{or_none}, not {value!r}"
+        )
+
+
 def _assignor(given: object) -> Assignor:
     if isinstance(given, Assignor):
         return given
@@ -452,15 +456,6 @@ _TEXTS: Final = (
     "auto_offset_reset",
     "ssl_cadata",
     "ssl_password",
-)
-_SWITCHES: Final = (
-    "enable_auto_commit",
-    "enable_auto_offset_store",
-    "commit_unassigned",
-    "check_crcs",
-    "exclude_internal_topics",
-    "allow_auto_create_topics",
-    "ssl_check_hostname",
 )
 
 _AT_LEAST: Final[Mapping[str, int]] = {

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-from kohort.client.config import check_names
+from kohort.client.config import check_names, check_number
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.work_limits import BatchLimits, WorkLimits
 from kohort.client.processing.dead_letters import DeadLetterWriter
@@ -127,15 +127,11 @@ class RunOptions:
     how long one lasts."""
 
     def __post_init__(self) -> None:
-        for name, least in (_COUNTS | _MAYBE).items():
-            value = getattr(self, name)
-            if value is None and name in _MAYBE:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                none = " or None" if name in _MAYBE else ""
-                raise ConfigError(
-                    f"{name} must be a whole number of {least} or more{none}, not {value!r}"
-                )
+        for name, least in _COUNTS.items():
+            check_number(name, getattr(self, name), least)
+        for name, least in _MAYBE.items():
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, least, " or None")
         if not 0 <= self.retry_jitter < 1:
             raise ConfigError(f"retry_jitter must be 0 or more and below 1: {self.retry_jitter!r}")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
@@ -214,13 +210,8 @@ def batch_options_from(
     max_records: int, max_wait_ms: int, settings: Mapping[str, Any]
 ) -> tuple[RunOptions, BatchLimits]:
     """Create the options of `run_batches`. Raises a ConfigError as `options_from`."""
-    given: list[tuple[str, object, int]] = [
-        ("max_records", max_records, 1),
-        ("max_wait_ms", max_wait_ms, 0),
-    ]
-    for name, value, least in given:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} must be a whole number of {least} or more, not {value!r}")
+    check_number("max_records", max_records, 1)
+    check_number("max_wait_ms", max_wait_ms, 0)
     # While one batch of a partition is handled, the next one is gathered.
     limit = max(IN_FLIGHT_RECORDS_LIMIT, 2 * max_records)
     options = options_from({"in_flight_records_limit": limit, **settings})
