@@ -28,7 +28,6 @@ from tests.support.clients.aiokafka_client import AiokafkaClient
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.kafka_python_client import KafkaPythonClient
-from tests.support.clients.kcat_client import KcatClient, kcat
 from tests.support.clients.model import Client
 from tests.support.processes.java_process import JavaProcess
 
@@ -42,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(ignore))
 
 
-CLIENT_NAMES = ("aiokafka", "confluent", "kafka-python", "kcat", "java")
+CLIENT_NAMES = ("aiokafka", "confluent", "kafka-python", "java")
 
 CreateTopic = Callable[..., str]
 ClientNamed = Callable[[str], Client]
@@ -152,9 +151,6 @@ def build_client(request: pytest.FixtureRequest) -> BuildClient:
                 return ConfluentClient(bootstrap)
             case "kafka-python":
                 return KafkaPythonClient(bootstrap)
-            case "kcat":
-                kcat()
-                return KcatClient(bootstrap)
             case _:
                 return JavaClient(bootstrap, request.getfixturevalue("java_clients"))
 

@@ -18,15 +18,13 @@ class Stream(threading.Thread):
         self._topic = topic
         self._partitions = partitions
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self.sent: list[bytes] = []
 
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                with self._lock:
-                    self._send_some()
+                self._send_some()
                 time.sleep(0.02)
         except BaseException as problem:  # noqa: BLE001  Raised again in the test's own thread.
             self._failure = problem
@@ -38,12 +36,6 @@ class Stream(threading.Thread):
         ]
         self._client.produce(self._topic, records)
         self.sent += values
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing is on its way to the broker, and nothing follows, until the context ends."""
-        with self._lock:
-            yield
 
     def stop(self) -> None:
         self._stopping.set()

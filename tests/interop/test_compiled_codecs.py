@@ -47,7 +47,6 @@ SENT = {
     "kafka-python": {
         ("FindCoordinator", 6), ("Heartbeat", 4), ("Metadata", 13), ("SyncGroup", 5),
     },
-    "kcat": _CLASSIC_MEMBER,
     "java": {
         *_CURRENT, *_MEMBER, ("OffsetCommit", 9), ("OffsetFetch", 9), ("Produce", 13),
     },

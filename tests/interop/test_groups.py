@@ -48,12 +48,7 @@ def run_rebalances(clients: list[Client], writer: Client, group: str, topic: str
         wait_for_shares(members)
         members.append(stack.enter_context(clients[2].join(group, topic)))
         wait_for_shares(members)
-        if clients[0].leaves_at_any_time:
-            members[0].leave()
-        else:
-            with stream.paused():
-                wait_until_all_read(stream, members)
-                members[0].leave()
+        members[0].leave()
         wait_for_shares(members[1:])
         stream.stop()
         check_exactly_once(stream, members)
@@ -72,8 +67,7 @@ def test_three_members_share_a_topic_through_a_rebalance_and_each_record_is_read
     "names",
     [
         ("aiokafka", "confluent", "java"),
-        ("java", "kafka-python", "kcat"),
-        ("kcat", "aiokafka", "kafka-python"),
+        ("java", "kafka-python", "aiokafka"),
     ],
     ids="+".join,
 )

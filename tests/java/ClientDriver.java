@@ -11,7 +11,6 @@ import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
@@ -35,7 +34,6 @@ final class ClientDriver {
         return switch (op) {
             case "produce" -> produce(command);
             case "consume" -> consume(command);
-            case "offsets_for_time" -> offsetsForTime(command);
             case "join" -> join(command);
             case "take" -> members.get(command.get("member").asText()).take();
             case "enforce_rebalance" -> enforceRebalance(command);
@@ -112,24 +110,6 @@ final class ClientDriver {
             while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     records.add(Records.toJson(record));
-                }
-            }
-        }
-        return answer;
-    }
-
-    private static JsonNode offsetsForTime(JsonNode command) {
-        long timestamp = command.get("timestamp").asLong();
-        ObjectNode answer = LineServer.JSON.createObjectNode();
-        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config(command))) {
-            Map<TopicPartition, Long> wanted = new HashMap<>();
-            partitions(consumer, command).forEach(partition -> wanted.put(partition, timestamp));
-            for (Map.Entry<TopicPartition, OffsetAndTimestamp> found : consumer.offsetsForTimes(wanted).entrySet()) {
-                String partition = String.valueOf(found.getKey().partition());
-                if (found.getValue() == null) {
-                    answer.putNull(partition);
-                } else {
-                    answer.put(partition, found.getValue().offset());
                 }
             }
         }

@@ -78,18 +78,6 @@ class AiokafkaClient(Client):
                 records += records_in(await consumer.getmany(timeout_ms=100))
         return records
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        return asyncio.run(self._offsets_for_time(topic, timestamp_ms))
-
-    async def _offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        async with AIOKafkaConsumer(bootstrap_servers=self.bootstrap) as consumer:
-            wanted = dict.fromkeys(await _partitions(consumer, topic), timestamp_ms)
-            found = await consumer.offsets_for_times(wanted)
-        return {
-            partition.partition: place.offset if place is not None else None
-            for partition, place in found.items()
-        }
-
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "AiokafkaMember":
         return AiokafkaMember(self.bootstrap, group, topic, seat)
 

@@ -148,22 +148,6 @@ class ConfluentClient(Client):
             consumer.close()
         return records
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        consumer = self._reader()
-        try:
-            wanted = [
-                TopicPartition(topic, number, timestamp_ms)
-                for number in _partitions(consumer, topic)
-            ]
-            found = consumer.offsets_for_times(wanted, timeout=30)
-        finally:
-            consumer.close()
-        return {
-            place.partition: place.offset if place.offset >= 0 else None
-            for place in found
-            if place.error is None
-        }
-
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
         return ConfluentMember(self.bootstrap, group, topic, seat)
 

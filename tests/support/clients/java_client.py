@@ -60,15 +60,6 @@ class JavaClient(Client):
         )
         return [from_json(record) for record in answer["records"]]
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        answer = self._process.call(
-            op="offsets_for_time",
-            topic=topic,
-            timestamp=timestamp_ms,
-            config={"bootstrap.servers": self.bootstrap},
-        )
-        return {int(partition): offset for partition, offset in answer.items()}
-
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "JavaMember":
         return JavaMember(self._process, self.bootstrap, group, topic, seat)
 

@@ -69,18 +69,6 @@ class KafkaPythonClient(Client):
             consumer.close()
         return records
 
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
-        try:
-            wanted = dict.fromkeys(_partitions(consumer, topic), timestamp_ms)
-            found = consumer.offsets_for_times(wanted)
-        finally:
-            consumer.close()
-        return {
-            partition.partition: place.offset if place is not None else None
-            for partition, place in found.items()
-        }
-
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "KafkaPythonMember":
         return KafkaPythonMember(self.bootstrap, group, topic, seat)
 

@@ -1,7 +1,7 @@
 """What the tests ask of every client library, so that one test can be about all of them.
 
 An adapter in `tests.support.clients` does it with one library. Only what each of them can do is
-here; a library that cannot (kcat sets no timestamps) says so in an attribute.
+here.
 """
 
 import time
@@ -109,10 +109,6 @@ class Client(ABC):
     """One client library, talking to the broker at `bootstrap`."""
 
     name: str
-    sets_timestamps = True
-    """Whether its producer can be told a record's timestamp."""
-    leaves_at_any_time = True
-    """Whether its group member has shown all that it committed, if it leaves amid a stream."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -138,10 +134,6 @@ class Client(ABC):
         self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
     ) -> list[Record]:
         """Reads all partitions from the beginning until `count` records are there or time is up."""
-
-    @abstractmethod
-    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        """By partition, the first offset at or after that time; None: there is none."""
 
     @abstractmethod
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> Member:
