@@ -3,16 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from statistics import median
 from typing import Final
 from urllib.parse import quote
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from kohort.broker.console.hub import EventHub, Pace
-from kohort.groups.events import Event
-from kohort.groups.requests import CommitRequest, Now, OffsetToCommit
+from kohort.groups.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -216,71 +213,6 @@ _DELAYS: Final = """(() => {
   const plain = window.setTimeout;
   window.setTimeout = (work, ms) => { delays.push(ms); return plain(work, ms); };
 })()"""
-
-
-def test_what_happens_is_on_the_page_within_a_tenth_of_a_second(
-    broker: BrokerThread, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hubs: list[EventHub] = []
-    observe = EventHub.observe
-
-    def noted(hub: EventHub, group_id: str, event: Event, now: Now) -> None:
-        hubs[:] = [hub]
-        observe(hub, group_id, event, now)
-
-    monkeypatch.setattr(EventHub, "observe", noted)
-    leader, follower = RawMember(broker.port, "seen"), RawMember(broker.port, "seen")
-    bring_together(GroupProbe(broker.port, "seen"), leader, follower)
-    settle(leader, follower)
-    show(browser, broker, "#/groups/seen")
-    browser.wait("document.getElementById('live').textContent === 'live'")
-    browser.wait("!document.querySelector('.waiting')")
-    browser.evaluate(_SEEN)
-
-    def begun(count: int) -> None:
-        browser.wait(f"seen.length >= {count}")
-
-    series: list[tuple[float, float]] = []
-    # What else the machine does can only make it later.
-    while len(series) < SERIES_MAX and min(map(max, series), default=VISIBLE_MS) >= VISIBLE_MS:
-        browser.evaluate("seen.length = 0")
-        for number in range(REBALANCES):
-            # As if it had been quiet before: only changes that do not end are told once a second.
-            for hub in hubs:
-                broker.call(partial(setattr, hub, "_pace", Pace()))
-            again = leader.join()
-            begun(2 * number + 1)
-            follows = follower.join()
-            begun(2 * number + 2)
-            assert not again.answer().error_code
-            assert not follows.answer().error_code
-            settle(leader, follower)
-            browser.wait("!document.querySelector('.waiting')")
-        delays = browser.evaluate("seen.map((one) => one.at - one.since)")
-        assert len(delays) == 2 * REBALANCES
-        # Both follow the group's state: it waits for its members, and then for its leader.
-        series.append((median(delays[::2]), median(delays[1::2])))
-        print("visible after ms, in order of the events:", delays)
-    assert min(map(max, series)) < VISIBLE_MS, series
-    assert min(map(min, series)) >= 0, "by the same clock"
-
-
-VISIBLE_MS: Final = 100
-"""From what a group does until it can be read on its page."""
-REBALANCES: Final = 5
-SERIES_MAX: Final = 4
-
-_SEEN: Final = """(() => {
-  window.seen = [];
-  const known = new Set();
-  new MutationObserver(() => {
-    const found = document.querySelector(".waiting [data-since]")?.dataset.since;
-    if (!found || known.has(found)) return;
-    known.add(found);
-    seen.push({ since: Number(found), at: Date.now() });
-  }).observe(document.querySelector("main"), { subtree: true, childList: true, attributes: true });
-})()"""
-"""Notes when the page first shows what happened at a time of the broker's."""
 
 
 def test_a_record_is_shown_as_what_it_is(broker: BrokerThread, browser: Browser) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -21,15 +20,12 @@ from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import (
-    AvoidedRecord,
     HistoryRecord,
     MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
 )
 from kohort.testing.kit.groups import history_records
-from tests.support import messages as m
-from tests.support.network.wire import RawClient
 from tests.support.waiting import until
 
 
@@ -163,22 +159,6 @@ async def test_members_are_recorded_with_the_software_that_their_clients_state(
     assert own.client_software_version == version("kohort")
 
 
-async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        await create_topic(broker)
-        async with consuming(broker):
-            await until_closed(broker, 1)
-        before = await until_closed(broker, 2)
-    async with running(tmp_path) as broker:
-        assert history_records(broker.history, "readers") == before
-        async with consuming(broker):
-            await until_closed(broker, 3)
-        after = await until_closed(broker, 4)
-    assert after[:2] == before
-    assert [record.sequence for record in after] == [1, 2, 3, 4]
-    assert after[2].previous_generation == 2
-
-
 async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await create_topic(broker)
@@ -193,81 +173,3 @@ async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
         await producer.stop()
         await until_closed(broker, 2)
         assert [value["sequence"] for _, _, value in await stored(broker, 2)] == [1, 2]
-
-
-HOSTILE = (
-    b"",
-    b"\0",
-    b"\0\1",
-    b"\0\1\x7f\xff\xff\xff",
-    b"\0\1\0\0\0\0\xff\xff\xff\xff\x7f\xff\xff\xff",
-    b"\xff" * 1_000,
-    b"\0\1" + b"\0\0\xc3\x50" + b"\0\0\0\0\0\0" * 50_000,
-    b"\0\1\0\0\0\1\0\1\xff\0\0\0\1\0\0\0\1",
-)
-
-
-def join_with(port: int, group_id: str, data: bytes) -> None:
-    """A member whose subscription and assignment are these bytes, and which then leaves."""
-    with RawClient(port) as client:
-        join = m.JoinGroupRequest(
-            group_id=group_id,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[m.JoinGroupRequestProtocol(name="range", metadata=data)],
-        )
-        joined = client.call(join, 3, m.JoinGroupResponse)
-        mine = m.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=data)
-        for _ in range(2):
-            sync = m.SyncGroupRequest(
-                group_id=group_id,
-                generation_id=joined.generation_id,
-                member_id=joined.member_id,
-                assignments=[mine],
-            )
-            assert client.call(sync, 3, m.SyncGroupResponse).assignment == data
-            join.member_id = joined.member_id
-            joined = client.call(join, 3, m.JoinGroupResponse)
-        leave = m.LeaveGroupRequest(group_id=group_id, member_id=joined.member_id)
-        assert not client.call(leave, 2, m.LeaveGroupResponse).error_code
-
-
-async def test_bytes_that_are_no_subscription_and_no_assignment_do_no_harm(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with running(tmp_path) as broker:
-        for number, data in enumerate(HOSTILE):
-            group_id = f"group {number}"
-            await asyncio.to_thread(join_with, broker.endpoint.port, group_id, data)
-            await until(lambda name=group_id: broker.history.totals(name)[0] == 4)  # type: ignore[misc]
-            records = rebalances(history_records(broker.history, group_id))
-            assert [record.outcome for record in records] == [
-                "stable",
-                "stable",
-                "superseded",
-                "empty",
-            ]
-            assert all(member.mode == "eager" for member in records[1].members)
-        assert broker.history.stats()["dropped"] == 0
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
-
-
-async def test_each_rebalance_is_one_line_of_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, logger="kohort.broker.history"):
-        async with running(tmp_path) as broker:
-            await create_topic(broker)
-            async with consuming(broker):
-                await until_closed(broker, 1)
-            await until_closed(broker, 2)
-    lines = [one.getMessage() for one in caplog.records if "rebalanced" in one.getMessage()]
-    assert len(lines) == 2
-    assert lines[0].startswith("Group readers rebalanced ")
-    assert "generation 0 -> 1, because member aiokafka" in lines[0]
-    assert "was the last to leave; the group is empty" in lines[1]
-    assert not any(
-        isinstance(one, AvoidedRecord) for one in history_records(broker.history, "readers")
-    )
