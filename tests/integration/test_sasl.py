@@ -1,7 +1,6 @@
 """Listeners with SASL, over real sockets: which requests may come when, and what is told."""
 
 import gc
-import itertools
 import re
 import time
 import weakref
@@ -254,69 +253,12 @@ def test_a_connection_that_is_gone_is_freed_without_the_collector(
     raise AssertionError("something still knows them")
 
 
-TWO = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="a"), m.MetadataRequestTopic(name="b")])
-VERSIONS = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
-
-NO_ID = "00" * 16
-TOO_EARLY = [
-    (VERSIONS, 0, "002200000000"),
-    (VERSIONS, 2, "00220000000000000000"),
-    (VERSIONS, 3, "0022010000000000"),
-    (m.MetadataRequest(topics=None), 1, "00000000ffffffff00000000"),
-    (m.MetadataRequest(topics=[]), 9, "00000000000100ffffffff018000000000"),
-    (TWO, 0, "0000000000000002002200016100000000002200016200000000"),
-    (
-        TWO,
-        12,
-        f"00000000000100ffffffff0300220261{NO_ID}0001800000000000220262{NO_ID}0001800000000000",
-    ),
-    (m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "0000000000002200"),
-    (m.SaslHandshakeRequest(mechanism="PLAIN"), 1, "002200000000"),
-    (m.SaslHandshakeRequest(mechanism="NOPE"), 0, "002200000000"),
-]
-"""Requests between the handshake and the token, and what Kafka 4.4.0 answers to them."""
-
-
-@pytest.mark.parametrize(("request_", "version", "told"), TOO_EARLY)
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_request_that_comes_too_early_is_told_so_and_ends_the_connection(
-    ports: dict[str, int], mechanism: str, request_: object, version: int, told: str
+def test_a_request_that_comes_too_early_and_is_too_much_to_be_looked_at_is_not_answered(
+    client: RawClient,
 ) -> None:
-    with elsewhere(ports) as client:
-        assert choose(client, mechanism) == 0
-        if mechanism != "PLAIN":
-            assert not say(client, Scram("sha256", "alice", PASSWORD, "n0nce").first()).error_code
-        assert client.ask(request_, version).hex() == f"00000001{told}"
-        assert client.is_closed()
-
-
-def elsewhere(ports: dict[str, int]) -> RawClient:
-    """From an address of its own: where many are refused, they are told so later and later."""
-    return RawClient(ports["SASL"], source=f"127.0.2.{next(ADDRESSES)}")
-
-
-ADDRESSES = itertools.count(1)
-
-
-NOT_TOLD = {
-    "another version": header(3, 99) + bytes(20),
-    "another key": header(999, 0),
-    "a body that cannot be": header(3, 1) + b"\x7f\xff\xff\xff",
-    "no answer wanted": request_body(
-        m.ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=[]), 7
-    ),
-    "too much to be looked at": request_body(
-        m.MetadataRequest(topics=[m.MetadataRequestTopic(name="a" * 200)] * 30), 1
-    ),
-}
-
-
-@pytest.mark.parametrize("request_", NOT_TOLD.values(), ids=NOT_TOLD)
-def test_a_request_that_comes_too_early_and_has_no_answer_ends_the_connection(
-    client: RawClient, request_: bytes
-) -> None:
+    topics = [m.MetadataRequestTopic(name="a" * 200)] * 30
     assert choose(client) == 0
-    client.send(framed(request_))
+    client.send(framed(request_body(m.MetadataRequest(topics=topics), 1)))
     assert client.is_closed()
 
 
@@ -410,30 +352,22 @@ def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"iterations": 4095}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"iterations": 16_385}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"name": "x" * 256}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salt": bytes(1_025)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salted_password": b""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"mechanism": 3}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-    ],
+    "change",
+    [{"name": "x" * 256}, {"salt": bytes(1_025)}, {"salted_password": b""}],
+    ids=["name", "salt", "password"],
 )
-def test_a_credential_that_cannot_be_used_is_refused(
-    broker: BrokerThread, ports: dict[str, int], change: dict[str, object], code: ErrorCode
+def test_a_credential_beyond_our_limits_is_refused(
+    broker: BrokerThread, ports: dict[str, int], change: dict[str, object]
 ) -> None:
     wanted = m.ScramCredentialUpsertion(
         name="carol", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
     )
     for name, value in change.items():
         setattr(wanted, name, value)
-    missing = m.ScramCredentialDeletion(name="dave", mechanism=1)
     with RawClient(ports["PLAINTEXT"]) as client:
-        alter = m.AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[wanted])
-        results = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
-    assert [one.error_code for one in results] == [ErrorCode.RESOURCE_NOT_FOUND, code]
+        alter = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+        (result,) = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
+    assert result.error_code == ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 def test_users_are_for_administrators(tmp_path: Path) -> None:
