@@ -275,12 +275,12 @@ def _sections() -> Mapping[str, list[Setting]]:
     of_broker: dict[str, Setting] = {}
     section = ""
     # Indented lines continue a declaration.
-    for paragraph in re.split(r"\n+(?=\S)", _FILE.read_text(encoding="utf-8")):
-        if paragraph.startswith("["):
-            section = paragraph.strip("[]\n")
-        elif not paragraph.startswith("#"):
-            line, _, doc = " ".join(paragraph.split()).partition(": ")
-            name, _, source = line.partition(" = ")
+    for line in _FILE.read_text(encoding="utf-8").replace("\n  ", " ").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            declaration, _, doc = line.partition(": ")
+            name, _, source = declaration.partition(" = ")
             if source:
                 known = of_broker[source]
                 declared = known.declared._replace(
@@ -293,7 +293,7 @@ def _sections() -> Mapping[str, list[Setting]]:
                     declared=declared,
                 )
             else:
-                known = parse_declaration(line, section, doc)
+                known = parse_declaration(declaration, section, doc)
                 # A topic config may have the name of a setting of the broker.
                 of_broker.setdefault(known.name, known)
             sections.setdefault(section, []).append(known)
@@ -338,8 +338,9 @@ class Settings:
             python_type = _PYTHON_TYPES.get(known.type, str)
             expected = python_type | None if known.optional else python_type
             assert annotations.pop(known.attribute) == expected, f"type of {known.name}"
-            declared = known.declared._replace(check=checks.get(known.name))
-            checked = known._replace(declared=declared)
+            check, checked = checks.get(known.name), known
+            if check is not None:
+                checked = known._replace(declared=known.declared._replace(check=check))
             field: Any = dataclasses.field(default=known.default, metadata={"setting": checked})
             setattr(cls, known.attribute, field)
         assert not annotations, f"not in settings.txt: {', '.join(annotations)}"
