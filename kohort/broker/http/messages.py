@@ -1,7 +1,5 @@
 """Requests and responses of the HTTP port, as its pages use them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -20,11 +18,11 @@ class HttpRequester(Protocol):
         """Who it is, for the log."""
         ...
 
-    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def may(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:
         """Whether the requester may do this; a denial is logged."""
         ...
 
-    def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def sees(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:
         """Whether the requester may see this item of a list; a denial is not logged."""
         ...
 

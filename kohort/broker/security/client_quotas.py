@@ -1,7 +1,5 @@
 """Client quotas: stored in the metadata store before they take effect, charged by request."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,7 @@ class LimitChange(NamedTuple):
     value: float | None
 
 
-def make_quotas(config: BrokerConfig, store: MetadataStore, disk: Disk) -> ClientQuotas:
+def make_quotas(config: "BrokerConfig", store: MetadataStore, disk: "Disk") -> "ClientQuotas":
     quotas = Quotas(
         config.quota_window_num,
         config.quota_window_size_seconds * 1_000,
@@ -45,7 +43,7 @@ def make_quotas(config: BrokerConfig, store: MetadataStore, disk: Disk) -> Clien
 class ClientQuotas:
     """The quotas of all clients. For the event loop's thread only."""
 
-    def __init__(self, quotas: Quotas, store: MetadataStore, disk: Disk) -> None:
+    def __init__(self, quotas: Quotas, store: MetadataStore, disk: "Disk") -> None:
         self.quotas = quotas
         self._store = store
         self._disk = disk

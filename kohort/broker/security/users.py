@@ -7,8 +7,6 @@ credentials in the file, or an old password could stay valid for another mechani
 Credentials are imported with the first one: 1 ms.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -90,14 +88,14 @@ class Users:
     def names(self) -> list[str]:
         return sorted(self._first)
 
-    def credentials_of(self, user: str) -> Iterator[tuple[int, Credential]]:
+    def credentials_of(self, user: str) -> "Iterator[tuple[int, Credential]]":
         """Yield each credential of a user with the number of its mechanism."""
         for number, mechanism in MECHANISMS.items():
             found = self._credentials.get(CredentialKey(user, mechanism))
             if found is not None:
                 yield number, found
 
-    def get(self, user: str, mechanism: str) -> Credential | None:
+    def get(self, user: str, mechanism: str) -> "Credential | None":
         """Return the effective credential, stored or from the file, or None."""
         return self._credentials.get(CredentialKey(user, mechanism))
 
@@ -105,7 +103,7 @@ class Users:
         """Whether the credential is stored, and can be removed."""
         return key in self._stored
 
-    def find(self, mechanism: str, user: str) -> Credential:
+    def find(self, mechanism: str, user: str) -> "Credential":
         """Return the credential of a user; a derived one for an unknown user."""
         from kohort.broker.core.security.sasl import made_up  # noqa: PLC0415
 
@@ -114,7 +112,7 @@ class Users:
         made = made_up(mechanism, user, self._secret, self._found_usual().looks[mechanism])
         return self._credentials.get(CredentialKey(user, mechanism), made)
 
-    def work_for(self, user: str) -> list[PasswordWork]:
+    def work_for(self, user: str) -> "list[PasswordWork]":
         """Return the hashes to compute for a plain-text password.
 
         Only the user's first credential counts. The total work is the same for every user,
@@ -139,7 +137,7 @@ class Users:
     def apply_given(self, changes: Iterable[Change]) -> None:
         self._apply(self._given, changes)
 
-    def _apply(self, source: dict[CredentialKey, Credential], changes: Iterable[Change]) -> None:
+    def _apply(self, source: "dict[CredentialKey, Credential]", changes: Iterable[Change]) -> None:
         users: dict[str, None] = {}
         for key, new in changes:
             users[key.user] = None
@@ -172,7 +170,7 @@ class Users:
             for listener in self._listeners:
                 listener(user)
 
-    def _found_usual(self) -> _Usual:
+    def _found_usual(self) -> "_Usual":
         """Return the properties of most credentials, computed once after each change."""
         if self._usual is None:
             from kohort.broker.core.security.sasl import USUAL_PROPERTIES  # noqa: PLC0415
@@ -201,7 +199,7 @@ class PasswordWork(NamedTuple):
     """Computes one hash of a password. A made-up credential never matches."""
 
     mechanism: str
-    credential: Credential
+    credential: "Credential"
     rounds: int
     """Iterations that are always computed: the maximum of all credentials of the mechanism."""
 
@@ -209,7 +207,7 @@ class PasswordWork(NamedTuple):
 class _Usual(NamedTuple):
     """Properties of the credentials derived for unknown users."""
 
-    looks: Mapping[str, VisibleProperties]
+    looks: "Mapping[str, VisibleProperties]"
     """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
     """The most iterations of any credential, for each mechanism that some user has first."""
@@ -224,7 +222,7 @@ def key_of(name: str) -> CredentialKey:
     return CredentialKey(user, mechanism)
 
 
-def credential_text(credential: Credential | None) -> str | None:
+def credential_text(credential: "Credential | None") -> str | None:
     """Return the value of the property; None for a credential to remove."""
     if credential is None:
         return None
@@ -238,7 +236,7 @@ def credential_text(credential: Credential | None) -> str | None:
     )
 
 
-def read_credential(text: str) -> Credential:
+def read_credential(text: str) -> "Credential":
     from kohort.broker.core.security.sasl import Credential  # noqa: PLC0415
 
     found = json.loads(text)
