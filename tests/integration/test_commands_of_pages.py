@@ -109,12 +109,14 @@ class Desk:
     def __init__(self, directory: Path, server: KohortServer, ports: dict[str, str]) -> None:
         self.directory = directory
         self.server = server
+        restored = free_port()
         self.changes = {
             "localhost:9092": server.bootstrap,
             "kafka:9092": server.bootstrap,
             "localhost:9308": f"localhost:{ports['9308']}",
             "localhost:9328": f"localhost:{ports['9328']}",
-            "localhost:19092": f"localhost:{free_port()}",
+            "localhost:19092": f"localhost:{restored}",
+            "--port 19092": f"--port {restored}",
             "/var/lib/kohort": str(server.data),
             "/tmp/restored": str(directory / "restored"),
             "/srv/www": str(directory),
