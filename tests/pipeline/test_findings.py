@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kohort.groups.history import names
 from kohort.groups.history.model import WaitedFor
 from kohort.groups.steps import at_once
 from kohort.insight import event_rows
@@ -276,11 +277,11 @@ def test_only_the_last_days_are_looked_at() -> None:
 def test_the_tables_of_the_history_have_what_the_findings_need() -> None:
     """The recorded week has the same findings, computed from its records and from their rows."""
     records = [record for of_group in week().values() for record in of_group]
-    rebalances = [one for one in records if one["kind"] == event_rows.REBALANCE]
+    rebalances = [one for one in records if one["kind"] == names.REBALANCE]
     rows = {
         REBALANCES: map(event_rows.rebalance, rebalances),
         MEMBERS: chain.from_iterable(map(event_rows.members, rebalances)),
-        AVOIDED: (event_rows.avoided(one) for one in records if one["kind"] == event_rows.AVOIDED),
+        AVOIDED: (event_rows.avoided(one) for one in records if one["kind"] == names.AVOIDED),
         RUNNING: (),
     }
     in_cluster = {
