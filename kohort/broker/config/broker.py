@@ -19,7 +19,7 @@ from kohort.broker.config.security import (
     super_users_problem,
     super_users_warnings,
 )
-from kohort.broker.config.settings import Settings, settings_of, unit_ms
+from kohort.broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
 from kohort.broker.config.share import ShareSettings, share_problems
 from kohort.broker.config.storage import (
     CleanerSettings,
@@ -33,9 +33,13 @@ from kohort.broker.config.storage import (
 class IdentitySettings(Settings):
     """Identity."""
 
-    node_id: int
-    broker_id: int
-    broker_rack: str | None
+    node_id: Int = setting(1, at_least=0, doc="Id of this broker, as clients see it.")
+    broker_id: Int = setting(
+        -1, doc="Older name of `node.id`; if both are set they must be equal. -1 means unset."
+    )
+    broker_rack: String | None = setting(
+        None, doc="Rack of this broker, which clients get in Metadata."
+    )
 
 
 class BrokerConfig(

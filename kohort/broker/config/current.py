@@ -205,7 +205,7 @@ class CurrentConfig:
                 is_secret = setting is not None and setting.type is ConfigType.PASSWORD
                 shown = HIDDEN if is_secret else text
                 logger.warning("Ignoring invalid dynamic config %s=%s: %s", name, shown, error)
-        config = dataclasses.replace(self.loaded.config, **values)
+        config = dataclasses.replace(self.loaded.config, **values)  # type: ignore[arg-type]
         wrong = problems(config)
         if not wrong:
             return config
@@ -213,7 +213,7 @@ class CurrentConfig:
             raise ValueError("; ".join(wrong))
         logger.warning("Ignoring contradictory dynamic configs: %s", "; ".join(wrong))
         kept = {name: values[name] for name in KEPT if name in values}
-        return dataclasses.replace(self.loaded.config, **kept)
+        return dataclasses.replace(self.loaded.config, **kept)  # type: ignore[arg-type]
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
         """Yield all settings of this broker except internal ones, also those without effect."""

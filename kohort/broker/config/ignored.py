@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.config.settings import Setting, parse_declaration
+from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
 
 _FILE: Final = Path(__file__).with_name("ignored.txt")
 
@@ -58,11 +58,7 @@ def ignored_prefixes() -> Mapping[str, str]:
 @cache
 def ignored_settings() -> Mapping[str, Setting]:
     """Return the ignored settings that Kafka describes or accepts at run time, by name."""
-    settings = [
-        parse_declaration(line, "Accepted and ignored", reason, honoured=False, rules=_RULES)
-        for line, reason in _lines()
-        if " " in line
-    ]
+    settings = [_parse(line, reason) for line, reason in _lines() if " " in line]
     return {setting.name: setting for setting in settings}
 
 
@@ -77,6 +73,49 @@ def _lines() -> tuple[tuple[str, str], ...]:
         elif line and not line.startswith("#"):
             lines.append((line, reason))
     return tuple(lines)
+
+
+def _parse(line: str, reason: str) -> Setting:
+    name, kind, text, *words = line.split()
+    default = _value(kind, text)
+    bounds = {word[:2]: int(word[2:]) for word in words if word[:2] in {">=", "<="}}
+    one_of = next((word for word in words if word.startswith("one-of:")), "")
+    return Setting(
+        name=name,
+        attribute=name.replace(".", "_"),
+        type=ConfigType[kind],
+        optional=default is None,
+        default=default,
+        section="Accepted and ignored",
+        declared=Declaration(
+            doc=reason,
+            at_least=bounds.get(">="),
+            at_most=bounds.get("<="),
+            one_of=tuple(one_of.removeprefix("one-of:").split(",")) if one_of else (),
+            dynamic="dynamic" in words,
+            honoured=False,
+            internal="unlisted" in words,
+            rule=next((word for word in words if word in _RULES), ""),
+        ),
+    )
+
+
+def _value(kind: str, text: str) -> Value:
+    """Parse a default. `Setting.parse` would need the setting first."""
+    if text == "null":
+        return None
+    text = "" if text == '""' else text
+    match kind:
+        case "BOOLEAN":
+            return text == "true"
+        case "INT" | "LONG" | "SHORT":
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return tuple(text.split(",")) if text else ()
+        case _:
+            return text
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

@@ -126,7 +126,7 @@ def of_listener(
             values[parsed.setting.attribute] = parsed.setting.parse(text)
     if not takes_client_auth(config, own, listener):
         values["ssl_client_auth"] = "none"
-    return dataclasses.replace(config, **values) if values else config
+    return dataclasses.replace(config, **values) if values else config  # type: ignore[arg-type]
 
 
 def takes_client_auth(config: BrokerConfig, own: Mapping[str, str], listener: str) -> bool:

@@ -197,7 +197,7 @@ def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | 
     if wrong:
         return None
     values.setdefault("broker_id", values.get("node_id", known["node.id"].default))
-    config = BrokerConfig(**values)
+    config = BrokerConfig(**values)  # type: ignore[arg-type]
     wrong.extend(problems(config))
     return config
 

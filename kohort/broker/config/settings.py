@@ -1,23 +1,36 @@
-"""How settings are declared: type, default, bounds and description in settings.txt, and the type of
-the attribute in a class.
+"""How settings are declared: type, default, bounds and description in one place.
 
-    group_initial_rebalance_delay_ms: int
+    group_initial_rebalance_delay_ms: Int = setting(3000, at_least=0, doc="Wait this long for ...")
 
-The attribute is Kafka's name with underscores for dots. Parsing, DescribeConfigs, the rejection of
-values out of range and docs/configuration.md are derived from the declarations.
+The attribute is Kafka's name with underscores for dots, so a search finds either spelling. Parsing,
+DescribeConfigs, the rejection of values out of range and docs/configuration.md are derived from the
+declaration.
 
 The classes of settings are frozen dataclasses. Their constructors do not validate, for tests and
 trusted callers; text from outside goes through :meth:`Setting.parse`.
 """
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+
+T = TypeVar("T")
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """Value of a setting; None if it is not set and has no default."""
@@ -35,8 +48,17 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-    """A secret: described without its value, never logged, and not in any repr."""
 
+
+Boolean = Annotated[bool, ConfigType.BOOLEAN]
+String = Annotated[str, ConfigType.STRING]
+Int = Annotated[int, ConfigType.INT]
+Short = Annotated[int, ConfigType.SHORT]
+Long = Annotated[int, ConfigType.LONG]
+Double = Annotated[float, ConfigType.DOUBLE]
+List = Annotated[tuple[str, ...], ConfigType.LIST]
+Password = Annotated[str, ConfigType.PASSWORD]
+"""A secret: described without its value, never logged, and not in any repr."""
 
 TEXT_LENGTH_MAX: Final = 8000
 """Longest value, in characters; in UTF-8 it fits into a string of any DescribeConfigs version."""
@@ -44,7 +66,7 @@ SECRET_LENGTH_MAX: Final = 65_536
 """Longest secret, for example a chain of certificates; DescribeConfigs never returns it."""
 HIDDEN: Final = "[hidden]"
 """Shown in place of a secret."""
-_FILE: Final = Path(__file__).with_name("settings.txt")
+INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 _DOUBLE: Final = r"[-+]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[dDfF]?)"
@@ -61,26 +83,19 @@ class InvalidValueError(ValueError):
         self.reason = reason
 
 
-Check: TypeAlias = Callable[[Any], object]
-"""Raises ValueError with what is wrong with a value."""
-
-
 class Declaration(NamedTuple):
+    """The arguments of a declaration; see `setting` for their meaning."""
+
     doc: str
-    at_least: int | None = None
-    at_most: int | None = None
+    at_least: float | None = None
+    at_most: float | None = None
     one_of: tuple[str, ...] = ()
     or_exactly: int | None = None
-    """One value allowed outside the bounds."""
-    check: Check | None = None
+    check: Callable[[Any], object] | None = None
     falls_back_to: str | None = None
-    """The broker setting that gives the value if this one is not set."""
     dynamic: bool = False
-    """Whether it can be changed while the broker runs."""
     honoured: bool = True
-    """Whether it has an effect; otherwise it is accepted, stored and described all the same."""
     internal: bool = False
-    """Whether it is for tests and not listed."""
     rule: str = ""
     """Kafka's condition for a change at run time of a setting without effect here; see `Rule`."""
 
@@ -220,109 +235,51 @@ class Setting(NamedTuple):
         return InvalidValueError(self.name, shown, reason)
 
 
-def parse_declaration(
-    line: str, section: str, doc: str, *, honoured: bool = True, rules: Collection[str] = ()
-) -> Setting:
-    """Parse ``name TYPE default`` and what follows; see settings.txt. `rules` are further words."""
-    name, kind, text, *words = line.split()
-    default = _default(kind, text)
-    bounds = {word[:2]: int(word[2:]) for word in words if word[:2] in {">=", "<="}}
-    options = dict(word.split(":", 1) for word in words if ":" in word)
-    return Setting(
-        name=name,
-        attribute=name.replace(".", "_"),
-        type=ConfigType[kind],
-        optional=default is None,
-        default=default,
-        section=section,
-        declared=Declaration(
-            doc=doc,
-            at_least=bounds.get(">="),
-            at_most=bounds.get("<="),
-            one_of=tuple(options["one-of"].split(",")) if "one-of" in options else (),
-            or_exactly=int(options["or"]) if "or" in options else None,
-            falls_back_to=options.get("else"),
-            dynamic="dynamic" in words,
-            honoured=honoured and "unused" not in words,
-            internal="unlisted" in words,
-            rule=next((word for word in words if word in rules), ""),
-        ),
+def setting(
+    default: T,
+    *,
+    doc: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    one_of: tuple[str, ...] = (),
+    or_exactly: int | None = None,
+    check: Callable[[Any], object] | None = None,
+    falls_back_to: str | None = None,
+    dynamic: bool = False,
+    honoured: bool = True,
+    internal: bool = False,
+) -> T:
+    """Declare a setting of a `Settings` class.
+
+    ``or_exactly`` is one value allowed outside the bounds. ``check`` raises ValueError with what is
+    wrong with a value. ``falls_back_to`` names the broker setting that gives the value when this
+    one is not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
+    ``dynamic`` setting can be changed while the broker runs (KIP-226). A setting that is not
+    ``honoured`` is accepted, stored and described, but has no effect. An ``internal`` one is for
+    tests and is not listed.
+    """
+    declaration = Declaration(
+        doc=doc,
+        at_least=at_least,
+        at_most=at_most,
+        one_of=one_of,
+        or_exactly=or_exactly,
+        check=check,
+        falls_back_to=falls_back_to,
+        dynamic=dynamic,
+        honoured=honoured,
+        internal=internal,
     )
-
-
-def _default(kind: str, text: str) -> Value:
-    """Parse a default. `Setting.parse` would need the setting first."""
-    if text == "null":
-        return None
-    text = "" if text == '""' else text
-    match kind:
-        case "BOOLEAN":
-            return text == "true"
-        case "INT" | "LONG" | "SHORT":
-            return int(text)
-        case "DOUBLE":
-            return float(text)
-        case "LIST":
-            return tuple(text.split(",")) if text else ()
-        case _:
-            return text
-
-
-@cache
-def _sections() -> Mapping[str, list[Setting]]:
-    """Return the settings of settings.txt, by section."""
-    sections: dict[str, list[Setting]] = {}
-    of_broker: dict[str, Setting] = {}
-    section = ""
-    # Indented lines continue a declaration.
-    for line in _FILE.read_text(encoding="utf-8").replace("\n  ", " ").splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif line and not line.startswith("#"):
-            declaration, _, doc = line.partition(": ")
-            name, _, source = declaration.partition(" = ")
-            if source:
-                known = of_broker[source]
-                declared = known.declared._replace(
-                    doc=doc, falls_back_to=source, dynamic=False, internal=False
-                )
-                known = known._replace(
-                    name=name,
-                    attribute=name.replace(".", "_"),
-                    section=section,
-                    declared=declared,
-                )
-            else:
-                known = parse_declaration(declaration, section, doc)
-                # A topic config may have the name of a setting of the broker.
-                of_broker.setdefault(known.name, known)
-            sections.setdefault(section, []).append(known)
-    return sections
-
-
-_PYTHON_TYPES: Final[Mapping[ConfigType, Any]] = {
-    ConfigType.BOOLEAN: bool,
-    ConfigType.INT: int,
-    ConfigType.LONG: int,
-    ConfigType.DOUBLE: float,
-    ConfigType.LIST: tuple[str, ...],
-}
-
-NO_CHECKS: Final[Mapping[str, Check]] = MappingProxyType({})
-
-
-def _heading(cls: type) -> str:
-    return (cls.__doc__ or "").partition("\n")[0].rstrip(".")
+    field: Any = dataclasses.field(default=default, metadata={"declaration": declaration})
+    return cast(T, field)
 
 
 _without_generated_methods: Final = dataclasses.dataclass(init=False, repr=False, eq=False)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
     """Base of the classes whose attributes are settings; subclasses become frozen dataclasses.
-
-    The first line of a subclass's docstring is the section of settings.txt that declares its
-    attributes.
 
     The methods that `dataclass` would generate are replaced by ones that iterate over the fields:
     compiling an __init__ of a hundred arguments would take a tenth of the broker's start.
@@ -331,19 +288,7 @@ class Settings:
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
-    def __init_subclass__(cls, checks: Mapping[str, Check] = NO_CHECKS) -> None:
-        """`checks` has the checks of settings by Kafka's name, besides those of their bounds."""
-        annotations = dict(cls.__annotations__)
-        for known in _sections().get(_heading(cls), []) if annotations else ():
-            python_type = _PYTHON_TYPES.get(known.type, str)
-            expected = python_type | None if known.optional else python_type
-            assert annotations.pop(known.attribute) == expected, f"type of {known.name}"
-            check, checked = checks.get(known.name), known
-            if check is not None:
-                checked = known._replace(declared=known.declared._replace(check=check))
-            field: Any = dataclasses.field(default=known.default, metadata={"setting": checked})
-            setattr(cls, known.attribute, field)
-        assert not annotations, f"not in settings.txt: {', '.join(annotations)}"
+    def __init_subclass__(cls) -> None:
         _without_generated_methods(cls)
 
     def __init__(self, **values: Value) -> None:
@@ -371,11 +316,12 @@ class Settings:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        settings = (field.metadata["setting"] for field in self.__dataclass_fields__.values())
         changed = (
-            f"{known.attribute}={HIDDEN if known.type is ConfigType.PASSWORD else repr(value)}"
-            for known, value in zip(settings, self._values(), strict=True)
-            if value != known.default
+            f"{name}={HIDDEN if _type_of(field.type)[0] is ConfigType.PASSWORD else repr(value)}"
+            for (name, field), value in zip(
+                self.__dataclass_fields__.items(), self._values(), strict=True
+            )
+            if value != field.default
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -387,8 +333,32 @@ _without_generated_methods(Settings)
 @cache
 def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
     """Return the settings of a class by Kafka's name, in order of declaration."""
-    settings = (field.metadata["setting"] for field in dataclasses.fields(cls))
-    return {setting.name: setting for setting in settings}
+    sections = {
+        attribute: (owner.__doc__ or owner.__name__).partition("\n")[0].rstrip(".")
+        for owner in reversed(cls.__mro__)
+        for attribute in inspect.get_annotations(owner)
+    }
+    settings = {}
+    for field in dataclasses.fields(cls):
+        kind, optional = _type_of(field.type)
+        name = field.name.replace("_", ".")
+        settings[name] = Setting(
+            name=name,
+            attribute=field.name,
+            type=kind,
+            optional=optional,
+            default=cast(Value, field.default),
+            section=sections[field.name],
+            declared=field.metadata["declaration"],
+        )
+    return settings
+
+
+def _type_of(annotation: object) -> tuple[ConfigType, bool]:
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[1], False
+    inner = next(arg for arg in get_args(annotation) if arg is not type(None))
+    return get_args(inner)[1], True
 
 
 _UNIT_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from kohort.broker.config.settings import Settings
+from kohort.broker.config.settings import Boolean, Int, Settings, String, setting
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -61,44 +61,172 @@ def _duration_ms(text: str) -> int | None:
 class ShareSettings(Settings):
     """Share groups."""
 
-    group_share_session_timeout_ms: int
-    group_share_min_session_timeout_ms: int
-    group_share_max_session_timeout_ms: int
-    group_share_heartbeat_interval_ms: int
-    group_share_min_heartbeat_interval_ms: int
-    group_share_max_heartbeat_interval_ms: int
-    group_share_assignment_interval_ms: int
-    group_share_min_assignment_interval_ms: int
-    group_share_max_assignment_interval_ms: int
-    group_share_record_lock_duration_ms: int
-    group_share_min_record_lock_duration_ms: int
-    group_share_max_record_lock_duration_ms: int
-    group_share_delivery_count_limit: int
-    group_share_min_delivery_count_limit: int
-    group_share_max_delivery_count_limit: int
-    group_share_partition_max_record_locks: int
-    group_share_min_partition_max_record_locks: int
-    group_share_max_partition_max_record_locks: int
-    group_share_max_size: int
-    group_share_max_share_sessions: int
-    errors_deadletterqueue_topic_name_prefix: str
-    errors_deadletterqueue_auto_create_topics_enable: bool
-    share_coordinator_state_topic_num_partitions: int
-    share_coordinator_state_topic_segment_bytes: int
-    share_coordinator_snapshot_update_records_per_snapshot: int
-    share_coordinator_cold_partition_snapshot_interval_ms: int
-    share_coordinator_state_topic_prune_interval_ms: int
+    group_share_session_timeout_ms: Int = setting(
+        45_000,
+        at_least=1,
+        doc="A member of a share group (KIP-932) is removed after this long without a heartbeat. "
+        "A group's `share.session.timeout.ms` overrides it.",
+    )
+    group_share_min_session_timeout_ms: Int = setting(
+        45_000, at_least=1, doc="Smallest `share.session.timeout.ms` of a group."
+    )
+    group_share_max_session_timeout_ms: Int = setting(
+        60_000, at_least=1, doc="Largest `share.session.timeout.ms` of a group."
+    )
+    group_share_heartbeat_interval_ms: Int = setting(
+        5_000,
+        at_least=1,
+        doc="Heartbeat interval of members of share groups. A group's "
+        "`share.heartbeat.interval.ms` overrides it.",
+    )
+    group_share_min_heartbeat_interval_ms: Int = setting(
+        5_000, at_least=1, doc="Smallest `share.heartbeat.interval.ms` of a group."
+    )
+    group_share_max_heartbeat_interval_ms: Int = setting(
+        15_000, at_least=1, doc="Largest `share.heartbeat.interval.ms` of a group."
+    )
+    group_share_assignment_interval_ms: Int = setting(
+        1_000,
+        at_least=0,
+        dynamic=True,
+        doc="Least time between two assignments of a share group. A group's "
+        "`share.assignment.interval.ms` overrides it.",
+    )
+    group_share_min_assignment_interval_ms: Int = setting(
+        0, at_least=0, doc="Smallest `share.assignment.interval.ms` of a group."
+    )
+    group_share_max_assignment_interval_ms: Int = setting(
+        15_000, at_least=0, doc="Largest `share.assignment.interval.ms` of a group."
+    )
+    group_share_record_lock_duration_ms: Int = setting(
+        30_000,
+        at_least=1_000,
+        at_most=3_600_000,
+        doc="Duration of the acquisition lock of a record. A group's "
+        "`share.record.lock.duration.ms` overrides it.",
+    )
+    group_share_min_record_lock_duration_ms: Int = setting(
+        15_000,
+        at_least=1_000,
+        at_most=30_000,
+        doc="Smallest `share.record.lock.duration.ms` of a group.",
+    )
+    group_share_max_record_lock_duration_ms: Int = setting(
+        60_000,
+        at_least=30_000,
+        at_most=3_600_000,
+        doc="Largest `share.record.lock.duration.ms` of a group.",
+    )
+    group_share_delivery_count_limit: Int = setting(
+        5,
+        at_least=2,
+        at_most=10,
+        doc="Maximum number of deliveries of a record. A group's `share.delivery.count.limit` "
+        "overrides it.",
+    )
+    group_share_min_delivery_count_limit: Int = setting(
+        2, at_least=2, at_most=5, doc="Smallest `share.delivery.count.limit` of a group."
+    )
+    group_share_max_delivery_count_limit: Int = setting(
+        10, at_least=5, at_most=25, doc="Largest `share.delivery.count.limit` of a group."
+    )
+    group_share_partition_max_record_locks: Int = setting(
+        2_000,
+        at_least=100,
+        at_most=10_000,
+        doc="Maximum number of in-flight records of a share-partition. A group's "
+        "`share.partition.max.record.locks` overrides it.",
+    )
+    group_share_min_partition_max_record_locks: Int = setting(
+        100,
+        at_least=100,
+        at_most=2_000,
+        doc="Smallest `share.partition.max.record.locks` of a group.",
+    )
+    group_share_max_partition_max_record_locks: Int = setting(
+        4_000,
+        at_least=2_000,
+        at_most=10_000,
+        doc="Largest `share.partition.max.record.locks` of a group.",
+    )
+    group_share_max_size: Int = setting(
+        200,
+        at_least=1,
+        at_most=1_000,
+        doc="Maximum number of members of a share group; further ones get GROUP_MAX_SIZE_REACHED.",
+    )
+    group_share_max_share_sessions: Int = setting(
+        2_000,
+        at_least=1,
+        doc="Maximum number of share sessions of all groups; further ones get "
+        "SHARE_SESSION_LIMIT_REACHED.",
+    )
+    errors_deadletterqueue_topic_name_prefix: String = setting(
+        "dlq.",
+        dynamic=True,
+        doc="Name prefix of dead-letter topics (KIP-1191).",
+    )
+    errors_deadletterqueue_auto_create_topics_enable: Boolean = setting(
+        False, dynamic=True, doc="Whether the broker creates missing dead-letter topics."
+    )
+    share_coordinator_state_topic_num_partitions: Int = setting(
+        50,
+        at_least=1,
+        doc="Partitions of __share_group_state when it is created. Do not change it afterwards.",
+    )
+    share_coordinator_state_topic_segment_bytes: Int = setting(
+        104_857_600,
+        at_least=1,
+        doc="segment.bytes of __share_group_state when it is created.",
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: Int = setting(
+        500,
+        at_least=0,
+        at_most=500,
+        doc="Updates of a share-partition's state between two snapshots.",
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: Int = setting(
+        300_000,
+        at_least=1,
+        internal=True,
+        doc="A share-partition whose state has not changed for this long gets a snapshot, so that "
+        "older records of the topic can be deleted.",
+    )
+    share_coordinator_state_topic_prune_interval_ms: Int = setting(
+        300_000,
+        at_least=1,
+        internal=True,
+        doc="How often records that no longer matter are deleted from __share_group_state.",
+    )
 
 
-class ShareGroupConfigs(Settings, checks={"share.auto.offset.reset": reset_policy}):
+class ShareGroupConfigs(Settings):
     """Configs of share groups without a setting of the broker."""
 
-    errors_deadletterqueue_topic_name: str
-    errors_deadletterqueue_copy_record_enable: bool
-    share_auto_offset_reset: str
-    share_isolation_level: str
-    share_renew_acknowledge_enable: bool
-    share_assignor_offload_enable: bool
+    errors_deadletterqueue_topic_name: String = setting(
+        "",
+        doc="Topic for records that are rejected, or not accepted within the delivery limit.",
+    )
+    errors_deadletterqueue_copy_record_enable: Boolean = setting(
+        False, doc="Whether dead letters have key and value."
+    )
+    share_auto_offset_reset: String = setting(
+        "latest",
+        check=reset_policy,
+        doc="Initial start offset of share-partitions: `earliest`, `latest`, or an ISO 8601 "
+        "duration before now, such as `by_duration:PT1H`.",
+    )
+    share_isolation_level: String = setting(
+        "read_uncommitted",
+        one_of=("read_committed", "read_uncommitted"),
+        doc="Whether a share group leaves out records of aborted and open transactions.",
+    )
+    share_renew_acknowledge_enable: Boolean = setting(
+        True, doc="Whether members may renew acquisition locks."
+    )
+    share_assignor_offload_enable: Boolean = setting(
+        True, internal=True, honoured=False, doc="Assignments are always made on the event loop."
+    )
 
 
 BOUNDED: Final = (

@@ -38,7 +38,7 @@ from kohort.broker.config.broker import BrokerConfig, problems
 def test_settings_of_share_groups_must_not_contradict_each_other(
     changes: dict[str, int], problem: tuple[str, str, str] | None
 ) -> None:
-    found = problems(dataclasses.replace(BrokerConfig(), **changes))
+    found = problems(dataclasses.replace(BrokerConfig(), **changes))  # type: ignore[arg-type]
     if problem is None:
         assert found == []
     else:

@@ -45,7 +45,7 @@ def encrypted(authority: Authority, name: str) -> bytes:
 
 
 def listener(store: Path, **settings: str) -> TlsListener:
-    config = BrokerConfig(ssl_keystore_location=str(store), **settings)
+    config = BrokerConfig(ssl_keystore_location=str(store), **settings)  # type: ignore[arg-type]
     return TlsListener("SSL", lambda: config, authenticates=True)
 
 
@@ -83,7 +83,7 @@ def test_a_store_of_java_is_told_how_to_convert_it(
     store = tmp_path / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     stores = {"ssl_keystore_location": str(authority.directory / "broker.pem")}
-    config = BrokerConfig(**{**stores, f"ssl_{kind}_location": str(store)})
+    config = BrokerConfig(**{**stores, f"ssl_{kind}_location": str(store)})  # type: ignore[arg-type]
     with pytest.raises(StoreError, match=rf"ssl.{kind}.location: .*only Java.*keytool -import"):
         load_tls(config, "SSL")
 
