@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
-from kohort.groups.classic.join import check_request
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import (
     CauseAdded,
@@ -23,23 +20,6 @@ FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 def a_request(session_timeout_ms: int) -> JoinRequest:
     return JoinRequest("", None, "c", "/h", session_timeout_ms, 1, "consumer", RANGE)
-
-
-@pytest.mark.parametrize(
-    ("group_id", "session_timeout_ms", "error"),
-    [
-        ("", 1, ErrorCode.INVALID_GROUP_ID),
-        ("g", 5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
-        ("g", 6_000, ErrorCode.NONE),
-        ("g", 1_800_000, ErrorCode.NONE),
-        ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
-        ("g", -1, ErrorCode.INVALID_SESSION_TIMEOUT),
-    ],
-)
-def test_group_id_and_session_timeout_are_checked_without_a_group(
-    group_id: str, session_timeout_ms: int, error: ErrorCode
-) -> None:
-    assert check_request(group_id, a_request(session_timeout_ms), GroupConfig()) is error
 
 
 class TestIdentity:

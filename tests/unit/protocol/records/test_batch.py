@@ -2,14 +2,12 @@ import pytest
 
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
-    HEADER_BYTES,
     NO_SEQUENCE,
     PLACEMENT_BYTES,
     CompressionType,
     TimestampType,
     crc_matches,
     crc_of,
-    encode_header,
     iter_headers,
     payload_of,
     placement_prefix,
@@ -20,16 +18,10 @@ from kohort.protocol.records.batch import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from tests.support.records.batches import sequenced, with_header
-from tests.support.records.layout import ATTRIBUTES, BATCH_HEADER
+from tests.support.records.layout import ATTRIBUTES
 
 RECORDS = [Record(b"one", b"k", (("h", b"x"),), 1_000), Record(None, None, (), 1_234)]
 BATCH = encode_batch(RECORDS, base_offset=7, leader_epoch=3)
-
-
-def test_a_header_is_read_field_by_field_as_declared() -> None:
-    header = read_header(b"in front" + BATCH, 8)
-    assert header._asdict() == {k: v for k, v in BATCH_HEADER.parse(BATCH).items() if k[0] != "_"}
-    assert encode_header(header) == BATCH[:HEADER_BYTES] == BATCH_HEADER.build(header._asdict())
 
 
 @pytest.mark.parametrize("bit", range(8))

@@ -1,24 +1,10 @@
 import pytest
 
 from kohort.protocol.errors import DecodeError, EncodeError
-from kohort.protocol.records.batch import CompressionType, TimestampType, read_header, restamped
+from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.support.records.batches import SHAPES, one_record, with_block
-
-
-@pytest.mark.parametrize("codec", CompressionType)
-def test_records_come_back_from_a_batch_with_their_offsets(codec: CompressionType) -> None:
-    records = [record._replace(timestamp=1_000 - n) for n, record in enumerate(SHAPES)]
-    decoded = decode_records(memoryview(encode_batch(records, base_offset=50, codec=codec)))
-    assert [record.offset for record in decoded] == list(range(50, 50 + len(records)))
-    assert [record._replace(offset=-1) for record in decoded] == records
-
-
-def test_log_append_time_is_the_timestamp_of_every_record() -> None:
-    batch = encode_batch([Record(b"a", timestamp=1), Record(b"b", timestamp=2)])
-    _, header = restamped(batch, read_header(batch), TimestampType.LOG_APPEND_TIME, 99)
-    assert [record.timestamp for record in decode_records(batch, header)] == [99, 99]
+from tests.support.records.batches import one_record, with_block
 
 
 def test_header_keys_that_are_not_text_survive() -> None:
