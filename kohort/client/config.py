@@ -15,8 +15,7 @@ from kohort.client.core.errors import ConfigError
 from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import ASSIGNORS, Assignor
 from kohort.client.core.group.assignors.assignor import common_mode
-from kohort.client.core.group.heartbeat import HeartbeatConfig
-from kohort.client.core.group.requests import MembershipConfig
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.offsets import ResetPolicy
 from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.cluster import ClusterConfig
@@ -262,26 +261,17 @@ class ConsumerConfig(SecuritySettings):
 
     @property
     def membership(self) -> MembershipConfig:
-        """The settings that are sent to the group coordinator."""
+        """The settings of a member of the group."""
         assert self.group_id is not None
         return MembershipConfig(
             group_id=self.group_id,
             group_instance_id=self.group_instance_id,
             session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
             max_poll_interval_ms=self.max_poll_interval_ms,
             rack=self.client_rack,
             first_reason=self.first_reason,
             remote_assignor=self.group_remote_assignor,
-        )
-
-    @property
-    def heartbeat(self) -> HeartbeatConfig:
-        """Settings of the heartbeat thread."""
-        return HeartbeatConfig(
-            session_timeout_ms=self.session_timeout_ms,
-            heartbeat_interval_ms=self.heartbeat_interval_ms,
-            max_poll_interval_ms=self.max_poll_interval_ms,
-            is_static=self.group_instance_id is not None,
         )
 
     @property

@@ -11,7 +11,8 @@ import pytest
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.group.config import MembershipConfig
+from kohort.client.core.group.heartbeat import FindingKind, HeartbeatRules
 from kohort.client.core.group.identity import Identity
 from kohort.client.group.heartbeat_thread import HeartbeatThread, _complete
 from kohort.client.net.address import Address
@@ -120,7 +121,8 @@ CONFIG = ConnectionConfig(connect_timeout_ms=60_000)
 
 
 def heartbeats(told: asyncio.Event, session_timeout_ms: int) -> HeartbeatThread:
-    rules = HeartbeatRules(HeartbeatConfig(session_timeout_ms, 100), Backoff(20, 100, lambda: 0.5))
+    settings = MembershipConfig("g", None, session_timeout_ms, 100)
+    rules = HeartbeatRules(settings, Backoff(20, 100, lambda: 0.5))
     config = ConsumerConfig(
         group_id="g", session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=100
     )

@@ -9,7 +9,8 @@ import pytest
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.group.config import MembershipConfig
+from kohort.client.core.group.heartbeat import FindingKind, HeartbeatRules
 from kohort.client.core.group.identity import Identity
 from kohort.client.group.heartbeat_thread import HeartbeatThread
 from kohort.client.net.address import Address
@@ -57,9 +58,8 @@ def join(broker: Kafka, group_id: str) -> Identity:
 def thread_for(
     group_id: str, told: asyncio.Event, *, max_poll_interval_ms: int = 60_000
 ) -> HeartbeatThread:
-    rules = HeartbeatRules(
-        HeartbeatConfig(SESSION_MS, 200, max_poll_interval_ms), Backoff(50, 200, lambda: 0.5)
-    )
+    settings = MembershipConfig(group_id, None, SESSION_MS, 200, max_poll_interval_ms)
+    rules = HeartbeatRules(settings, Backoff(50, 200, lambda: 0.5))
     config = ConsumerConfig(group_id=group_id, request_timeout_ms=1_000)
     return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
 

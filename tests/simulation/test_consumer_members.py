@@ -12,16 +12,16 @@ from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.group.actions import Apply, FindCoordinator, Idle, Prepare, RefreshTopics
 from kohort.client.core.group.base_membership import MemberState
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.consumer_heartbeat import JOIN_EPOCH, ConsumerHeartbeatRules, Report
 from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import (
-    HeartbeatConfig,
     LookUpCoordinator,
     SendHeartbeat,
     SendLeave,
 )
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.requests import MembershipConfig, leave_request
+from kohort.client.core.group.requests import leave_request
 from kohort.client.core.group.subscription import Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_heartbeat import (
@@ -47,7 +47,7 @@ class Process:
         self.subscription = Subscription()
         self.subscription.subscribe(life.some_names() or ("t0",))
         ids = iter(range(1_000))
-        config = MembershipConfig("g", instance_id, max_poll_interval_ms=self.max_poll_ms)
+        config = MembershipConfig("g", instance_id, SESSION_MS, 3_000, self.max_poll_ms)
         self.membership = ConsumerMembership(
             config,
             subscription=self.subscription,
@@ -55,11 +55,7 @@ class Process:
             topic_ids=life.topic_ids,
             new_id=lambda: f"{member_id}.{next(ids)}",
         )
-        self.rules = ConsumerHeartbeatRules(
-            HeartbeatConfig(SESSION_MS, 3_000, self.max_poll_ms, is_static=instance_id is not None),
-            config,
-            Backoff(100, 1000, life.chance.random),
-        )
+        self.rules = ConsumerHeartbeatRules(config, Backoff(100, 1000, life.chance.random))
         self.is_blocked = False
         """Whether its event loop is, so that it does not learn what the heartbeats found."""
         self._busy_until_ms = 0

@@ -121,9 +121,7 @@ class MembershipShell:
                 topic_ids=self._metadata.cluster.topic_ids,
                 new_id=lambda: str(uuid.uuid4()),
             )
-            rules = ConsumerHeartbeatRules(
-                config.heartbeat, config.membership, self._backoff(config)
-            )
+            rules = ConsumerHeartbeatRules(config.membership, self._backoff(config))
         else:
             self.membership = Membership(
                 config.membership,
@@ -131,7 +129,7 @@ class MembershipShell:
                 subscription=self._subscription,
                 backoff=self._backoff(config),
             )
-            rules = HeartbeatRules(config.heartbeat, self._backoff(config))
+            rules = HeartbeatRules(config.membership, self._backoff(config))
         self.commits = MemberCommits(
             self.membership,
             is_joining=lambda: self.is_joining,

@@ -8,9 +8,10 @@ import pytest
 
 from kohort import Assignor, Consumer, JoinReason, TopicPartition, errors
 from kohort.client.core.group import base_membership, membership
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
-from kohort.client.core.group.requests import MembershipConfig, join_request
+from kohort.client.core.group.requests import join_request
 from kohort.client.core.group.subscription import Subscription
 from kohort.protocol.messages.membership import JoinGroupRequest
 from tests.interop.consumer.members import Members, Topics

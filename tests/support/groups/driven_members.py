@@ -23,8 +23,8 @@ from kohort.client.core.group.actions import (
 )
 from kohort.client.core.group.assignors import ASSIGNORS
 from kohort.client.core.group.base_membership import MemberState
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.heartbeat import (
-    HeartbeatConfig,
     HeartbeatRules,
     LookUpCoordinator,
     SendHeartbeat,
@@ -32,7 +32,6 @@ from kohort.client.core.group.heartbeat import (
 )
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.membership import Membership
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.groups.reasons import state_reason
@@ -102,24 +101,16 @@ class DrivenMember:
         """No request gets through, and no answer comes back."""
         self.odd_answers: deque[ErrorCode] = deque()
         """What its next requests are answered, by a coordinator that does nothing else."""
+        settings = MembershipConfig(
+            "g", instance_id, SESSION_MS, 3 * SECOND, POLL_INTERVAL_MS, **config
+        )
         self.membership = Membership(
-            MembershipConfig(
-                "g",
-                instance_id,
-                session_timeout_ms=SESSION_MS,
-                max_poll_interval_ms=POLL_INTERVAL_MS,
-                **config,
-            ),
+            settings,
             assignors=[ASSIGNORS[name]() for name in strategy],
             subscription=self.subscription,
             backoff=Backoff(100, 1000, lambda: 0.5),
         )
-        self.heartbeats = HeartbeatRules(
-            HeartbeatConfig(
-                SESSION_MS, 3 * SECOND, POLL_INTERVAL_MS, is_static=instance_id is not None
-            ),
-            Backoff(100, 1000, lambda: 0.5),
-        )
+        self.heartbeats = HeartbeatRules(settings, Backoff(100, 1000, lambda: 0.5))
         self._waiting: tuple[Join | Sync, Ticket] | None = None
 
     @property

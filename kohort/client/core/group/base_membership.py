@@ -13,9 +13,9 @@ from kohort.client.core.errors import (
     error_for,
     is_refusal,
 )
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.rejoin import Rejoin, combined
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason

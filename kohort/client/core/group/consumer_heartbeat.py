@@ -12,12 +12,12 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kohort.client.core.backoff import Backoff
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.heartbeat import (
     POLL_TIMEOUT_REASON,
     Answer,
     Finding,
     FindingKind,
-    HeartbeatConfig,
     HeartbeatRules,
     PartitionsById,
     SendHeartbeat,
@@ -25,7 +25,6 @@ from kohort.client.core.group.heartbeat import (
 )
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -68,9 +67,8 @@ _DENIALS: Final = frozenset(
 class ConsumerHeartbeatRules(HeartbeatRules):
     """The rules of one member; an identity's generation is its member epoch."""
 
-    def __init__(self, config: HeartbeatConfig, group: MembershipConfig, backoff: Backoff) -> None:
+    def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
         super().__init__(config, backoff)
-        self._group = group
         self._report_now = Report()
         self._known: Report | None = None
         """The state last sent; None: unknown, so everything is sent."""
@@ -182,7 +180,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
         return SendHeartbeat(self._identity, self._request(self._identity, self._sent))
 
     def _request(self, identity: Identity, report: Report) -> ConsumerGroupHeartbeatRequest:
-        group, known = self._group, self._known
+        group, known = self._config, self._known
         request = ConsumerGroupHeartbeatRequest(
             group_id=group.group_id,
             member_id=identity.member_id,

@@ -20,6 +20,7 @@ from kohort.client.core.group.actions import (
 )
 from kohort.client.core.group.assignors.assignor import RebalanceProtocol
 from kohort.client.core.group.base_membership import BaseMembership, MemberState
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.consumer_heartbeat import JOIN_EPOCH, Report, leave_for
 from kohort.client.core.group.heartbeat import (
     Answer,
@@ -29,7 +30,6 @@ from kohort.client.core.group.heartbeat import (
     SendLeave,
 )
 from kohort.client.core.group.identity import NO_MEMBER, Identity
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import is_refusal
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.rejoin import Rejoin
 from kohort.client.core.group.statistics import HeartbeatStatistics
@@ -21,15 +22,6 @@ POLL_TIMEOUT_REASON: Final = "consumer poll timeout has expired"
 
 PartitionsById: TypeAlias = frozenset[tuple[bytes, int]]
 """Partitions as (topic id, partition index)."""
-
-
-class HeartbeatConfig(NamedTuple):
-    """Kafka's settings of the same names."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    is_static: bool = False
 
 
 class Wait(NamedTuple):
@@ -118,7 +110,7 @@ class HeartbeatRules:
     exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
     """
 
-    def __init__(self, config: HeartbeatConfig, backoff: Backoff) -> None:
+    def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
         self._config = config
         self._backoff = backoff
         self._identity = NO_MEMBER

@@ -31,12 +31,12 @@ from kohort.client.core.group.assignors.assignor import (
     common_mode,
 )
 from kohort.client.core.group.base_membership import BaseMembership, MemberState
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.leading import Handover, WatchedTopics, held_back
 from kohort.client.core.group.requests import (
     PROTOCOL_TYPE,
-    MembershipConfig,
     decode_member,
     decode_share,
     join_request,

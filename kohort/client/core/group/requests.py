@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import InconsistentProtocolError
 from kohort.client.core.group.assignors.assignor import Assignment, Assignor, GroupMember
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.heartbeat import SendLeave
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import TEXT_LENGTH_MAX, Rejoin
@@ -14,7 +15,6 @@ from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition, by_topic, from_topics
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -35,19 +35,6 @@ from kohort.protocol.messages.membership import (
 )
 
 PROTOCOL_TYPE: Final = "consumer"
-
-
-class MembershipConfig(NamedTuple):
-    """Kafka's settings of the same names; `max_poll_interval_ms` is the rebalance timeout."""
-
-    group_id: str
-    group_instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    max_poll_interval_ms: int = 300_000
-    rack: str | None = None
-    first_reason: JoinReason = JoinReason.RESTART
-    """The reason sent with the first join of this process: RESTART or UPGRADE."""
-    remote_assignor: str | None = None
 
 
 def join_request(

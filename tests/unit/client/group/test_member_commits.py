@@ -6,9 +6,9 @@ from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
 from kohort.client.core.group.assignors import ASSIGNORS
 from kohort.client.core.group.base_membership import MemberState
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.member_commits import MemberCommits
 from kohort.protocol.errors import ErrorCode

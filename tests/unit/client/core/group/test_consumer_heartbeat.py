@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 from kohort.client.core.backoff import Backoff
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.consumer_heartbeat import ConsumerHeartbeatRules, Report
 from kohort.client.core.group.heartbeat import (
     FindingKind,
-    HeartbeatConfig,
     LookUpCoordinator,
     SendHeartbeat,
     SendLeave,
@@ -16,7 +16,6 @@ from kohort.client.core.group.heartbeat import (
 )
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.rejoin import Rejoin
-from kohort.client.core.group.requests import MembershipConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages import consumer_group_heartbeat as m
@@ -31,11 +30,10 @@ class Member:
     """The rules of a member that begins to join at time 0."""
 
     def __init__(self, *, is_static: bool = False) -> None:
-        config = MembershipConfig("g", "i" if is_static else None, 300_000, rack="a")
+        instance_id = "i" if is_static else None
+        config = MembershipConfig("g", instance_id, SESSION_MS, 3_000, 60_000, rack="a")
         self.rules = ConsumerHeartbeatRules(
-            HeartbeatConfig(SESSION_MS, 3_000, 60_000, is_static=is_static),
-            config._replace(max_poll_interval_ms=60_000, remote_assignor="range"),
-            Backoff(100, 1000, lambda: 0.5),
+            config._replace(remote_assignor="range"), Backoff(100, 1000, lambda: 0.5)
         )
         self.rules.report(REPORT, 0)
         self.rules.begin(Identity(0, "me"), 0)

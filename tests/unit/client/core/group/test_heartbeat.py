@@ -1,11 +1,11 @@
 import pytest
 
 from kohort.client.core.backoff import Backoff
+from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
     FindingKind,
-    HeartbeatConfig,
     HeartbeatRules,
     LookUpCoordinator,
     SendHeartbeat,
@@ -16,12 +16,10 @@ from kohort.client.core.group.identity import Identity
 from kohort.protocol.errors import ErrorCode
 
 ME = Identity(3, "me", "range")
-CONFIG = HeartbeatConfig(
-    session_timeout_ms=10_000, heartbeat_interval_ms=3_000, max_poll_interval_ms=60_000
-)
+CONFIG = MembershipConfig("g", None, 10_000, 3_000, max_poll_interval_ms=60_000)
 
 
-def rules_of(config: HeartbeatConfig = CONFIG, *, polled_ms: int = 0) -> HeartbeatRules:
+def rules_of(config: MembershipConfig = CONFIG, *, polled_ms: int = 0) -> HeartbeatRules:
     """Rules of a member that has just joined, at time 0."""
     rules = HeartbeatRules(config, Backoff(100, 1000, lambda: 0.5))
     rules.polled(polled_ms)
@@ -192,19 +190,19 @@ def test_a_member_that_does_not_poll_leaves_and_learns_of_it(rules: HeartbeatRul
 
 
 def test_a_static_member_that_does_not_poll_only_falls_silent() -> None:
-    rules = rules_of(HeartbeatConfig(10_000, 3_000, 60_000, is_static=True))
+    rules = rules_of(CONFIG._replace(group_instance_id="i"))
     _live_until(rules, 59_999)
     assert rules.next_action(60_000) == Wait(None)
     assert rules.take_findings() == [Finding(FindingKind.POLL_EXPIRED, ME)]
 
 
 def test_it_wakes_up_for_the_poll_deadline_too() -> None:
-    rules = rules_of(HeartbeatConfig(10_000, 3_000, 2_000))
+    rules = rules_of(CONFIG._replace(max_poll_interval_ms=2_000))
     assert rules.next_action(0) == Wait(2_000)
 
 
 def test_findings_do_not_pile_up_while_no_one_looks() -> None:
-    rules = rules_of(HeartbeatConfig(10_000, 3_000, 10**9))
+    rules = rules_of(CONFIG._replace(max_poll_interval_ms=10**9))
     for at_ms in range(0, 10_000_000, 1_000):
         action: Action = rules.next_action(at_ms)
         if isinstance(action, SendHeartbeat):

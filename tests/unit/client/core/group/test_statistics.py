@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from kohort.client.core.backoff import Backoff, OngoingFailure
 from kohort.client.core.errors import AuthorizationError, CommitFailedError
 from kohort.client.core.group.actions import Idle, Join, MemberAction, Prepare, Sync
-from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
+from kohort.client.core.group.config import MembershipConfig
+from kohort.client.core.group.heartbeat import HeartbeatRules, SendHeartbeat
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import (
     WINDOW_COUNT,
@@ -181,7 +182,7 @@ def test_whatever_the_times_what_is_measured_is_of_the_last_minute(gaps: list[in
 
 
 def test_heartbeats_that_show_life_are_timed_from_when_they_were_sent() -> None:
-    rules = HeartbeatRules(HeartbeatConfig(10_000, 3_000, 60_000), Backoff(100, 1_000, lambda: 0.5))
+    rules = HeartbeatRules(MembershipConfig("g"), Backoff(100, 1_000, lambda: 0.5))
     me = Identity(1, "me", "range")
     rules.begin(me, 0)
     assert rules.next_action(3_000) == SendHeartbeat(me)
