@@ -3,56 +3,26 @@
 Others have their place with what they are about: nonces and authorization ids of SCRAM
 (CVE-2024-56128, CVE-2017-12610) in tests/unit/broker/core/security/test_scram.py, unsigned and
 unchecked tokens (CVE-2026-110985, CVE-2026-33557) in test_oauth.py, login modules (CVE-2023-25194)
-in test_sasl.py.
+in test_sasl.py, the rights to fetch as a replica and to write in a transaction (CVE-2018-1288,
+CVE-2018-17196) in test_rights_asked.py, rules that stay when another of their name goes
+(CVE-2024-27309) in tests/unit/broker/core/security/test_authorizer.py.
 """
 
 import time
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
-from kohort.broker.core.security.session import USER, Principal, Session
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
-from tests.integration.test_access import authorizer
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, header
 
-CLIENT = "127.0.0.7"
-"""An address that may read and write the topic; 127.0.0.1 is the administrator's."""
 TOPIC = "t"
-
-
-def rule(host: str, operation: Operation, name: str, *, denies: bool = False) -> Rule:
-    return Rule(
-        ResourceType.TOPIC,
-        name,
-        PatternType.LITERAL,
-        "User:*",
-        host,
-        operation,
-        Permission.DENY if denies else Permission.ALLOW,
-    )
-
-
-CLUSTER = Rule(
-    ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL, "User:*", "127.0.0.1",
-    Operation.ALL, Permission.ALLOW,
-)  # fmt: skip
-RULES = [
-    CLUSTER,
-    rule("127.0.0.1", Operation.ALL, "*"),
-    rule(CLIENT, Operation.READ, TOPIC),
-    rule(CLIENT, Operation.WRITE, TOPIC),
-]
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +35,12 @@ def settings(sasl_port: int) -> dict[str, str]:
         "listeners": f"PLAINTEXT://127.0.0.1:{free_port()},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "connection.failed.authentication.delay.ms": "1",
-        "authorizer.class.name": "kohort",
     }
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, sasl_port: int) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path_factory.mktemp("data"), overrides=settings(sasl_port)) as made:
-        made.call(lambda: authorizer(made).change(added=RULES))
         with RawClient(made.port) as admin:
             topic = m.CreatableTopic(
                 name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
@@ -197,116 +165,3 @@ def test_cve_2025_27817_what_security_reads_is_nothing_that_a_topic_has(
         with RawClient(broker.port) as admin:
             told = admin.call(request, 1, m.IncrementalAlterConfigsResponse)
         assert told.responses[0].error_code == ErrorCode.INVALID_CONFIG
-
-
-def test_cve_2018_1288_who_fetches_as_a_replica_needs_the_right_of_one(
-    broker: BrokerThread,
-) -> None:
-    def fetch(replica_id: int, source: str) -> int:
-        partition = m.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
-        request = m.FetchRequest(
-            replica_id=replica_id,
-            max_wait_ms=0,
-            min_bytes=0,
-            session_epoch=-1,
-            topics=[m.FetchTopic(topic=TOPIC, partitions=[partition])],
-            forgotten_topics_data=[],
-        )
-        with RawClient(broker.port, source=source) as client:
-            answer = client.call(request, 11, m.FetchResponse)
-        return answer.responses[0].partitions[0].error_code
-
-    assert fetch(-1, CLIENT) == ErrorCode.NONE
-    assert fetch(1, CLIENT) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def test_cve_2018_17196_records_of_a_transaction_need_the_right_to_its_id(
-    broker: BrokerThread,
-) -> None:
-    def produce(transactional_id: str | None) -> int:
-        batch = encode_batch(
-            [Record(b"v", None, (), int(time.time() * 1_000))],
-            producer_id=1,
-            producer_epoch=0,
-            base_sequence=0,
-            is_transactional=transactional_id is not None,
-        )
-        data = m.PartitionProduceData(index=0, records=memoryview(batch))
-        request = m.ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[m.TopicProduceData(name=TOPIC, partition_data=[data])],
-        )
-        with RawClient(broker.port, source=CLIENT) as client:
-            answer = client.call(request, 9, m.ProduceResponse)
-        return answer.responses[0].partition_responses[0].error_code
-
-    assert produce(None) == ErrorCode.NONE
-    assert produce("somebody's") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-@pytest.mark.parametrize("removed", ["allows", "denies some", "denies all"])
-def test_cve_2024_27309_the_rules_of_a_name_stay_when_another_of_them_goes(
-    tmp_path: Path, removed: str
-) -> None:
-    own = {
-        "authorizer.class.name": "kohort",
-        "super.users": "User:ANONYMOUS",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    rules = {
-        "allows": rule("*", Operation.READ, "x"),
-        "denies some": rule("10.0.0.1", Operation.READ, "x", denies=True),
-        "denies all": rule("*", Operation.WRITE, "x", denies=True),
-    }
-    gone = rules[removed]
-    kept = [one for one in rules.values() if one is not gone]
-    expected = {
-        # As long as there are rules of the name, what none of them allows is denied.
-        ("10.0.0.2", Operation.READ): removed != "allows",
-        ("10.0.0.1", Operation.READ): removed == "denies some",
-        ("10.0.0.2", Operation.WRITE): False,
-        ("10.0.0.2", Operation.DELETE): False,
-    }
-
-    def decisions(broker: BrokerThread) -> dict[tuple[str, Operation], bool]:
-        def ask() -> dict[tuple[str, Operation], bool]:
-            return {
-                (host, operation): authorizer(broker).allows(
-                    Session(Principal(USER, "carol"), host, "PLAINTEXT"),
-                    operation,
-                    ResourceType.TOPIC,
-                    "x",
-                )
-                for host, operation in expected
-            }
-
-        return broker.call(ask)
-
-    with BrokerThread(tmp_path, overrides=own) as broker:
-        made = [
-            m.AclCreation(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                resource_pattern_type=one.pattern,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in rules.values()
-        ]
-        found = m.DeleteAclsFilter(
-            resource_type_filter=gone.resource_type, resource_name_filter=gone.resource_name,
-            pattern_type_filter=gone.pattern, principal_filter=gone.principal,
-            host_filter=gone.host, operation=gone.operation, permission_type=gone.permission,
-        )  # fmt: skip
-        with RawClient(broker.port) as admin:
-            admin.call(m.CreateAclsRequest(creations=made), 3, m.CreateAclsResponse)
-            told = admin.call(m.DeleteAclsRequest(filters=[found]), 3, m.DeleteAclsResponse)
-        assert len(told.filter_results[0].matching_acls) == 1
-        assert decisions(broker) == expected
-    with BrokerThread(tmp_path, overrides=own) as broker:
-        assert sorted(authorizer(broker).rules()) == sorted(kept)
-        assert decisions(broker) == expected
