@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -80,17 +79,6 @@ def test_a_batch_has_all_records_with_key_value_headers_and_time(
     assert found[1][5] == (("number", b"3"), ("twice", b"1"), ("twice", None))
 
 
-@pytest.mark.long
-def test_a_batch_from_offsets_to_offsets(spark: SparkSession, both: Both[None]) -> None:
-    def scene(topics: Topics) -> None:
-        topic = filled(topics)
-        begin, end = by_partition(topic, 28, -2, 5), by_partition(topic, -1, 1, 7)
-        frame = batch(spark, topics, topic, startingOffsets=begin, endingOffsets=end)
-        assert_rows(offsets(frame), [(0, 28), (0, 29), (1, 0), (2, 5), (2, 6)])
-
-    both(scene)
-
-
 def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[None]) -> None:
     def scene(topics: Topics) -> None:
         topic = filled(topics)
@@ -101,62 +89,6 @@ def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[None]) -> Non
         )
         # Record n is in partition n % 3, at offset n // 3.
         assert_rows(offsets(frame), [(0, 28), (0, 29), (1, 29), (2, 0)])
-
-    both(scene)
-
-
-@pytest.mark.long
-def test_a_time_that_no_record_has_is_an_error_or_the_end_as_was_asked_for(
-    spark: SparkSession, both: Both[tuple[bool, int]]
-) -> None:
-    def scene(topics: Topics) -> tuple[bool, int]:
-        topic = filled(topics)
-        late = FIRST_MS + 1_000_000
-        with pytest.raises(PySparkException) as error:
-            batch(spark, topics, topic, startingTimestamp=late).count()
-        strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-        frame = batch(spark, topics, topic, startingTimestamp=late, **strategy)
-        return "No offset matched from request" in str(error.value), frame.count()
-
-    assert both(scene) == (True, 0)
-
-
-@pytest.mark.long
-def test_more_tasks_than_partitions_read_the_same_records(
-    spark: SparkSession, both: Both[tuple[int, int]]
-) -> None:
-    def scene(topics: Topics) -> tuple[int, int]:
-        topic = filled(topics)
-        frame = batch(spark, topics, topic, minPartitions=9)
-        assert_records(frame, topics.read(topic))
-        return frame.rdd.getNumPartitions(), frame.count()
-
-    assert both(scene) == (9, 90)
-
-
-@pytest.mark.long
-def test_readers_of_committed_records_get_those_of_plain_producers(
-    spark: SparkSession, both: Both[int]
-) -> None:
-    def scene(topics: Topics) -> int:
-        topic = filled(topics)
-        frame = batch(spark, topics, topic, kafka_isolation_level="read_committed")
-        assert_records(frame, topics.read(topic))
-        return frame.count()
-
-    assert both(scene) == 90
-
-
-@pytest.mark.long
-def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[None]) -> None:
-    def scene(topics: Topics) -> None:
-        names = [topics.create(name=f"pattern-{ending}") for ending in ("a", "b")]
-        for name in names:
-            topics.produce(name, 5)
-        frame = batch(spark, topics, "", subscribePattern="pattern-.*")
-        assert_rows(frame.select("topic"), [(name,) for name in names * 5])
-        for name in names:
-            topics.delete(name)
 
     both(scene)
 
