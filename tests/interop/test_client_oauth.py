@@ -178,17 +178,6 @@ async def test_another_user_comes_in_by_connections_of_its_own(
         assert (await one.getone()).value == b"second"
 
 
-async def test_a_provider_that_hangs_is_given_up(broker: Broker, topic: str) -> None:
-    async def hang() -> str:
-        await asyncio.sleep(1e6)
-        return "never"
-
-    one = consumer(broker, topic, hang, request_timeout_ms=500)
-    async with asyncio.timeout(LIMIT_S):
-        with pytest.raises(TokenError, match=r"did not return a token within 0\.5 s"):
-            await one.start()
-
-
 @pytest.mark.long
 async def test_a_plain_function_keeps_the_membership_while_the_loop_is_blocked(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
@@ -206,19 +195,3 @@ async def test_a_plain_function_keeps_the_membership_while_the_loop_is_blocked(
         await fill(broker, topic, b"second")
         assert (await one.getone()).value == b"second"
         assert one.group_metadata() == identity
-
-
-@pytest.mark.long
-async def test_a_coroutine_that_cannot_run_is_told_by_the_thread(
-    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokens = Tokens(broker)
-    await fill(broker, topic, b"first")
-    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give_soon) as one:
-        assert (await one.getone()).value == b"first"
-        time.sleep(1.8 * SESSION_MS / 1000)  # noqa: ASYNC251 - as above.
-        assert "the event loop is blocked; move blocking work to a thread" in caplog.text
-        await fill(broker, topic, b"second")
-        # The member is lost by now, and joins again.
-        while (await one.getone()).value != b"second":
-            pass

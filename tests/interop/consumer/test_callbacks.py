@@ -169,41 +169,6 @@ async def test_a_listener_that_was_written_for_aiokafka_will_do(
         members.make().subscribe(["t"], listener=object())  # type: ignore[arg-type]
 
 
-class Slow(Note):
-    """Takes its time, and says when it has begun."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_begun = asyncio.Event()
-        self.may_end = asyncio.Event()
-
-    async def on_assigned(self, partitions: Partitions) -> None:  # type: ignore[override]
-        self.calls.append(("begun", numbers(partitions)))
-        self.has_begun.set()
-        await self.may_end.wait()
-        self.calls.append(("ended", numbers(partitions)))
-
-
-async def test_a_callback_in_a_poll_that_is_cancelled_is_not_called_again(
-    topics: Topics, members: Members
-) -> None:
-    topic = topics.create()
-    topics.fill(topic, ["a"])
-    slow = Slow()
-    consumer = await members.start(topic, listener=slow)
-    poll = asyncio.create_task(consumer.getone())
-    await asyncio.wait_for(slow.has_begun.wait(), 60)
-    poll.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await poll
-    reading = asyncio.create_task(read(consumer, 1))
-    await asyncio.sleep(0.2)
-    assert (slow.calls, reading.done()) == ([("begun", [0])], False)
-    slow.may_end.set()
-    assert values(await reading) == ["a"]
-    assert slow.calls == [("begun", [0]), ("ended", [0])]
-
-
 @pytest.mark.parametrize("automatic", [True, False])
 async def test_commits_carry_the_metadata_that_they_were_given(
     automatic: bool, topics: Topics, members: Members

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import pytest
-
-from kohort import Consumer, ConsumerRecord, TopicPartition, errors
+from kohort import Consumer, ConsumerRecord, TopicPartition
 from tests.interop.consumer.members import (
     Members,
     Note,
@@ -77,22 +75,6 @@ async def test_two_tasks_can_take_turns_in_polling(topics: Topics, members: Memb
 
     await asyncio.wait_for(asyncio.gather(take(), take()), 60)
     assert sorted(map(int, seen)) == [*range(200)]
-
-
-@pytest.mark.parametrize("kind", ["iteration", "poll"])
-async def test_closing_ends_a_poll_of_another_task(
-    kind: str, topics: Topics, members: Members
-) -> None:
-    consumer = await members.start(topics.create())
-    await members.settle(consumer, partitions=1)
-    waiting = asyncio.create_task(consumer.getone() if kind == "iteration" else consumer.poll(600))
-    await asyncio.sleep(0.05)
-    await consumer.stop()
-    with pytest.raises(errors.ConsumerClosedError):
-        await asyncio.wait_for(waiting, 10)
-    with pytest.raises(errors.ConsumerClosedError):
-        await consumer.commit()
-    await consumer.stop()
 
 
 async def test_a_member_can_be_closed_in_every_phase_of_its_first_rebalance(
