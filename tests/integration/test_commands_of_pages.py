@@ -36,12 +36,16 @@ OUR_PAGES: Final = sorted(
     # Typed whole by test_securing_recipes; pages for machines with systemd and Kubernetes.
     if path.name not in {"securing-it.md", "upgrade.md", "kubernetes.md"}
 )
-ENDLESS: Final = ("kohort testing serve", "kohort watch --bootstrap", "-o end")
+ENDLESS: Final = (
+    *("kohort testing serve", "kohort watch --bootstrap", "-o end"),
+    "kafka-console-share-consumer.sh",
+)
 ENDLESS_FOR_S: Final = 15
 PARSER: Final = whole_parser()
 KAFKA_TOOLS: Final = {
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
 }
 
 
