@@ -15,10 +15,10 @@ from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.cli import main
 from kohort.cli.stopped_broker import stopped_broker
-from kohort.client.net.sasl import Plain, Scram
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.sasl import log_in, log_in_by_scram
 from tests.support.network.wire import RawClient
 
 PASSWORD = "a secret: 100%"
@@ -75,32 +75,13 @@ class Place:
 
     def scram(self, user: str, password: str = PASSWORD) -> m.SaslAuthenticateResponse:
         """What the last token is answered."""
-        rules = Scram("sha256", user, password, "n0nce")
         with self.client() as client:
-            choose(client, SCRAM)
-            proof = rules.answer(say(client, rules.first()).auth_bytes)
-            assert proof is not None
-            return say(client, proof)
+            return log_in_by_scram(client, user, password)
 
     def lets_in(self, user: str, password: str = PASSWORD) -> set[bool]:
         """By PLAIN twice, as the second time it may be remembered, and by SCRAM."""
         said = [self.plain(user, password), self.plain(user, password), self.scram(user, password)]
         return {one.error_code == 0 for one in said}
-
-
-def choose(client: RawClient, mechanism: str) -> None:
-    request = m.SaslHandshakeRequest(mechanism=mechanism)
-    assert client.call(request, 1, m.SaslHandshakeResponse).error_code == 0
-
-
-def say(client: RawClient, token: bytes) -> m.SaslAuthenticateResponse:
-    request = m.SaslAuthenticateRequest(auth_bytes=token)
-    return client.call(request, 2, m.SaslAuthenticateResponse)
-
-
-def log_in(client: RawClient, user: str, password: str = PASSWORD) -> m.SaslAuthenticateResponse:
-    choose(client, "PLAIN")
-    return say(client, Plain(user, password).first())
 
 
 def is_served(client: RawClient) -> bool:
@@ -189,19 +170,19 @@ def test_a_user_of_the_settings_is_disabled_by_its_name(
 def test_open_connections_stay_until_they_authenticate_again(place: Place) -> None:
     with place.client() as first, place.client() as second:
         for client in (first, second):
-            assert log_in(client, "alice").error_code == 0
+            assert log_in(client, "alice", PASSWORD).error_code == 0
         assert place.users("disable", "alice") == 0
         assert is_served(first)
         assert is_served(second)
-        assert log_in(second, "alice").error_code != 0
+        assert log_in(second, "alice", PASSWORD).error_code != 0
         assert second.is_closed()
         assert is_served(first)
 
 
 def test_connections_of_a_user_that_is_disconnected_end_and_no_others(place: Place) -> None:
     with place.client() as alice, place.client() as bob:
-        assert log_in(alice, "alice").error_code == 0
-        assert log_in(bob, "bob").error_code == 0
+        assert log_in(alice, "alice", PASSWORD).error_code == 0
+        assert log_in(bob, "bob", PASSWORD).error_code == 0
         assert place.users("disable", "alice") == 0
         assert is_served(alice)
         assert place.users("disable", "alice", "--disconnect") == 0
@@ -210,7 +191,7 @@ def test_connections_of_a_user_that_is_disconnected_end_and_no_others(place: Pla
     # The next time it is disabled, it is not disconnected unless that is said again.
     assert place.users("enable", "alice") == 0
     with place.client() as alice:
-        assert log_in(alice, "alice").error_code == 0
+        assert log_in(alice, "alice", PASSWORD).error_code == 0
         assert place.users("disable", "alice") == 0
         assert is_served(alice)
 

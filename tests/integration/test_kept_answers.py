@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType
-from kohort.client.net.sasl import Plain
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.sasl import log_in
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 USERS: Final = ("alice", "bob")
@@ -121,12 +121,6 @@ def forbid(admin: RawClient, user: str, name: str) -> None:
     assert [len(one.matching_acls) for one in answer.filter_results] == [1]
 
 
-def log_in(client: RawClient, user: str) -> None:
-    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
-    request = m.SaslAuthenticateRequest(auth_bytes=Plain(user, user).first())
-    assert client.call(request, 2, m.SaslAuthenticateResponse).error_code == ErrorCode.NONE
-
-
 def check_meaning(user: str, sees_shared: bool, name: str, data: bytes) -> None:
     """The answer is the right one for this user, and names nothing of the other's."""
     seen = {f"of-{user}"} | ({SHARED} if sees_shared else set())
@@ -167,7 +161,7 @@ def test_two_users_who_ask_the_same_in_turn_are_never_told_what_is_the_others(
         prepare(admin)
         clients = dict(zip(USERS, (alice, bob), strict=True))
         for user, client in clients.items():
-            log_in(client, user)
+            assert log_in(client, user, user).error_code == ErrorCode.NONE
         sees = dict.fromkeys(USERS, False)
         expected: dict[tuple[str, bool], dict[str, bytes]] = {}
         while asked_count < count:

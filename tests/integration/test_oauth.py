@@ -38,6 +38,7 @@ from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.issuer import Issuer, saying, sized
+from tests.support.network.sasl import choose, say
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -127,12 +128,8 @@ def forged(header: dict[str, object], claims: dict[str, object], key: bytes = b"
     return (signed + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
 
-def say(client: RawClient, data: bytes) -> m.SaslAuthenticateResponse:
-    return client.call(m.SaslAuthenticateRequest(auth_bytes=data), 2, m.SaslAuthenticateResponse)
-
-
 def offer(client: RawClient, text: str, authzid: str = "") -> m.SaslAuthenticateResponse:
-    client.call(m.SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, m.SaslHandshakeResponse)
+    assert choose(client, "OAUTHBEARER") == 0
     begin = f"n,a={authzid}," if authzid else "n,,"
     return say(client, f"{begin}\x01auth=Bearer {text}\x01ext=7\x01\x01".encode())
 
@@ -239,7 +236,7 @@ def test_a_token_that_is_not_good_is_refused_in_two_rounds(broker: BrokerThread,
 @pytest.mark.parametrize("data", [b"", b"n,,\x01auth=Basic x\x01\x01", b"n,,", b"y,,\x01\x01"])
 def test_what_is_no_message_fails_at_once(broker: BrokerThread, data: bytes) -> None:
     with RawClient(broker.port) as client:
-        client.call(m.SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, m.SaslHandshakeResponse)
+        assert choose(client, "OAUTHBEARER") == 0
         assert say(client, data).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert client.is_closed()
 

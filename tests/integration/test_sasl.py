@@ -24,13 +24,14 @@ from confluent_kafka.admin import (
 from kohort.admin.users import hashed
 from kohort.broker.core.security.session import Principal
 from kohort.cli.stopped_broker import stopped_broker
-from kohort.client.net.sasl import Plain, Scram
+from kohort.client.net.sasl import Plain
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.scram import salted_password
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
+from tests.support.network.sasl import choose, log_in, log_in_by_scram, say
 from tests.support.network.wire import RawClient, framed, header, request_body
 
 PASSWORD = "alice's secret = 100%"
@@ -78,19 +79,8 @@ def client(broker: BrokerThread, ports: dict[str, int]) -> Iterator[RawClient]:
         yield client
 
 
-def choose(client: RawClient, mechanism: str = "PLAIN", version: int = 1) -> int:
-    request = m.SaslHandshakeRequest(mechanism=mechanism)
-    return client.call(request, version, m.SaslHandshakeResponse).error_code
-
-
-def say(client: RawClient, token: bytes, version: int = 2) -> m.SaslAuthenticateResponse:
-    request = m.SaslAuthenticateRequest(auth_bytes=token)
-    return client.call(request, version, m.SaslAuthenticateResponse)
-
-
-def log_in(client: RawClient, user: str = "alice", password: str = PASSWORD) -> int:
-    assert choose(client) == 0
-    return say(client, Plain(user, password).first()).error_code
+def code_of(client: RawClient, user: str = "alice", password: str = PASSWORD) -> int:
+    return log_in(client, user, password).error_code
 
 
 def is_served(client: RawClient) -> bool:
@@ -99,12 +89,7 @@ def is_served(client: RawClient) -> bool:
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_lets_in_and_proves_the_broker(client: RawClient, mechanism: str) -> None:
-    hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
-    rules = Scram(hash_name, "alice", PASSWORD, "n0nce")
-    assert choose(client, mechanism) == 0
-    proof = rules.answer(say(client, rules.first()).auth_bytes)
-    assert proof is not None
-    assert rules.answer(say(client, proof).auth_bytes) is None
+    assert log_in_by_scram(client, "alice", PASSWORD, mechanism).error_code == 0
     assert is_served(client)
 
 
@@ -122,13 +107,9 @@ def test_a_salt_may_have_any_length_up_to_the_limit(
         (done,) = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
         assert done.error_code == 0
     with RawClient(ports["SASL"]) as client:
-        assert log_in(client, user, "secret") == 0
+        assert code_of(client, user, "secret") == 0
     with RawClient(ports["SASL"]) as client:
-        rules = Scram("sha256", user, "secret", "n0nce")
-        assert choose(client, "SCRAM-SHA-256") == 0
-        proof = rules.answer(say(client, rules.first()).auth_bytes)
-        assert proof is not None
-        assert rules.answer(say(client, proof).auth_bytes) is None
+        assert log_in_by_scram(client, user, "secret").error_code == 0
         assert is_served(client)
 
 
@@ -137,7 +118,7 @@ def test_plain_is_checked_against_the_stored_credential_and_the_settings(
 ) -> None:
     for user, password in (("alice", PASSWORD), ("alice", PASSWORD), ("given", "in file")):
         with RawClient(ports["SASL"]) as client:
-            assert log_in(client, user, password) == 0
+            assert code_of(client, user, password) == 0
             assert is_served(client)
             connections = list(broker.broker.network._connections)
             found = [one.info.session.principal for one in connections]
@@ -162,7 +143,7 @@ def test_users_of_the_settings_change_at_run_time_where_a_listener_has_none_of_i
 ) -> None:
     def logs_in(listener: str, user: str, password: str) -> bool:
         with RawClient(ports[listener]) as client:
-            return log_in(client, user, password) == 0
+            return code_of(client, user, password) == 0
 
     assert not logs_in("SHORT", "later", "added")
     set_for_all_listeners(ports, f'{MODULE} required user_later="added";')
@@ -199,7 +180,7 @@ def test_versions_may_be_asked_for_again_after_a_refusal(client: RawClient) -> N
     client.receive()
     versions = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
     assert client.call(versions, 3, m.ApiVersionsResponse).error_code == 0
-    assert log_in(client) == 0
+    assert code_of(client) == 0
 
 
 def test_an_unknown_mechanism_is_told_which_there_are(client: RawClient) -> None:
@@ -231,7 +212,7 @@ def test_a_connection_that_is_gone_is_freed_without_the_collector(
     try:
         for listener in ("SASL", "SHORT"):
             with RawClient(ports[listener]) as client:
-                assert log_in(client) == 0
+                assert code_of(client) == 0
                 broker.call(note)
             for mechanism, token in WRONG.items():
                 for waits in (True, False):
@@ -263,7 +244,7 @@ def test_a_request_that_comes_too_early_and_is_too_much_to_be_looked_at_is_not_a
 
 
 def test_who_is_in_need_not_and_cannot_come_again(client: RawClient) -> None:
-    assert log_in(client) == 0
+    assert code_of(client) == 0
     assert choose(client) == ErrorCode.ILLEGAL_SASL_STATE
     assert say(client, b"\0a\0b").error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert is_served(client)
@@ -321,7 +302,7 @@ def test_a_session_that_ends_is_told_and_renewed_by_the_same_user_alone(
         else:
             pytest.fail("a session is renewed as often as one likes")
     with RawClient(ports["SHORT"]) as client:
-        assert log_in(client) == 0
+        assert code_of(client) == 0
         assert choose(client, "SCRAM-SHA-256") == 0
         assert say(client, b"n,,n=alice,r=x").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert client.is_closed()
@@ -389,7 +370,7 @@ def test_users_are_for_administrators(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, overrides=overrides) as broker:
         for user, password, code in (("guest", "g", denied), ("admin", "a", ErrorCode.NONE)):
             with RawClient(broker.port) as client:
-                assert log_in(client, user, password) == 0
+                assert code_of(client, user, password) == 0
                 (done,) = client.call(alter, 0, m.AlterUserScramCredentialsResponse).results
                 assert (done.user, done.error_code) == ("bob", code)
                 told = client.call(describe, 0, m.DescribeUserScramCredentialsResponse)
@@ -410,12 +391,8 @@ def test_a_user_of_another_mechanism_is_told_of_as_that_and_to_the_log_alone(
     with BrokerThread(tmp_path, overrides=overrides) as broker:
         for user in ("alice", "nobody"):
             with RawClient(broker.port) as client:
-                assert choose(client, "SCRAM-SHA-512") == 0
-                scram = Scram("sha512", user, PASSWORD, "n0nce")
-                answer = say(client, scram.first())
-                final = scram.answer(answer.auth_bytes)
-                assert final is not None
-                told.append(say(client, final).error_message)
+                answer = log_in_by_scram(client, user, PASSWORD, "SCRAM-SHA-512")
+                told.append(answer.error_message)
     assert told[0] == told[1]
     refused = re.findall(
         "Failed authentication of '([a-z]+)' from .*: (.*)$", caplog.text, re.MULTILINE

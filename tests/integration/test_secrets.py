@@ -10,12 +10,12 @@ import pytest
 from kohort.admin.users import hashed
 from kohort.broker.core.security.sasl import Credential
 from kohort.broker.security.users_file import credential_line
-from kohort.client.net.sasl import Plain
 from kohort.protocol.scram import keys_of
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
+from tests.support.network.sasl import log_in
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -29,15 +29,9 @@ def line_of(password: str) -> str:
     return credential_line(f"user-{password[::-1]}", one.mechanism, credential)
 
 
-def log_in(port: int, user: str, password: str) -> str:
-    """What is told."""
+def told_at(port: int, user: str, password: str) -> str:
     with RawClient(port) as client:
-        client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
-        token = Plain(user, password).first()
-        answer = client.call(
-            m.SaslAuthenticateRequest(auth_bytes=token), 2, m.SaslAuthenticateResponse
-        )
-    return repr(answer)
+        return repr(log_in(client, user, password))
 
 
 def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,10 +58,10 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
     told = []
     with BrokerThread(tmp_path / "data", overrides=settings) as broker:
         # Ten failures in ten seconds make the next ones wait.
-        told += [log_in(ports["sasl"], "u0", one) for one in tried[:4]]
-        told += [log_in(ports["sasl"], one, "x") for one in ("u1", "nobody")]
-        told += [log_in(ports["sasl"], f"u{number}", one) for number, one in enumerate(given)]
-        told += [log_in(ports["sasl"], f"user-{one[::-1]}", one) for one in in_file]
+        told += [told_at(ports["sasl"], "u0", one) for one in tried[:4]]
+        told += [told_at(ports["sasl"], one, "x") for one in ("u1", "nobody")]
+        told += [told_at(ports["sasl"], f"u{number}", one) for number, one in enumerate(given)]
+        told += [told_at(ports["sasl"], f"user-{one[::-1]}", one) for one in in_file]
         # A password is written where a line should be.
         file.write_text("\n".join([*lines, f"mallory:{planted[110]}", planted[111]]))
         broker.call(broker.broker.listeners.reload_soon)

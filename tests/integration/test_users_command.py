@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.client.net.sasl import Plain, mechanism
-from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.sasl import log_in, log_in_by_scram
 from tests.support.network.wire import RawClient
 from tests.support.processes.commands import users_here
 
@@ -25,24 +24,13 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 def is_let_in(port: int, user: str, password: str) -> bool:
     with RawClient(port) as client:
-        client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
-        token = m.SaslAuthenticateRequest(auth_bytes=Plain(user, password).first())
-        return client.call(token, 2, m.SaslAuthenticateResponse).error_code == 0
+        return log_in(client, user, password).error_code == 0
 
 
 def is_authenticated(port: int, name: str, user: str, password: str) -> bool:
     """Whether a client of the SCRAM mechanism `name` is."""
-    rules = mechanism(name, user, password, "n0nce")
     with RawClient(port) as client:
-        client.call(m.SaslHandshakeRequest(mechanism=name), 1, m.SaslHandshakeResponse)
-        token: bytes | None = rules.first()
-        while token is not None:
-            request = m.SaslAuthenticateRequest(auth_bytes=token)
-            answer = client.call(request, 2, m.SaslAuthenticateResponse)
-            if answer.error_code:
-                return False
-            token = rules.answer(answer.auth_bytes)
-        return True
+        return log_in_by_scram(client, user, password, name).error_code == 0
 
 
 @pytest.mark.parametrize("is_running", [False, True])

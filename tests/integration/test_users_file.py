@@ -13,10 +13,9 @@ import pytest
 
 from kohort.broker.app import StartError
 from kohort.broker.security import listeners
-from kohort.client.net.sasl import Plain, Scram
-from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.sasl import log_in, log_in_by_scram
 from tests.support.network.wire import RawClient
 from tests.support.processes.commands import users_here
 
@@ -57,32 +56,11 @@ class Place:
 
     def lets_in(self, user: str, password: str = PASSWORD) -> list[bool]:
         """By PLAIN twice, as the second time it may be remembered, and by SCRAM."""
-        return [
-            self._plain(user, password),
-            self._plain(user, password),
-            self._scram(user, password),
-        ]
-
-    def _plain(self, user: str, password: str) -> bool:
-        with RawClient(self.ports["SASL_PLAINTEXT"]) as client:
-            return self._say(client, "PLAIN", Plain(user, password).first()).error_code == 0
-
-    def _scram(self, user: str, password: str) -> bool:
-        rules = Scram("sha256", user, password, "n0nce")
-        with RawClient(self.ports["SASL_PLAINTEXT"]) as client:
-            proof = rules.answer(self._say(client, SCRAM, rules.first()).auth_bytes)
-            assert proof is not None
-            return self._say(client, None, proof).error_code == 0
-
-    def _say(
-        self, client: RawClient, mechanism: str | None, token: bytes
-    ) -> m.SaslAuthenticateResponse:
-        if mechanism is not None:
-            chosen = m.SaslHandshakeRequest(mechanism=mechanism)
-            assert client.call(chosen, 1, m.SaslHandshakeResponse).error_code == 0
-        return client.call(
-            m.SaslAuthenticateRequest(auth_bytes=token), 2, m.SaslAuthenticateResponse
-        )
+        told = []
+        for way in (log_in, log_in, log_in_by_scram):
+            with RawClient(self.ports["SASL_PLAINTEXT"]) as client:
+                told.append(way(client, user, password).error_code == 0)
+        return told
 
     def page(self, user: str = "carol", password: str = PASSWORD) -> str:
         """The metrics; empty for a user who may not see them."""

@@ -25,6 +25,7 @@ from tests.support import messages as m
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
+from tests.support.network.sasl import log_in
 from tests.support.network.wire import RawClient
 
 pytestmark = pytest.mark.long
@@ -78,9 +79,7 @@ class Asker:
 def logged_in(port: int, user: str, *, source: str) -> RawClient:
     """A connection of a user, whose password is the name."""
     client = RawClient(port, source=source)
-    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
-    token = f"\0{user}\0{user}".encode()
-    answer = client.call(m.SaslAuthenticateRequest(auth_bytes=token), 1, m.SaslAuthenticateResponse)
+    answer = log_in(client, user, user)
     assert answer.error_code == ErrorCode.NONE, answer
     return client
 

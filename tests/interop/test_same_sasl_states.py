@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from kohort.client.net.sasl import Scram
 from tests.support import messages as m
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
+from tests.support.network.sasl import choose, say, scram_rules
 from tests.support.network.wire import RawClient, framed, header, request_body
 
 pytestmark = pytest.mark.long
@@ -55,21 +55,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Mapping[str,
 
 
 def chosen(client: RawClient) -> None:
-    request = m.SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
-    assert client.call(request, 1, m.SaslHandshakeResponse).error_code == 0
-
-
-def say(client: RawClient, token: bytes) -> m.SaslAuthenticateResponse:
-    request = m.SaslAuthenticateRequest(auth_bytes=token)
-    answer = client.call(request, 2, m.SaslAuthenticateResponse)
-    assert answer.error_code == 0
-    return answer
+    assert choose(client, "SCRAM-SHA-256") == 0
 
 
 def halfway(client: RawClient) -> bytes:
     """The first of two tokens is said and answered; what the second one is."""
     chosen(client)
-    rules = Scram("sha256", USER, PASSWORD, "n0nce")
+    rules = scram_rules("SCRAM-SHA-256", USER, PASSWORD)
     proof = rules.answer(say(client, rules.first()).auth_bytes)
     assert proof is not None
     return proof
@@ -77,7 +69,7 @@ def halfway(client: RawClient) -> bytes:
 
 def again(client: RawClient) -> None:
     """Somebody who is in has begun to come again."""
-    say(client, halfway(client))
+    assert say(client, halfway(client)).error_code == 0
     chosen(client)
 
 

@@ -18,6 +18,7 @@ from tests.support import messages as m
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.brokers.server_process import ServerProcess
+from tests.support.network.sasl import log_in
 from tests.support.network.wire import RawClient
 
 ADMIN, NOBODY = "127.0.0.1", "127.0.0.2"
@@ -105,8 +106,6 @@ def as_super_user(server: ServerProcess, timeout_s: float) -> RawClient:
     """A connection of the one user that has a name."""
     assert isinstance(server, SecureKafka | SecureKohort)
     client = RawClient(server.ports["SASL_PLAINTEXT"], timeout_s=timeout_s)
-    client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1, m.SaslHandshakeResponse)
-    token = f"\0{USER}\0{PASSWORD}".encode()
-    answer = client.call(m.SaslAuthenticateRequest(auth_bytes=token), 1, m.SaslAuthenticateResponse)
+    answer = log_in(client, USER, PASSWORD)
     assert answer.error_code == ErrorCode.NONE, answer
     return client
