@@ -10,8 +10,9 @@ are freed as usual when nothing refers to them; only a cycle among them waits fo
 
 When thousands of members join or leave, the interpreter's own count of young objects is useless: it
 counts allocations minus deallocations, so while old objects go as fast as new ones come, hundreds
-of thousands of young ones accumulate unnoticed. `IterationCollector` counts the actual objects, and
-collects them between two loop iterations instead of in the middle of one.
+of thousands of young ones accumulate unnoticed. `IterationCollector` also counts the actual
+objects, a few times a second, and collects them between two loop iterations instead of in the
+middle of one.
 """
 
 import gc
@@ -29,6 +30,9 @@ BURST_THRESHOLDS: Final = (50_000, 1, 10)
 
 YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""
+
+CHECKS_PER_COUNT: Final = 10
+"""Checks from one count of the young objects to the next: counting takes longer than collecting."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
 """Objects traversed after which the survivors are traversed once more and frozen."""
@@ -83,12 +87,20 @@ class IterationCollector:
         gc.set_threshold(*BURST_THRESHOLDS)
         self._seen = 0
         """Young objects traversed since objects were last frozen."""
+        self._uncounted_checks = 0
 
     def check(self) -> int:
-        """Collect young objects if there are enough; return how many were traversed. Call it
-        many times a second: whenever the loop may have created some thousand objects.
+        """Collect young objects if there are enough; return how many at least were traversed. Call
+        it many times a second: whenever the loop may have created some thousand objects.
         """
-        count = len(gc.get_objects(generation=YOUNGEST))
+        # The interpreter's count is never too high.
+        count = gc.get_count()[YOUNGEST]
+        if count < YOUNG_COUNT_MIN:
+            self._uncounted_checks += 1
+            if self._uncounted_checks < CHECKS_PER_COUNT:
+                return 0
+            count = len(gc.get_objects(generation=YOUNGEST))
+        self._uncounted_checks = 0
         if count < YOUNG_COUNT_MIN:
             return 0
         self._seen += count

@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from kohort.broker.runtime.memory.collector import (
+    CHECKS_PER_COUNT,
     THRESHOLDS,
     YOUNG_COUNT_MIN,
     IterationCollector,
@@ -40,8 +41,8 @@ def test_young_objects_are_seen_though_old_ones_go_as_fast_as_they_come() -> Non
             new.append([])
             old.pop()
         most = max(most, collector.check())
-        assert len(gc.get_objects(generation=0)) < YOUNG_COUNT_MIN
-    assert 2_000 <= most < 4_000
+        assert len(gc.get_objects(generation=0)) < YOUNG_COUNT_MIN + CHECKS_PER_COUNT * 2_000
+    assert 2_000 <= most < (CHECKS_PER_COUNT + 1) * 2_000
     assert len(gc.get_objects()) < 60_000, "not set aside"
     collector.stop()
     assert gc.get_threshold() == THRESHOLDS
@@ -52,7 +53,7 @@ def test_a_few_young_objects_are_left_alone() -> None:
     gc.collect()
     collector = IterationCollector()
     knot = Knot()
-    assert collector.check() == 0
+    assert not any(collector.check() for _ in range(CHECKS_PER_COUNT))
     assert any(one is knot for one in gc.get_objects(generation=0))
 
 
