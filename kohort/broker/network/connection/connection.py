@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_end",
-        "_frame_in_execution",
+        "_frame_bytes",
         "_host",
         "_is_reading",
         "_is_scheduled",
@@ -97,7 +97,8 @@ class Connection(asyncio.BufferedProtocol):
             frame_max_bytes = host.limits.socket_request_max_bytes
         self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
         self._pending: Deferred[ResponseBuffers] | None = None
-        self._frame_in_execution: Buffer = b""
+        self._frame_bytes = 0
+        """Size of the frame of the parked request."""
         self._throttle = Throttle()
         self._is_scheduled = False
         self._is_unauthenticated = listener.new_service is not None
@@ -393,26 +394,25 @@ class Connection(asyncio.BufferedProtocol):
         if frame.__class__ is not bytearray:
             self.memory.add(len(frame))
         self._pending = pending
-        self._frame_in_execution = frame
+        self._frame_bytes = len(frame)
         self._metrics.waiting_count += 1
         pending.add_done_callback(self._on_response)
 
     def _on_response(self, pending: Deferred[ResponseBuffers]) -> None:
         self._pending = None
-        frame, self._frame_in_execution = self._frame_in_execution, b""
         self._metrics.waiting_count -= 1
         error = pending.error
         if isinstance(error, Exception):
             # Not raised: its traceback would keep everything in these frames alive until the cyclic
             # garbage collector runs.
             if self._end.state is not _LOST:
-                self.memory.release(len(frame))
+                self.memory.release(self._frame_bytes)
                 self.fail(error)
             error.__traceback__ = None
             return
         if self._end.state is _LOST:
             return
-        self.memory.release(len(frame))
+        self.memory.release(self._frame_bytes)
         response = pending.result()
         if response is not None and not self._end.state.is_closing:
             self.output.write(response, sum(map(len, response)))
