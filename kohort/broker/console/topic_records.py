@@ -136,9 +136,10 @@ class RecordReader:
                 problems.append(f"A batch of partition {index} cannot be read: {error}.")
                 continue
             listed += found
-            listed.sort(key=lambda each: each.timestamp, reverse=is_newest)
-            if wanted.partition is not None:
-                listed.sort(key=lambda each: each.offset, reverse=is_newest)
+            # Of one partition by offset; otherwise those with the same timestamp.
+            listed.sort(key=lambda each: each.offset, reverse=is_newest)
+            if wanted.partition is None:
+                listed.sort(key=lambda each: each.timestamp, reverse=is_newest)
             del listed[wanted.limit :]
         if len(indexes) > PARTITIONS_MAX:
             problems.append(f"Only the first {PARTITIONS_MAX} partitions were read.")

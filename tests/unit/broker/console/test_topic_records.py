@@ -82,6 +82,13 @@ async def test_records_of_all_partitions_are_merged_by_time() -> None:
     assert times == [[5, 4, 3], [1, 2, 3]]
 
 
+async def test_records_with_the_same_timestamp_are_in_the_order_of_their_offsets() -> None:
+    async with looked_at() as broker:
+        append(broker, 0, *[Record(b"v", timestamp=1) for _ in range(4)])
+        assert offsets(await broker.ask(PATH, "limit=3")) == [3, 2, 1]
+        assert offsets(await broker.ask(PATH, "limit=3&from=oldest")) == [0, 1, 2]
+
+
 async def test_markers_of_transactions_are_not_records() -> None:
     async with looked_at() as broker:
         append(broker, 0, Record(b"v"))
