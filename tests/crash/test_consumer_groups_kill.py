@@ -21,7 +21,7 @@ from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.record import decode_records
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.network.requests import fetch_request
+from tests.support.network.requests import create_topics, fetch_request
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
 
@@ -172,15 +172,6 @@ def is_stable(port: int, members: list[Member]) -> bool:
     return bool(describe(port).group_state == "Stable")
 
 
-def create_topic(port: int) -> None:
-    topic = m.CreatableTopic(
-        name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
-    )
-    with RawClient(port) as client:
-        request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        client.call(request, 7, m.CreateTopicsResponse)
-
-
 def test_members_go_on_and_each_target_is_recorded_once_after_kill_9(
     tmp_path: Path, group_kills: int
 ) -> None:
@@ -190,7 +181,8 @@ def test_members_go_on_and_each_target_is_recorded_once_after_kill_9(
     history, states = Targets(), Counter[str]()
     members, made = list[Member](), list[Member]()
     with KohortServer(tmp_path, overrides=SETTINGS) as broker:
-        create_topic(broker.port)
+        with RawClient(broker.port) as client:
+            create_topics(client, TOPIC, partitions=PARTITIONS)
         last = None
         for _ in range(group_kills):
             # One or two change at a time, sometimes within one assignment interval.

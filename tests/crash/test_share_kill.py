@@ -28,9 +28,9 @@ from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from tests.crash.test_consumer_groups_kill import NOT_READY
-from tests.interop.same_answers.scenes import Topic, fetch_request
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.requests import create_topics, fetch_request, produce_request
 from tests.support.network.wire import RawClient, framed, request_body
 from tests.support.waiting import wait_until
 
@@ -200,28 +200,17 @@ def _finished(number: int, batches: list[acks.AcknowledgementBatch]) -> Iterator
 
 def begin(port: int, policy: str) -> bytes:
     """Create the topics, and initialize one for the group; return its id."""
-    topic, dead_letters = (
-        m.CreatableTopic(
-            name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
-        )
-        for name, count in ((TOPIC, PARTITIONS), (DEAD_LETTERS, 1))
-    )
-    enable = m.CreatableTopicConfig(name="errors.deadletterqueue.group.enable", value="true")
-    dead_letters.configs.append(enable)
     configure(port, GROUP, "share.auto.offset.reset", policy)
     configure(port, GROUP, "errors.deadletterqueue.topic.name", DEAD_LETTERS)
     with RawClient(port) as client:
-        created = client.call(
-            m.CreateTopicsRequest(topics=[topic, dead_letters], timeout_ms=10_000),
-            7,
-            m.CreateTopicsResponse,
-        )
+        (topic_id,) = create_topics(client, TOPIC, partitions=PARTITIONS)
+        enabled = {"errors.deadletterqueue.group.enable": "true"}
+        create_topics(client, DEAD_LETTERS, configs=enabled)
         join = beating.ShareGroupHeartbeatRequest(
             group_id=GROUP, member_id="joining", member_epoch=0, subscribed_topic_names=[TOPIC]
         )
         joined = client.call(join, 1, beating.ShareGroupHeartbeatResponse)
         assert not joined.error_code
-    (topic_id,) = (result.topic_id for result in created.topics if result.name == TOPIC)
     return topic_id
 
 
@@ -243,11 +232,7 @@ def produce(port: int, chance: random.Random) -> None:
     with RawClient(port) as client:
         for number in range(PARTITIONS):
             batch = encode_batch([Record(b"v", timestamp=1)] * chance.randint(1, 30))
-            data = m.PartitionProduceData(index=number, records=memoryview(batch))
-            topic = m.TopicProduceData(name=TOPIC, partition_data=[data])
-            request = m.ProduceRequest(
-                transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[topic]
-            )
+            request = produce_request(TOPIC, batch, partition=number)
             client.call(request, 9, m.ProduceResponse)
 
 
@@ -271,7 +256,7 @@ def dead_letters(port: int) -> set[Place]:
     position = 0
     with RawClient(port) as client:
         while True:
-            request = fetch_request(Topic(DEAD_LETTERS, bytes(16)), position)
+            request = fetch_request(DEAD_LETTERS, position)
             answer = client.call(request, 12, m.FetchResponse)
             data = bytes(answer.responses[0].partitions[0].records or b"")
             if not data:

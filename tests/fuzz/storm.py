@@ -20,7 +20,7 @@ from kohort.protocol.records.record import Record
 from tests.fuzz.frames import GROUPS, FrameFuzzer
 from tests.support import messages as m
 from tests.support.network.memory_transport import MemoryTransport
-from tests.support.network.requests import fetch_request
+from tests.support.network.requests import creation, fetch_request, produce_request
 from tests.support.network.wire import framed, request_body, response_in
 
 SETTINGS = {
@@ -87,14 +87,7 @@ class Sentinel:
 
     async def create_topic(self, name: str, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """Create a topic, unless it is there; damaged requests may have deleted it."""
-        topic = m.CreatableTopic(
-            name=name,
-            num_partitions=2,
-            replication_factor=1,
-            assignments=[],
-            configs=[m.CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
-        )
-        create = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        create = creation(name, partitions=2, configs=configs)
         response_in(await self._ask(create, 5), m.CreateTopicsResponse, 5)
 
     async def delete_keys(self) -> None:
@@ -128,14 +121,8 @@ class Sentinel:
         self._next_offset += 1
 
     async def _produce(self, topic: str, batch: bytes) -> m.PartitionProduceResponse:
-        data = m.PartitionProduceData(index=0, records=batch)
-        produce = m.ProduceRequest(
-            transactional_id=None,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[m.TopicProduceData(name=topic, partition_data=[data])],
-        )
-        produced = response_in(await self._ask(produce, 9), m.ProduceResponse, 9)
+        answer = await self._ask(produce_request(topic, batch), 9)
+        produced = response_in(answer, m.ProduceResponse, 9)
         ((done,),) = [topic.partition_responses for topic in produced.responses]
         return done
 

@@ -35,6 +35,7 @@ from tests.fuzz.extremes import (
 from tests.fuzz.storm import SETTINGS, Alarms
 from tests.support import messages as m
 from tests.support.network.memory_transport import MemoryTransport
+from tests.support.network.requests import creation
 from tests.support.network.wire import framed, request_body, response_in
 
 T = TypeVar("T")
@@ -72,11 +73,7 @@ class Groups:
         }
 
     async def make_topic(self) -> None:
-        topic = m.CreatableTopic(
-            name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
-        create = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        await self.ask(create, 5, m.CreateTopicsResponse)
+        await self.ask(creation(TOPIC), 5, m.CreateTopicsResponse)
         found = self._broker.services.topics.get(TOPIC)
         assert found is not None
         self._topic_id = found.topic_id

@@ -18,7 +18,7 @@ from kohort.protocol.records.record import Record
 from tests.integration.test_access import NOBODY, SETTINGS, authorizer, close_to_others
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
-from tests.support.network.requests import fetch_request
+from tests.support.network.requests import fetch_request, produce_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
@@ -45,14 +45,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 def produce(client: RawClient, name: str) -> None:
     batch = encode_batch([Record(b"secret", timestamp=1_700_000_000_000)])
-    data = m.PartitionProduceData(index=0, records=memoryview(batch))
-    request = m.ProduceRequest(
-        transactional_id=None,
-        acks=1,
-        timeout_ms=30_000,
-        topic_data=[m.TopicProduceData(name=name, partition_data=[data])],
-    )
-    (topic,) = client.call(request, 9, m.ProduceResponse).responses
+    (topic,) = client.call(produce_request(name, batch), 9, m.ProduceResponse).responses
     assert topic.partition_responses[0].error_code == ErrorCode.NONE
 
 

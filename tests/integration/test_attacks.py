@@ -21,6 +21,7 @@ from kohort.protocol.records.batch import CompressionType
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient, framed, header
 from tests.support.records.batches import with_block
 
@@ -205,19 +206,7 @@ def test_connections_do_not_take_the_descriptors_that_logs_need(tmp_path: Path) 
         crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
         for number in range(40):
             name = f"topic-{number}"
-            request = m.CreateTopicsRequest(
-                topics=[
-                    m.CreatableTopic(
-                        name=name,
-                        num_partitions=3,
-                        replication_factor=1,
-                        assignments=[],
-                        configs=[],
-                    )
-                ]
-            )
-            (created,) = client.call(request, 7, m.CreateTopicsResponse).topics
-            assert not created.error_code
+            create_topics(client, name, partitions=3)
         for one in crowd:
             one.close()
     assert "At most 16 connections" in server.log_file.read_text()
@@ -241,31 +230,13 @@ def gigabyte_in_gzip() -> bytes:
 
 
 def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServer) -> None:
-    create = m.CreateTopicsRequest(
-        topics=[
-            m.CreatableTopic(
-                name="bomb", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-            )
-        ],
-        timeout_ms=10_000,
-    )
     bomb = gigabyte_in_gzip()
     assert len(bomb) < 1.1 * MIB
     # Made without inflating it again.
     records = with_block(bomb, 1, CompressionType.NONE, attributes=CompressionType.GZIP)
-    request = m.ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[
-            m.TopicProduceData(
-                name="bomb", partition_data=[m.PartitionProduceData(index=0, records=records)]
-            )
-        ],
-    )
     with undisturbed(server), RawClient(server.port) as client:
-        client.call(create, 5, m.CreateTopicsResponse)
-        answer = client.call(request, 9, m.ProduceResponse)
+        create_topics(client, "bomb")
+        answer = client.call(produce_request("bomb", records), 9, m.ProduceResponse)
         ((partition,),) = [topic.partition_responses for topic in answer.responses]
         assert partition.error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert "for bomb-0: gzip block inflates to more than" in server.log_file.read_text()

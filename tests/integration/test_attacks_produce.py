@@ -18,6 +18,7 @@ from kohort.protocol.records.record import Record
 from tests.support import messages as m
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient
 from tests.support.records.batches import one_record, with_block
 
@@ -27,24 +28,15 @@ TOPIC = "topic"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
     with KohortServer(tmp_path_factory.mktemp("produce")) as server:
-        topic = m.CreatableTopic(
-            name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
         with RawClient(server.port) as client:
-            client.call(m.CreateTopicsRequest(topics=[topic]), 5, m.CreateTopicsResponse)
+            create_topics(client, TOPIC)
         yield warmed_up(server)
 
 
 def produced(server: KohortServer, batches: Sequence[bytes], topic: str = TOPIC) -> list[int]:
     """Send them in one request; the error codes."""
-    data = [m.PartitionProduceData(index=0, records=batch) for batch in batches]
-    request = m.ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[m.TopicProduceData(name=topic, partition_data=data)],
-    )
     with RawClient(server.port, timeout_s=120) as client:
+        request = produce_request(topic, *batches)
         (answer,) = client.call(request, 9, m.ProduceResponse).responses
     return [one.error_code for one in answer.partition_responses]
 

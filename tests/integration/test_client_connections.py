@@ -18,6 +18,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.testing import Kafka
 from tests.support import messages as m
 from tests.support.brokers.server_process import free_port
+from tests.support.network.requests import creation
 
 CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=60_000)
 
@@ -58,10 +59,7 @@ async def test_waiting_calls_are_told_when_the_connection_ends(broker: Kafka) ->
 async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Kafka) -> None:
     cluster = cluster_of(free_port(), broker.port)
     connection = await cluster.any_connection()
-    topic = m.CreatableTopic(
-        name="three", num_partitions=3, replication_factor=1, assignments=[], configs=[]
-    )
-    await connection.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+    await connection.call(creation("three", partitions=3))
     await cluster.refresh(["three", "none"])
     assert cluster.partition_counts(["three", "none"]) == {"three": 3}
     leader = cluster.leader(TopicPartition("three", 2))

@@ -13,7 +13,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
-from tests.support.network.requests import fetch_request
+from tests.support.network.requests import create_topics, fetch_request, produce_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 Parts: TypeAlias = Sequence[tuple[str, str | None]]
@@ -27,11 +27,7 @@ LIMIT = 10_000
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path) as made:
         with RawClient(made.port) as client:
-            topic = m.CreatableTopic(
-                name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-            )
-            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-            client.call(request, 5, m.CreateTopicsResponse)
+            create_topics(client, "t")
         yield made
 
 
@@ -59,13 +55,7 @@ def described(client: RawClient) -> dict[tuple[tuple[str, str | None], ...], dic
 def produced(byte_count: int, *, acks: int = 1) -> m.ProduceRequest:
     now_ms = int(time.time() * 1_000)
     batch = encode_batch([Record(b"v" * byte_count, None, (), now_ms)])
-    data = m.PartitionProduceData(index=0, records=memoryview(batch))
-    return m.ProduceRequest(
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=30_000,
-        topic_data=[m.TopicProduceData(name="t", partition_data=[data])],
-    )
+    return produce_request("t", batch, acks=acks)
 
 
 def produce(client: RawClient, byte_count: int) -> int:

@@ -17,6 +17,7 @@ from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
@@ -35,30 +36,8 @@ def batch(value: bytes = b"value") -> bytes:
 
 
 def create_topic(port: int, name: str) -> None:
-    request = m.CreateTopicsRequest(
-        topics=[
-            m.CreatableTopic(
-                name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-            )
-        ],
-        timeout_ms=10_000,
-    )
     with RawClient(port) as client:
-        (result,) = client.call(request, 5, m.CreateTopicsResponse).topics
-        assert result.error_code == 0
-
-
-def produce(topic: str, records: bytes, *, acks: int = -1) -> m.ProduceRequest:
-    return m.ProduceRequest(
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=10_000,
-        topic_data=[
-            m.TopicProduceData(
-                name=topic, partition_data=[m.PartitionProduceData(index=0, records=records)]
-            )
-        ],
-    )
+        create_topics(client, name)
 
 
 def fetch(
@@ -131,7 +110,7 @@ def test_a_client_that_does_not_read_holds_up_no_client_and_no_memory(
     requests = 60
     with RawClient(running.port) as client:
         for _ in range(8):
-            client.call(produce("t", batch(value=bytes(MIB // 2))), 9, m.ProduceResponse)
+            client.call(produce_request("t", batch(value=bytes(MIB // 2))), 9, m.ProduceResponse)
         size = fetched_bytes(client.call(fetch("t"), 11, m.FetchResponse))
         assert size > 4 * MIB
     with RawClient(running.port) as slow, RawClient(running.port) as other:
@@ -160,7 +139,9 @@ def test_large_frames_arrive_unharmed_from_several_clients_at_once(
     values = [bytes([number]) * (900_000 + number) for number in range(12)]
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(running.port)) for _ in range(3)]
-        frames = [framed(request_body(produce("t", batch(value=value)), 9)) for value in values]
+        frames = [
+            framed(request_body(produce_request("t", batch(value=value)), 9)) for value in values
+        ]
         for start in range(0, 1_000_000, 70_000):
             for number, client in enumerate(clients):
                 client.send(frames[number][start : start + 70_000])

@@ -9,6 +9,7 @@ from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
+from tests.support.network.requests import create_topics
 from tests.support.network.wire import RawClient
 
 
@@ -28,9 +29,6 @@ def has_coordinators(broker: Broker) -> bool:
 
 def commit_offset(port: int) -> None:
     """Create a topic, and commit an offset for a group without members."""
-    topic = m.CreatableTopic(
-        name="t", num_partitions=1, replication_factor=-1, assignments=[], configs=[]
-    )
     commit = m.OffsetCommitRequest(
         group_id="g",
         member_id="",
@@ -46,7 +44,7 @@ def commit_offset(port: int) -> None:
         ],
     )
     with RawClient(port) as client:
-        client.call(m.CreateTopicsRequest(topics=[topic]), 7, m.CreateTopicsResponse)
+        create_topics(client, "t")
         response = client.call(commit, 8, m.OffsetCommitResponse)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 

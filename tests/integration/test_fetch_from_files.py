@@ -24,6 +24,7 @@ from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
 
@@ -60,23 +61,12 @@ def sent_by(running: BrokerThread, sizes: list[int]) -> int:
 
 
 def create_topic(running: BrokerThread, name: str = "t") -> None:
-    topic = m.CreatableTopic(
-        name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
-    )
     with RawClient(running.port) as client:
-        request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        (result,) = client.call(request, 5, m.CreateTopicsResponse).topics
-    assert result.error_code == 0
+        create_topics(client, name, partitions=PARTITIONS)
 
 
 def produce(client: RawClient, records: bytes, partition: int = 0, topic: str = "t") -> None:
-    data = [m.PartitionProduceData(index=partition, records=records)]
-    request = m.ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[m.TopicProduceData(name=topic, partition_data=data)],
-    )
+    request = produce_request(topic, records, partition=partition)
     (answer,) = client.call(request, 9, m.ProduceResponse).responses[0].partition_responses
     assert answer.error_code == 0
 

@@ -12,6 +12,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient
 
 
@@ -24,18 +25,8 @@ def _a_umask_that_forbids_nothing() -> Iterator[None]:
 
 def write_a_record(port: int, topic: str) -> None:
     with RawClient(port) as client:
-        made = m.CreatableTopic(
-            name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
-        request = m.CreateTopicsRequest(topics=[made], timeout_ms=30_000)
-        assert client.call(request, 5, m.CreateTopicsResponse).topics[0].error_code == 0
-        batch = bytes(encode_batch([Record(None, b"secret")]))
-        partition = m.PartitionProduceData(index=0, records=batch)
-        produce = m.ProduceRequest(
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[m.TopicProduceData(name=topic, partition_data=[partition])],
-        )
+        create_topics(client, topic)
+        produce = produce_request(topic, encode_batch([Record(None, b"secret")]))
         answer = client.call(produce, 9, m.ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == 0
 

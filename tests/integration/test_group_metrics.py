@@ -13,7 +13,7 @@ from tests.integration.test_metrics import (
     scrape,
     value,
 )
-from tests.support import messages as m
+from tests.support.network.requests import create_topics
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
 
@@ -66,15 +66,7 @@ async def test_a_consumer_group_is_counted_by_epochs_and_phases(tmp_path: Path) 
     settings = {"group_consumer_assignment_interval_ms": "0"}
     async with running(tmp_path, **settings) as (broker, port):
         with RawClient(broker.endpoint.port) as client:
-            topic = m.CreatableTopic(
-                name="t",
-                num_partitions=PARTITIONS,
-                replication_factor=1,
-                assignments=[],
-                configs=[],
-            )
-            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-            await asyncio.to_thread(client.call, request, 5, m.CreateTopicsResponse)
+            await asyncio.to_thread(create_topics, client, "t", partitions=PARTITIONS)
             first, second = Consumer(client, "a"), Consumer(client, "b")
             await first.beat()
             await second.beat()

@@ -17,6 +17,7 @@ from kohort.protocol.errors import ErrorCode
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.requests import create_topics
 from tests.support.network.sasl import log_in
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
@@ -81,16 +82,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def prepare(admin: RawClient) -> None:
-    topics = [
-        m.CreatableTopic(
-            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
-        for name in TOPICS
-    ]
-    made = admin.call(
-        m.CreateTopicsRequest(topics=topics, timeout_ms=9_000), 5, m.CreateTopicsResponse
-    )
-    assert not any(one.error_code for one in made.topics)
+    create_topics(admin, *TOPICS)
     allow(admin, *(rule(user, ResourceType.TOPIC, f"of-{user}") for user in USERS))
     allow(admin, *(rule(user, ResourceType.GROUP, GROUP) for user in USERS))
 

@@ -20,6 +20,7 @@ from kohort.protocol.messages.incremental_alter_configs import AlterableConfig, 
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.requests import create_topics
 from tests.support.network.wire import RawClient, framed, header
 
 TOPIC = "t"
@@ -42,12 +43,7 @@ def settings(sasl_port: int) -> dict[str, str]:
 def broker(tmp_path_factory: pytest.TempPathFactory, sasl_port: int) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path_factory.mktemp("data"), overrides=settings(sasl_port)) as made:
         with RawClient(made.port) as admin:
-            topic = m.CreatableTopic(
-                name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-            )
-            request = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-            told = admin.call(request, 7, m.CreateTopicsResponse)
-            assert told.topics[0].error_code == ErrorCode.NONE
+            create_topics(admin, TOPIC)
         yield made
 
 

@@ -23,6 +23,7 @@ from kohort.protocol.records.record import Record
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import DEFAULTS, BrokerThread
 from tests.support.brokers.server_process import free_port
+from tests.support.network.requests import create_topics
 from tests.support.network.wire import RawClient
 from tests.support.waiting import until
 
@@ -45,10 +46,7 @@ class HeldFiles(OsFileSystem):
 
 def fill(client: RawClient) -> None:
     """Create the topic `orders` with a record in each partition."""
-    topic = m.CreatableTopic(
-        name="orders", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
-    )
-    client.call(m.CreateTopicsRequest(topics=[topic]), 5, m.CreateTopicsResponse)
+    create_topics(client, "orders", partitions=PARTITIONS)
     batch = encode_batch([Record(b"value")])
     data = [m.PartitionProduceData(index=index, records=batch) for index in range(PARTITIONS)]
     request = m.ProduceRequest(

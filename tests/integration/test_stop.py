@@ -11,6 +11,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support import messages as m
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import create_topics, produce_request
 from tests.support.network.wire import RawClient
 
 
@@ -72,30 +73,13 @@ def test_what_lives_is_not_collected_while_a_daemon_stops(tmp_path: Path) -> Non
 def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path: Path) -> None:
     files, environment = HeldFiles(), Environment()
     environment.files = files
-    create = m.CreateTopicsRequest(
-        topics=[
-            m.CreatableTopic(
-                name="t",
-                num_partitions=1,
-                replication_factor=1,
-                assignments=[],
-                configs=[m.CreatableTopicConfig(name="flush.messages", value="1")],
-            )
-        ]
-    )
-    data = m.PartitionProduceData(index=0, records=encode_batch([Record(b"v")]))
-    produce = m.ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=30_000,
-        topic_data=[m.TopicProduceData(name="t", partition_data=[data])],
-    )
+    produce = produce_request("t", encode_batch([Record(b"v")]))
     answers: list[m.ProduceResponse] = []
     with (
         BrokerThread(tmp_path, environment=environment) as broker,
         RawClient(broker.port) as client,
     ):
-        client.call(create, 5, m.CreateTopicsResponse)
+        create_topics(client, "t", configs={"flush.messages": "1"})
         files.may_sync.clear()
         files.is_syncing.clear()
         asking = threading.Thread(

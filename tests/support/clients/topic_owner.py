@@ -17,7 +17,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.types import ZERO_UUID
 from tests.support import messages as m
-from tests.support.network.requests import fetch_request
+from tests.support.network.requests import creation, fetch_request
 
 Asking: TypeAlias = Generator[tuple[Any, int], Any]
 """Yields a request and its version; is sent the answer."""
@@ -92,10 +92,7 @@ class TopicOwner:
 
     def _create(self) -> Asking:
         count = self._requested_count = self._chance.randint(1, PARTITIONS_MAX - 1)
-        topic = m.CreatableTopic(
-            name=self.name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
-        )
-        answer = yield m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7
+        answer = yield creation(self.name, partitions=count), 7
         (result,) = answer.topics
         if self._is_done("create", result.error_code):
             self._begin(result.topic_id, count)
