@@ -18,6 +18,7 @@ _PREFIX: Final = struct.Struct(">hhih")
 _SIZED_PREFIX: Final = struct.Struct(">ihhih")
 _CLIENT_ID_BYTES_MAX: Final = 0x7FFF
 _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+_SIZE: Final = struct.Struct(">i")
 _RESPONSE: Final = struct.Struct(">ii")
 _RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
 
@@ -110,8 +111,9 @@ def _response_header(correlation_id: int, *, header_has_tags: bool) -> bytearray
 
 
 def _framed(parts: list[Buffer], out: bytearray) -> list[Buffer]:
-    """Write the size of a frame into its first part, `out`."""
-    out[:4] = (sum(map(len, parts)) - 4).to_bytes(4, "big")
+    """Write the size of a frame into its first part, `out`; nearly all frames have no other."""
+    size = len(out) if len(parts) == 1 else sum(map(len, parts))
+    _SIZE.pack_into(out, 0, size - 4)
     return parts
 
 
