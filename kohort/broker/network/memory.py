@@ -389,6 +389,8 @@ class UnsentBytes:
 
     def update(self, reader: SlowReader, byte_count: int) -> None:
         """Update the lag of `reader`, which keeps its place while it makes no progress."""
+        if not byte_count and reader not in self._readers:
+            return  # Nearly all readers.
         before_bytes = self._readers.get(reader, 0)
         if byte_count < before_bytes or not before_bytes:
             self.remove(reader)

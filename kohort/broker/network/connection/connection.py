@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection if the client has exceeded a time limit."""
         if self._end.state is _LOST:
             return
-        self.output.update_unsent()
+        unsent_bytes = self.output.update_unsent()
         is_waiting_for_us = (
             self._pending is not None
             or self._throttle.is_active
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         reason = self._end.check(
             now_ms,
             self._host.limits,
-            unsent_bytes=self.output.unsent_bytes(),
+            unsent_bytes=unsent_bytes,
             # The client cannot be late with bytes that we do not read.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,

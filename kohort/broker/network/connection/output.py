@@ -101,14 +101,15 @@ class Output:
         elif is_first:
             self._scheduler.schedule_write(self, byte_count)
 
-    def update_unsent(self) -> None:
-        """Report the bytes in the transport's buffer: clients may be slow without being blocked."""
-        self._unsent.update(self._connection, self._transport.get_write_buffer_size())
-
-    def unsent_bytes(self) -> int:
-        """Bytes that the client has not received."""
-        file_bytes = 0 if self._sender is None else self._sender.unsent_bytes
-        return file_bytes + self._transport.get_write_buffer_size()
+    def update_unsent(self) -> int:
+        """Report the bytes in the transport's buffer: clients may be slow without being blocked.
+        Return the bytes that the client has not received.
+        """
+        unsent_bytes = self._transport.get_write_buffer_size()
+        self._unsent.update(self._connection, unsent_bytes)
+        if self._sender is not None:
+            unsent_bytes += self._sender.unsent_bytes
+        return unsent_bytes
 
     def drop_files(self) -> None:
         """Stop sending file ranges."""
