@@ -115,6 +115,17 @@ def test_an_odd_answer_to_a_heartbeat_costs_nothing() -> None:
     assert (scenario.classic.data.generation, members[0].calls) == (before, [])
 
 
+def test_a_member_whose_generation_is_gone_joins_again_under_its_id() -> None:
+    scenario, members = group_of(2)
+    had, member_id = tuple(sorted(members[0].owned)), members[0].membership.identity.member_id
+    members[0].odd_answers.append(ErrorCode.ILLEGAL_GENERATION)
+    live(scenario, members, 20 * SECOND)
+    assert members[0].calls[0] == ("lost", had)
+    assert reasons(members[0])[0] is JoinReason.MEMBERSHIP_LOST
+    assert members[0].membership.identity.member_id == member_id
+    assert owned(members) == list(partitions(*range(6)))
+
+
 def test_a_join_that_is_refused_is_told_and_tried_by_the_next_poll() -> None:
     """An ACL that comes a minute late."""
     scenario = Scenario(partition_counts={"t": 6})
