@@ -25,7 +25,8 @@ FIXTURES = ("kafka", "kafka_module", "kafka_session", "virtual_kafka")
 MARKER = "kafka_settings"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    _import_as_it_is(pluginmanager)
     parser.getgroup("kohort").addoption(
         "--kafka-seed",
         type=int,
@@ -39,6 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARKER}(settings, on_disk=False): settings of the test's broker",
     )
+
+
+def _import_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Have pytest import Kohort as Python does.
+
+    pytest rewrites the assertions of all modules of a package that has a plugin. That takes half
+    the time of a run without its cache; and if two threads import modules at once, CPython before
+    3.11.8 may raise SystemError (gh-106905).
+    """
+    hook = getattr(pluginmanager, "rewrite_hook", None)
+    getattr(hook, "_must_rewrite", set()).discard("kohort")
 
 
 @pytest.fixture
