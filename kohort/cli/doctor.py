@@ -11,6 +11,7 @@ import shutil
 import socket
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -117,7 +118,7 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     there = directory
     while not there.exists():
         there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    if not _can_write(there):
         yield Finding(PROBLEM, "data", f"{there} cannot be written to")
         return
     state = "is there" if there == directory else "will be created"
@@ -131,6 +132,15 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     verdict = OK if free >= FREE_BYTES_MIN else WARNING
     yield Finding(verdict, "disk", f"{free / (1 << 30):.1f} GiB free")
+
+
+def _can_write(directory: Path) -> bool:
+    """Try it: some file systems, as /proc, permit what they then refuse."""
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
 
 
 def _ports(loaded: LoadedConfig) -> Iterator[Finding]:

@@ -58,6 +58,7 @@ _DURATIONS: Final = (
         r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
     ),
     re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"),
+    re.compile(r"(?P<s>\d*\.?\d+)"),
 )
 _UNIT_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
@@ -112,11 +113,8 @@ def add_command_config(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Parse a duration above 0, a number being seconds. Raises argparse.ArgumentTypeError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = duration_ms(text) / 1000
+    """Parse a duration above 0, to seconds. Raises argparse.ArgumentTypeError."""
+    value = duration_ms(text) / 1000
     if not 0 < value <= TIMEOUT_S_MAX:
         raise argparse.ArgumentTypeError(f"seconds above 0, up to {TIMEOUT_S_MAX}, or as in 10m")
     return value
@@ -277,12 +275,15 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Parse a duration, 1h30m or ISO 8601's PT1H30M, to ms. Raises argparse.ArgumentTypeError."""
+    """Parse a duration to ms: 1h30m, ISO 8601's PT1H30M, or a number of seconds.
+
+    Raises argparse.ArgumentTypeError.
+    """
     matches = (pattern.fullmatch(text) for pattern in _DURATIONS)
     match = next((match for match in matches if match is not None and any(match.groups())), None)
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"invalid duration {text!r}: expected for example 10m, 1h30m, 7d or PT1H30M"
+            f"invalid duration {text!r}: expected for example 10m, 1h30m, 7d, PT1H30M or seconds"
         )
     parts = match.groupdict(default="0")
-    return int(sum(float(parts[unit]) * factor for unit, factor in _UNIT_MS.items()))
+    return int(sum(float(parts.get(unit, 0)) * factor for unit, factor in _UNIT_MS.items()))

@@ -36,6 +36,7 @@ from kohort.cli.output import table
 from kohort.formats.text import counted, shown
 
 _LISTED_MAX: Final = 10_000
+_OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """Largest `limit` that the HTTP port accepts."""
 
 
@@ -117,10 +118,14 @@ def _add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    open_for_ms = -1 if options.open_for is None else int(options.open_for * 1000)
+    states, open_for_ms = options.state, -1
+    if options.open_for is not None:
+        open_for_ms = int(options.open_for * 1000)
+        # Brokers compare when the transaction began, even if it has ended.
+        states = states or _OPEN_STATES
     with cluster_of(options) as cluster:
         listed = list_transactions(
-            cluster, states=options.state, open_for_ms=open_for_ms, pattern=options.id_pattern
+            cluster, states=states, open_for_ms=open_for_ms, pattern=options.id_pattern
         )
     titles = {
         "transactional_id": "TRANSACTIONAL ID",

@@ -55,6 +55,11 @@ def test_a_port_that_was_set_must_be_free(tmp_path: Path, what: str) -> None:
     assert (found.what, "in use" in found.text) == (what, True)
 
 
+def test_a_place_for_data_where_nothing_can_be_created_is_told() -> None:
+    (found,) = problems(settings(Path("/proc/kohort")))
+    assert found.what == "data"
+
+
 def test_a_place_for_data_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (found,) = problems(settings(tmp_path / "file" / "data"))

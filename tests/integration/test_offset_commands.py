@@ -94,6 +94,16 @@ def test_a_reset_offset_is_within_the_log(
         assert partition["committed"] == (after if executed else 9)
 
 
+def test_a_reset_says_that_the_group_does_not_exist(
+    orders: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reset = ["reset-offsets", "new", "--topic", TOPIC, "--to-earliest"]
+    for expected, given in ((True, []), (False, ["--execute"]), (False, [])):
+        where = ("--bootstrap-server", orders.bootstrap_servers)
+        assert main(["groups", *reset, *given, *where]) == 0
+        assert ("no group 'new'" in capsys.readouterr().out) is expected
+
+
 def test_offsets_of_a_share_group_are_reset_and_deleted(
     orders: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:

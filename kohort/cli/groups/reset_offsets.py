@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kohort.admin.cluster import Cluster
 from kohort.admin.group_changes import set_offsets, set_start_offsets
-from kohort.admin.groups import committed_offsets, share_offsets
+from kohort.admin.groups import committed_offsets, describe_group, share_offsets
 from kohort.admin.offsets import TopicPartition
 from kohort.cli.commands import Commands
 from kohort.cli.errors import NotFoundError, UsageError
@@ -71,6 +71,7 @@ def _reset(options: argparse.Namespace) -> None:
         known = committed_offsets(cluster, options.group) if of_shares is None else of_shares
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
+        is_known = bool(known) or describe_group(cluster, options.group) is not None
         if options.execute:
             wanted = {(move.topic, move.partition): move.after for move in moves}
             change = set_offsets if of_shares is None else set_start_offsets
@@ -82,6 +83,8 @@ def _reset(options: argparse.Namespace) -> None:
     }
     is_set = f"{shown(options.group)}: set."
     what = is_set if options.execute else "Nothing was changed: --execute sets these offsets."
+    if not (is_known or options.execute):
+        what += f" There is no group {options.group!r}; --execute creates it."
     titles = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "LAG")
     print_result(options, data, [*table(titles, moves), "", what])
 

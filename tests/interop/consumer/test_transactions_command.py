@@ -50,6 +50,11 @@ def scene(
     del made.producer
 
 
+def open_ids(scene: Scene) -> set[str]:
+    listed = scene.json("list", "--open-for", "0.001")["transactions"]
+    return {one["transactional_id"] for one in listed}
+
+
 def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers_back(
     scene: Scene,
 ) -> None:
@@ -58,6 +63,7 @@ def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers
         for one in scene.json("list", "--state", "Ongoing")["transactions"]
         if one["transactional_id"] == scene.transactional_id
     ]
+    assert scene.transactional_id in open_ids(scene)
     described = scene.json("describe", scene.transactional_id)
     why = scene.json("why", scene.topic, "0")
 
@@ -80,6 +86,7 @@ def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers
 
     # A Kafka writes its markers after it has answered.
     wait_until(is_over, "the markers are written")
+    assert scene.transactional_id not in open_ids(scene)
     assert scene.json("why", scene.topic, "0")["open"] == []
     assert "No transaction is open" in scene.ask("why", scene.topic, "0").out
     assert "No transaction is open" in scene.ask("describe", scene.transactional_id).out

@@ -16,13 +16,17 @@ from kohort.cli.options import duration_ms, seconds
         ("1d2h3m4.5s", 93_784_500),
         ("P1DT2H3M4.5S", 93_784_500),
         ("7d", 604_800_000),
+        ("600", 600_000),
+        ("0.5", 500),
     ],
 )
-def test_a_duration_is_short_or_of_iso_8601(text: str, expected_ms: int) -> None:
+def test_a_duration_is_short_or_of_iso_8601_or_a_number_of_seconds(
+    text: str, expected_ms: int
+) -> None:
     assert duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "10", "m", "10m1h", "P10M", "-1m", "1.5m"])
+@pytest.mark.parametrize("text", ["", "P", "PT", ".", "m", "10m1h", "P10M", "-1m", "1.5m"])
 def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="10m, 1h30m"):
         duration_ms(text)
