@@ -34,15 +34,25 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Exit with code 2; an unknown choice is answered with the one that is most like it."""
+        """Exit with code 2; an unknown choice or option is answered with the most similar."""
         import difflib  # noqa: PLC0415 - only for errors.
 
         head, _, choices = message.partition(" (choose from ")
-        names = choices.rstrip(")").replace("'", "").split(", ")
-        close = difflib.get_close_matches(head.rpartition("choice: ")[2].strip("'"), names, 1)
+        names = choices.rstrip(")").replace("'", "").split(", ") if choices else self.options()
+        close = difflib.get_close_matches(head.rpartition(": ")[2].strip("'"), names, 1)
         if close:
             message = f"{head}; did you mean {close[0]!r}?"
         self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
+
+    def options(self) -> list[str]:
+        """Return the options of the command and of its subcommands."""
+        names: list[str] = []
+        for action in self._actions:
+            names += action.option_strings
+            if isinstance(action.choices, dict):
+                for parser in action.choices.values():
+                    names += parser.options()
+        return names
 
     def format_help(self) -> str:
         from kohort.cli.examples import examples_text  # noqa: PLC0415 - only for help.

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _dump(options: argparse.Namespace) -> None:
     for path in options.files:
-        print(f"Dumping {shown(path)}")
         data = _contents(path)
+        print(f"Dumping {shown(path)}")
         try:
             _print_batches(data, with_records=options.records)
         except DecodeError as error:
@@ -43,6 +43,8 @@ def _dump(options: argparse.Namespace) -> None:
 
 def _contents(path: str) -> memoryview:
     """Map a file, which may be larger than the memory. Raises NotFoundError."""
+    if segments := sorted(Path(path).glob("*.log")):
+        raise NotFoundError(f"{path} is a directory; its segments are {segments[0]} and so on")
     try:
         with Path(path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:

@@ -272,7 +272,7 @@ def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
 def _similar(error: str) -> str:
     """Suggest similar names: libraries' own names are mostly close to Kafka's."""
     names = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
-    return f"; there are {', '.join(names)}" if names else ""
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def groups_of(request: object) -> set[str]:

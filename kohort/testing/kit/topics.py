@@ -200,7 +200,11 @@ def _read_all(partition: Partition, *, committed: bool) -> list[RawRecord]:
 
 
 def _bytes(content: Content) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
+    if isinstance(content, str):
+        return content.encode()
+    if content is not None and not isinstance(content, (bytes, bytearray, memoryview)):
+        raise TypeError(f"keys and values are bytes, text or None, not {type(content).__name__}")
+    return content
 
 
 def _headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:

@@ -1,6 +1,7 @@
 """The broker that tests get as a fixture: its topics and records, its ends and its settings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -23,6 +24,12 @@ def test_what_is_produced_is_read_as_it_was_written(kafka: Kafka) -> None:
     assert (record.key, record.value, record.timestamp) == (b"a key", b"a value", 5)
     assert record.headers == (("from", b"here"), ("to", None))
     assert kafka.records("orders", partition=produced.partition) == [record]
+
+
+def test_a_value_that_is_not_serialized_is_refused(kafka: Kafka) -> None:
+    amount: Any = {"amount": 1}
+    with pytest.raises(TypeError, match="bytes, text or None, not dict"):
+        kafka.produce("orders", amount)
 
 
 def test_a_tombstone_and_a_chosen_partition(kafka: Kafka) -> None:

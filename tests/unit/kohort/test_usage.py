@@ -16,6 +16,7 @@ from kohort.cli import main
         (["groups", "why"], "GROUP"),
         (["groups", "why", "g", "--last", "0"], "argument --last: a number from 1"),
         (["groups", "report", "g", "--nosuch"], "unrecognized arguments: --nosuch"),
+        (["consume", "t", "--from-begining"], "did you mean '--from-beginning'?"),
         (["transactions", "nosuch"], "invalid choice: 'nosuch'"),
     ],
 )
