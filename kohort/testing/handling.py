@@ -18,7 +18,7 @@ from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.client.processing.attempts import Attempts, is_awaitable
 from kohort.client.processing.dead_letters import CallerSink, DeadLetter
 from kohort.client.processing.figures import Counts
-from kohort.client.processing.options import Handler, RunSettings, options_from
+from kohort.client.processing.options import Handler, RunSettings, check_handler, options_from
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
 from kohort.protocol.records.batch import TimestampType
@@ -50,6 +50,7 @@ def run_handler(
     Raises:
         HandlerError, ConfigError: as `Consumer.run`.
     """
+    check_handler(handler)
     chosen = options_from(options)
     assert chosen.producer is None, "run_handler has no transactions"
     results = [Handled(_record(given, offset)) for offset, given in enumerate(records)]

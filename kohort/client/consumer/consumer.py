@@ -225,7 +225,7 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
                 see `RunOptions`.
 
         Raises:
-            ConfigError: an option is invalid or unknown.
+            ConfigError: an option is invalid or unknown, or `handler` cannot handle records.
             UnknownTopicError: the topic `dead_letter` does not exist, and the brokers do not
                 create it.
             HandlerError: see `RunOptions.on_failure`.

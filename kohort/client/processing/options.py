@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -194,6 +195,25 @@ class RunOptions:
         if isinstance(wanted, (type, tuple)):
             return isinstance(error, wanted)
         return wanted(error)
+
+
+def check_handler(handler: object) -> None:
+    """Raise a ConfigError for anything that cannot handle records when it is called with them."""
+    if inspect.iscoroutine(handler):
+        handler.close()  # Else Python warns that it was never awaited.
+        raise ConfigError(
+            f"handler is a coroutine, the result of {handler.__qualname__}(): pass the function, do"
+            " not call it"
+        )
+    if not callable(handler):
+        raise ConfigError(f"handler must be a function that takes records, not {handler!r}")
+    # An object's own __call__ may be one as well.
+    for function in (handler, type(handler).__call__):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                f"handler {handler!r} is a generator function, whose body would never run: remove"
+                " its yield"
+            )
 
 
 def options_from(settings: Mapping[str, Any]) -> RunOptions:

@@ -22,7 +22,7 @@ from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.dead_letters import DeadLetterWriter, sink_for
 from kohort.client.processing.figures import Counts, RunFigures
-from kohort.client.processing.options import Handler, RunOptions
+from kohort.client.processing.options import Handler, RunOptions, check_handler
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
 from kohort.client.processing.transactions import check_producer
@@ -136,6 +136,7 @@ class RunController:
         batches: BatchLimits | None = None,
     ) -> None:
         """Handle records one by one, or in batches."""
+        check_handler(handler)
         if self._current is not None:
             raise IllegalStateError("run() is already running")
         check_dead_letter(options.dead_letter, engine.subscription)

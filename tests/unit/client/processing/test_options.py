@@ -1,4 +1,6 @@
 import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, get_type_hints
 
 import pytest
@@ -6,6 +8,8 @@ import pytest
 from kohort.client.core.errors import ConfigError
 from kohort.client.processing.dead_letters import DeadLetter
 from kohort.client.processing.options import RunOptions, RunSettings, options_from
+from kohort.testing import VirtualKafka
+from tests.unit.client.processing.members import fill, member
 
 GOOD: dict[str, Any] = {
     "concurrency": 1,
@@ -85,3 +89,43 @@ def test_an_unknown_option_is_rejected_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean handler_timeout_ms"):
         options_from({"handler_timeout": 3})
     assert options_from({"retries": 1}) == RunOptions(retries=1)
+
+
+async def handle(_record: object) -> None: ...
+
+
+async def async_generator(_record: object) -> AsyncIterator[None]:
+    yield
+
+
+def generator(_record: object) -> Iterator[None]:
+    yield
+
+
+class GeneratorObject:
+    async def __call__(self, _record: object) -> AsyncIterator[None]:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: handle(None), "pass the function, do not call it"),
+        (lambda: None, "not None"),
+        (lambda: "handle", "not 'handle'"),
+        (lambda: async_generator, "remove its yield"),
+        (lambda: generator, "remove its yield"),
+        (lambda: partial(generator), "remove its yield"),
+        (GeneratorObject, "remove its yield"),
+    ],
+    ids=["coroutine", "None", "name", "async-generator", "generator", "partial", "object"],
+)
+async def test_what_cannot_handle_records_is_refused_before_any_is_read(
+    virtual_kafka: VirtualKafka, make: Callable[[], Any], message: str
+) -> None:
+    await fill(virtual_kafka, [b"1"])
+    async with member(virtual_kafka) as consumer:
+        for run in (consumer.run, consumer.run_batches):
+            with pytest.raises(ConfigError, match=message):
+                await run(make(), on_failure="skip", retries=0)
+        assert consumer.health().run is None
