@@ -40,13 +40,21 @@ BACKOFF_MAX_S: Final = 5.0
 
 
 def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
-    """Raises a ConfigError for anything but a transactional producer of aiokafka's."""
+    """Raises a ConfigError for anything but a started transactional producer of aiokafka's."""
     names = ("begin_transaction", "send_offsets_to_transaction", "commit_transaction")
     if not all(callable(getattr(producer, name, None)) for name in names):
         raise ConfigError(
             "producer must be an AIOKafkaProducer with a transactional_id, which the"
             f" application starts and stops, not {producer!r}"
         )
+    # aiokafka has no public names for these; what a release does not have is not checked.
+    manager = getattr(producer, "_txn_manager", producer)
+    if getattr(manager, "transactional_id", manager) is None:
+        raise ConfigError("producer has no transactional_id, which its transactions need")
+    sender = getattr(producer, "_sender", producer)
+    if getattr(sender, "sender_task", sender) is None or getattr(producer, "_closed", False):
+        # Its transactions would wait for ever.
+        raise ConfigError("producer is not running: start() it before run(), and stop() it after")
 
 
 class Transactions:

@@ -210,3 +210,29 @@ async def test_another_object_or_no_group_is_rejected(virtual_kafka: VirtualKafk
     ):
         with pytest.raises(ConfigError, match="group_id"):
             await alone.run(lambda _: None, producer=producer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "message"),
+    [
+        ({}, ["start"], "no transactional_id"),
+        ({"enable_idempotence": True}, ["start"], "no transactional_id"),
+        ({"transactional_id": "p"}, [], "not running"),
+        ({"transactional_id": "p"}, ["start", "stop"], "not running"),
+    ],
+    ids=["plain", "idempotent", "not-started", "stopped"],
+)
+async def test_a_producer_that_cannot_begin_transactions_is_rejected(
+    virtual_kafka: VirtualKafka, settings: dict[str, Any], steps: list[str], message: str
+) -> None:
+    kafka = virtual_kafka
+    await fill(kafka)
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **settings)
+    try:
+        for step in steps:
+            await getattr(producer, step)()
+        async with member(kafka, **SETTINGS) as consumer, asyncio.timeout(60):
+            with pytest.raises(ConfigError, match=message):
+                await consumer.run(lambda _: None, producer=producer)
+    finally:
+        await producer.stop()
