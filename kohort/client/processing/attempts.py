@@ -276,7 +276,9 @@ class Outcomes:
             oldest_in_flight_seconds=since(began_ms),
             oldest_in_flight=None if oldest is None else (oldest.partition, oldest.offset),
             handler_seconds=since(min(running, default=None)),
-            dead_letters_failing_seconds=since(self._dead_letters_failing_since_ms),
+            dead_letters_failing_seconds=(
+                since(self._dead_letters_failing_since_ms) if is_running else None
+            ),
             dead_letter_error=self._dead_letter_error,
             failure=None if failure is None else repr(failure),
         )

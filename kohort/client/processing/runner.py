@@ -491,6 +491,7 @@ class Runner:
         # Reading is ahead of handling; later reads and commits must start from the done offsets.
         # With transactions, the last one's outcome may not be known here.
         self._source.go_back({} if self._transactions is not None else self.committable())
+        self._work.drop(self._work.partitions)  # None of them is in hand any longer.
         if not self.over.done():
             self.over.set_result(None)
 

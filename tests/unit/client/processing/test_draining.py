@@ -3,14 +3,17 @@
 import asyncio
 import json
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from kohort import Consumer, ConsumerRecord, TopicPartition
+from kohort.client.core.errors import HandlerError
+from kohort.client.processing.dead_letters import DeadLetter
 from kohort.client.processing.options import RunSettings
 from kohort.testing import VirtualKafka
-from tests.unit.client.processing.members import member, until
+from tests.unit.client.processing.members import figures, member, until
 
 Record = ConsumerRecord[Any, Any]
 PLACE = TopicPartition("t", 0)
@@ -160,3 +163,39 @@ async def test_each_attempt_gets_a_new_value(virtual_kafka: VirtualKafka) -> Non
 
         await consumer.run(handle, retry_backoff_ms=10)
     assert seen[:3] == [1, 1, 1]
+
+
+async def lose(letter: DeadLetter) -> None:
+    raise ConnectionError(letter)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"drain_timeout_ms": 0}, {"retries": 0}, {"retries": 0, "dead_letter": lose}],
+    ids=["retried", "failed", "dead-letter"],
+)
+async def test_a_run_that_has_ended_has_nothing_in_hand(
+    virtual_kafka: VirtualKafka, options: RunSettings
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+
+        async def fail(_record: Record) -> None:
+            raise OSError
+
+        async def end() -> None:
+            await until(lambda: figures(consumer).failed)
+            consumer.end_run()
+
+        ending = asyncio.create_task(end())
+        with suppress(HandlerError):
+            await consumer.run(fail, **options)
+        await ending
+        await asyncio.sleep(60)
+        run = figures(consumer)
+        assert run.failed
+        assert (run.in_flight, run.waiting, run.held_bytes) == (0, 0, 0)
+        assert run.oldest_in_flight is None
+        assert run.oldest_in_flight_seconds is None
+        assert run.handler_seconds is None
+        assert run.dead_letters_failing_seconds is None
