@@ -144,6 +144,15 @@ class RunOptions:
         self._check_failures()
 
     def _check_failures(self) -> None:
+        classes = self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,)
+        are_classes = all(
+            isinstance(one, type) and issubclass(one, BaseException) for one in classes
+        )
+        if not are_classes and (isinstance(self.retry_on, type) or not callable(self.retry_on)):
+            raise ConfigError(
+                "retry_on must be an exception class, a tuple of them, or a function that takes an"
+                f" exception, not {self.retry_on!r}"
+            )
         if self.on_failure not in {"stop", "skip"}:
             raise ConfigError(f"on_failure must be stop or skip, not {self.on_failure!r}")
         if self.on_unreadable not in {"stop", "skip", "dead_letter"}:
