@@ -4,13 +4,13 @@ import asyncio
 import select
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 import uvloop
 
 from kohort import Consumer, OffsetAndMetadata, TopicPartition
-from kohort.client.core.errors import ConsumerClosedError
+from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
@@ -164,3 +164,34 @@ async def test_a_sync_that_is_not_answered_ends_after_the_request_timeout(
             assert await consumer.poll(timeout=60)
     assert fault.hits == 1
     assert 20_000 <= virtual_kafka.now_ms < 40_000
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda consumer: consumer.run(print),
+        lambda consumer: consumer.poll(),
+        lambda consumer: consumer.getone(),
+        lambda consumer: anext(aiter(consumer)),
+        lambda consumer: consumer.commit(),
+    ],
+    ids=["run", "poll", "getone", "async-for", "commit"],
+)
+def test_a_consumer_of_another_event_loop_is_not_waited_for(
+    broker: Kafka, use: Callable[[Consumer], Awaitable[object]]
+) -> None:
+    [partition] = create(broker, 1)
+
+    async def within(waited: Awaitable[object]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await waited
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        consumer = Consumer(
+            partition.topic, bootstrap_servers=broker.bootstrap_servers, group_id=partition.topic
+        )
+        first.run(consumer.start())
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            second.run(within(use(consumer)))
+        assert not consumer.paused()  # Outside of any loop.
+        first.run(consumer.stop())

@@ -27,6 +27,8 @@ class Lifecycle:
         self.config = config
         self.engine: Engine | None = None
         """The engine, set once connected and kept after closing."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that started the engine."""
         self._subscription = subscription
         self._runs = runs
         self._listener: RebalanceListener = listener_from(None)
@@ -48,11 +50,21 @@ class Lifecycle:
         """The engine of a consumer that is started and not closed.
 
         Raises:
-            ConsumerClosedError, IllegalStateError: it is closed, or not started.
+            ConsumerClosedError, IllegalStateError: it is closed, or not started, or was started on
+                another event loop.
         """
         self.check_open()
         if self.engine is None:
             raise IllegalStateError("start() the consumer first, or use it in `async with`")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self.engine  # A plain method, called outside of the loop: it waits for nothing.
+        if loop is not self._loop:
+            raise IllegalStateError(
+                "this consumer was started on another event loop; start, use and stop it within one"
+                " asyncio.run()"
+            )
         return self.engine
 
     def listen(self, listener: RebalanceListener) -> None:
@@ -85,6 +97,7 @@ class Lifecycle:
         engine = Engine(await self._ready_config(), self._subscription)
         engine.rebalance.listener = self._listener
         await engine.start()
+        self._loop = asyncio.get_running_loop()
         self.engine = engine
 
     async def _ready_config(self) -> ConsumerConfig:
