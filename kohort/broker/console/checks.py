@@ -211,7 +211,8 @@ def _still(facts: GroupFacts) -> Iterator[Finding]:
         is_warning=True,
         text=f"{counted(len(still), 'partition')} with unread records and without a commit for "
         f"{duration(STILL_MS)} or longer; {shown(worst.topic)}-{worst.partition} is "
-        f"{worst.lag:,} records behind, and its last commit was {duration(since_ms)} ago.{empty}",
+        f"{counted(worst.lag or 0, 'record')} behind, and its last commit was "
+        f"{duration(since_ms)} ago.{empty}",
         advice="Check the member that owns it. Common causes are a record that cannot be "
         "processed, and a consumer that does not commit.",
     )
