@@ -111,11 +111,12 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
     # A member without a heartbeat for its session timeout would have been removed.
     if waiting.phase in _NOT_POLLING and sessions and lasted_ms > max(sessions):
         text += (
-            " It still sends heartbeats: its process runs, but its application does not poll,"
-            " or its listener is busy."
+            " It still sends heartbeats: its process runs, but its application does not poll, its"
+            " listener is busy, or it is finishing records of partitions that it gives up."
             if is_one
             else " They still send heartbeats: their processes run, but their applications do not"
-            " poll, or their listeners are busy."
+            " poll, their listeners are busy, or they are finishing records of partitions that they"
+            " give up."
         )
         advice += " Look for what the application does between two polls (max.poll.interval.ms)."
     if view["until_ms"] is not None and awaited:

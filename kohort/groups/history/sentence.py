@@ -279,7 +279,10 @@ def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
     return stuck if record.outcome is RebalanceOutcome.RUNNING else ""
 
 
-_STUCK: Final = "learned of it but did not rejoin (it did not poll, or its listener was busy)"
+_STUCK: Final = (
+    "learned of it but did not rejoin (it did not poll, its listener was busy, or it was finishing"
+    " records of partitions that it gave up)"
+)
 
 
 def _is_wait_for_stuck(record: RebalanceRecord) -> bool:

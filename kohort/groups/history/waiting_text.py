@@ -89,7 +89,10 @@ def _signs_of_life(waiting: Json, now_ms: int) -> Iterator[str]:
     if longest_ms < waited_ms - LONG_WAIT_MS:
         verb = "still sends" if len(silences) == 1 else "still send"
         ago = duration(longest_ms)
-        why = "the application does not poll, or its listener is busy"
+        why = (
+            "the application does not poll, its listener is busy, or it is finishing records of"
+            " partitions that it gives up"
+        )
         yield f"{who} {verb} heartbeats, the last {ago} ago, but {why}"
     elif len(silences) == 1:
         yield f"Its last heartbeat was {duration(longest_ms)} ago"

@@ -64,6 +64,12 @@ def test_of_many_that_are_waited_for_ten_are_listed() -> None:
     assert lines[11:] == ["  and 3990 more"]
 
 
+def test_a_member_that_sends_heartbeats_may_be_finishing_records() -> None:
+    (line,) = waiting("join", [someone("a") | {"silent_ms": 1_000}])
+    assert "still sends heartbeats, the last 1 s ago" in line
+    assert "or it is finishing records of partitions that it gives up" in line
+
+
 def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
         "group": "billing",
