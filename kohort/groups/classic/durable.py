@@ -112,6 +112,7 @@ def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
             stored.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
         ),
         protocols=((protocol_name or "", stored.subscription),),
+        is_restored=True,
     )
 
 

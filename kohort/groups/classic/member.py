@@ -32,6 +32,8 @@ class Member:
     rebalance_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
+    is_restored: bool = False
+    """Whether its protocols are from the log, which has the chosen one alone."""
     is_new: bool = False
     """Whether it has never completed a join. Then its session expires even while it is parked."""
     join_ticket: Ticket | None = None
@@ -67,6 +69,15 @@ class Member:
     def protocol_names(self) -> tuple[str, ...]:
         """Protocol names in order of preference."""
         return tuple([name for name, _ in self.protocols])
+
+    def compare_names(self, protocols: Protocols) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names that it offers, and those that it would with `protocols`, for the
+        history; none if it was restored with one of these, as the others are unknown.
+        """
+        now = tuple([name for name, _ in protocols])
+        if self.is_restored and self.protocols[0][0] in now:
+            return (), ()
+        return self.protocol_names, now
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for the assignor `protocol_name`; empty if it does not offer that."""

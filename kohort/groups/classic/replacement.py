@@ -40,13 +40,14 @@ def join(group: ClassicData, old: Member, request: JoinRequest, ticket: Ticket, 
         reason=request.reason,
         client_software=request.client_software,
     )
+    old_names, new_names = old.compare_names(new.protocols)
     trigger = Trigger(
         TriggerKind.STATIC_REPLACED,
         new.ref,
         was_leader=led,
         reason=request.reason,
-        old_protocols=old.protocol_names,
-        new_protocols=new.protocol_names,
+        old_protocols=old_names,
+        new_protocols=new_names,
         silent_ms=_silent_ms(old, now),
     )
     if group.state is ClassicState.PREPARING_REBALANCE:

@@ -140,6 +140,7 @@ class Roster:
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
         self._count(member, -1)
         member.protocols = protocols
+        member.is_restored = False
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:

@@ -2,7 +2,13 @@
 
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import TriggerKind
-from kohort.groups.history.model import LeaderChange, MemberFate, RebalanceOutcome
+from kohort.groups.history.model import (
+    LeaderChange,
+    MemberFate,
+    RebalanceOutcome,
+    RebalanceRecord,
+)
+from kohort.groups.history.sentence import sentence
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
@@ -54,6 +60,24 @@ class TestCauses:
             MemberFate.REPLACED,
             record.trigger.member_id,
         )
+
+    def test_a_restored_member_that_offers_more_assignors_than_are_stored(self) -> None:
+        def rejoined(place: int, reason: int = 0) -> RebalanceRecord:
+            s = Chronicle()
+            members = list(s.stable_static("one", "two", protocols=BOTH).values())
+            s.restart()
+            s.join(members[place], protocols=BOTH, reason=reason)
+            return s.running()
+
+        changed = JoinReason.TOPIC_METADATA_CHANGE
+        leader, noticed, follower = rejoined(0), rejoined(0, changed), rejoined(1, changed)
+        assert [record.trigger.row for record in (leader, noticed, follower)] == [9, 9, 9]
+        assert leader.trigger.kind is TriggerKind.LEADER_REJOINED
+        assert noticed.trigger.kind is TriggerKind.FORCED_BY_REASON
+        assert follower.trigger.kind is TriggerKind.PROTOCOLS_CHANGED
+        assert (follower.trigger.old_protocols, follower.trigger.new_protocols) == ((), ())
+        told = "joined again with the same subscription, stating TOPIC_METADATA_CHANGE"
+        assert told in sentence(follower)
 
     def test_a_member_that_wants_something_else(self) -> None:
         s = Chronicle()
