@@ -68,5 +68,7 @@ class WaitingFor(NamedTuple):
     """In phase revoke: members that wait for partitions of others."""
     heard_ms: tuple[int, ...] = ()
     """When each of these members sent its last heartbeat (monotonic); empty if unknown."""
+    session_ends_ms: tuple[int, ...] = ()
+    """When each of them is removed unless it sends a heartbeat (monotonic); empty if unknown."""
     is_any: bool = False
     """Whether it is not known which of these members are missing, only that at least one is."""

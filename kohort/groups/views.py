@@ -76,6 +76,8 @@ def waiting_json(
         view["members"] = [_client_json(member) for member in waiting.members[:IDS_LISTED]]
         for client, heard_ms in zip(view["members"], waiting.heard_ms, strict=False):
             client["silent_ms"] = max(now.ms - heard_ms, 0)
+        for client, end_ms in zip(view["members"], waiting.session_ends_ms, strict=False):
+            client["session_until_ms"] = now.wall_ms + end_ms - now.ms
     return view
 
 

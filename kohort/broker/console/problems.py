@@ -13,7 +13,7 @@ from kohort.broker.groups_seen import GroupSeen
 from kohort.formats.text import counted, duration
 from kohort.groups.description import WaitingFor
 from kohort.groups.history.names import cut_id
-from kohort.groups.history.waiting_text import waited_for
+from kohort.groups.history.waiting_text import session_end_ms, waited_for
 from kohort.groups.requests import Now
 from kohort.groups.views import waiting_json
 
@@ -119,6 +119,9 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
             " give up."
         )
         advice += " Look for what the application does between two polls (max.poll.interval.ms)."
+    elif (end_ms := session_end_ms(view)) is not None:
+        left = duration(max(end_ms - now.wall_ms, 0))
+        text += f" It is removed in {left} unless it sends a heartbeat."
     if view["until_ms"] is not None and awaited:
         left = duration(max(view["until_ms"] - now.wall_ms, 0))
         text += f" {'It is' if is_one else 'They are'} removed in {left} at the latest."

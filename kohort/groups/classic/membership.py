@@ -304,6 +304,7 @@ class ClassicMembership:
             tuple([member.ref for member in found]),
             tuple([member_id for member_id in member_ids if member_id not in self.roster]),
             heard_ms=tuple([m.session_deadline_ms - m.session_timeout_ms for m in found]),
+            session_ends_ms=tuple([m.session_deadline_ms for m in found]),
         )
 
     @property

@@ -24,7 +24,7 @@ def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
     """Yield a summary line; then one line for each of the members, as far as they fit."""
     waiting = answer["waiting"]
     now_ms = answer["at_ms"]
-    alive = "".join(f" {text}." for text in _signs_of_life(waiting, now_ms))
+    alive = "".join(f" {text}." for text in _signs_of_life(waiting, now_ms, clock_text))
     yield f"Right now it waits {waited_for(waiting)}, {_times(waiting, now_ms, clock_text)}.{alive}"
     listed = waiting.get("members", [])
     if len(listed) < 2:
@@ -76,7 +76,16 @@ LONG_WAIT_MS: Final = 5_000
 """Longer than the usual interval of heartbeats, with which members learn of a rebalance."""
 
 
-def _signs_of_life(waiting: Json, now_ms: int) -> Iterator[str]:
+def session_end_ms(waiting: Json) -> int | None:
+    """Return when the one member that it waits for is removed unless it sends a heartbeat; None if
+    the wait ends before, or if that is unknown.
+    """
+    members, until_ms = waiting.get("members", ()), waiting["until_ms"]
+    end_ms: int | None = members[0].get("session_until_ms") if len(members) == 1 else None
+    return end_ms if end_ms is not None and until_ms is not None and end_ms < until_ms else None
+
+
+def _signs_of_life(waiting: Json, now_ms: int, clock_text: ClockText) -> Iterator[str]:
     """Say whether the members that do not join send heartbeats: then their applications do not
     poll.
     """
@@ -95,7 +104,12 @@ def _signs_of_life(waiting: Json, now_ms: int) -> Iterator[str]:
         )
         yield f"{who} {verb} heartbeats, the last {ago} ago, but {why}"
     elif len(silences) == 1:
-        yield f"Its last heartbeat was {duration(longest_ms)} ago"
+        end_ms = session_end_ms(waiting)
+        removed = ""
+        if end_ms is not None:
+            left = duration(max(end_ms - now_ms, 0))
+            removed = f"; without another it is removed at {clock_text(end_ms)} (in {left})"
+        yield f"Its last heartbeat was {duration(longest_ms)} ago{removed}"
 
 
 def _name(member: Json) -> str:

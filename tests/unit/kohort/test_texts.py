@@ -70,6 +70,15 @@ def test_a_member_that_sends_heartbeats_may_be_finishing_records() -> None:
     assert "or it is finishing records of partitions that it gives up" in line
 
 
+def test_a_silent_member_is_removed_when_its_session_ends() -> None:
+    silent = someone("a") | {"silent_ms": 12_000, "session_until_ms": NOW_MS + 8_000}
+    (line,) = waiting("join", [silent])
+    assert "until T+33 at the latest" in line
+    assert line.endswith("12 s ago; without another it is removed at T+8 (in 8 s).")
+    (line,) = waiting("join", [silent | {"session_until_ms": NOW_MS + 34_000}])
+    assert "removed" not in line
+
+
 def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
         "group": "billing",

@@ -58,6 +58,7 @@ async def test_a_member_that_outlives_its_session_is_said_to_send_heartbeats() -
         joined.cancel()
     assert not any(finding["check"] == "hangs" for finding in early["findings"])
     assert "heartbeats" not in at_first["findings"][0]["text"]
+    assert "removed in 0 ms unless it sends a heartbeat" in at_first["findings"][0]["text"]
     assert "still sends heartbeats" in later["findings"][0]["text"]
     assert "or it is finishing records" in later["findings"][0]["text"]
     assert "removed in 35 s" in later["findings"][0]["text"]

@@ -100,6 +100,24 @@ class TestCompletion:
         assert deadlines == {s.ms + 70 * SECOND}
         assert not any(member.is_new for member in s.classic.roster)
 
+    def test_the_session_of_a_member_that_is_waited_for_runs_on(self) -> None:
+        s = Scenario()
+        alive, dead, leaver = s.stable(3)
+        s.advance(2 * SECOND)
+        s.heartbeat(alive)
+        s.leave(leaver)
+        s.join(alive)
+        waiting = s.classic.describe_waiting()
+        assert waiting is not None
+        assert waiting.members == (s.classic.roster[dead].ref,)
+        assert waiting.session_ends_ms == (s.ms + 8 * SECOND,)
+        assert waiting.until_ms == s.ms + 60 * SECOND
+        s.advance(8 * SECOND - 1)
+        assert dead in s.classic.roster
+        s.advance(1)
+        assert dead not in s.classic.roster
+        assert s.state == "CompletingRebalance"
+
     def test_everybody_has_yet_to_sync(self) -> None:
         s = Scenario()
         members = s.completing(3)
