@@ -24,12 +24,11 @@ def last_act(group: str, records: Sequence[Json]) -> Json | None:
 
 def summary_lines(group: str, act: Json | None, clock_text: ClockText) -> Iterator[str]:
     """Yield the summary, unless the act is a single rebalance, whose sentence says the same."""
-    from kohort.insight.analysis.group_acts import sums_up  # noqa: PLC0415
+    from kohort.insight.analysis.group_acts import act_text, sums_up  # noqa: PLC0415
 
     if act is None or act["started_at_ms"] is None or not sums_up(act):
         return
     names = listed([short_id(name) for name in act["processes"]], act["process_count"])
-    who = f" ({names})" if names else ""
     at = clock_text(act["started_at_ms"])
-    yield f"Group {shown(group)}, from {at}: {act['text']}{who}."
+    yield f"Group {shown(group)}, from {at}: {act_text(act, names)}."
     yield ""

@@ -74,11 +74,15 @@ def sums_up(act: Row) -> bool:
     return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
 
 
-def act_text(act: Row) -> str:
-    """Sum up an act in a line."""
+def act_text(act: Row, names: str = "") -> str:
+    """Sum up an act in a line; `names` are those of its processes, if they are to be named."""
     count = act["process_count"]
     members = counted(count, "member") if count else "members"
-    text = _NAMES.get(act["kind"], shown(act["kind"].replace("_", " "))).format(members=members)
+    who = f" ({names})" if names else ""
+    name = _NAMES.get(act["kind"], shown(act["kind"].replace("_", " ")))
+    text = name.format(members=members + who)
+    if "{members}" not in name:
+        text += who
     if act["away_longest_ms"]:
         most = "up to " if count > 1 else ""
         text += f", away for {most}{duration(act['away_longest_ms'])}"

@@ -146,7 +146,7 @@ def test_a_deploy_is_one_act_before_its_rebalances() -> None:
     assert act is not None
     assert (act["kind"], act["process_count"], act["rebalance_count"]) == ("deploy", 3, 6)
     lines = list(why_lines(answer(rebalances=records[-1:], act=act)))
-    assert "rolling restart of 3 members" in lines[0]
+    assert "rolling restart of 3 members (a, b, c), " in lines[0]
     assert "6 rebalances in 15.5 s" in lines[0]
 
 
