@@ -211,8 +211,17 @@ def _waited(record: RebalanceRecord) -> str:
     text = what.format(members=f"{noun} {ids}", leader=ids)
     if waited.phase == "join" and is_of_consumers(record):
         text += " to join again"
+    since = ", since the last join," if _counts_from_join(record) else ""
     end = _end_of_wait(record) if waited.phase == "join" and waited.member_ids else ""
-    return f"{duration(waited.ms)} {text}{end}{_certainty_of_wait(record)}"
+    return f"{duration(waited.ms)}{since} {text}{end}{_certainty_of_wait(record)}"
+
+
+def _counts_from_join(record: RebalanceRecord) -> bool:
+    """Whether a wait that goes on did not begin with the rebalance, as what `waiting_text` says."""
+    is_running = record.outcome is RebalanceOutcome.RUNNING
+    if not is_running or record.waited_for.phase != "join" or is_of_consumers(record):
+        return False
+    return any(member.join_received_ms for member in record.members)
 
 
 def _certainty_of_wait(record: RebalanceRecord) -> str:

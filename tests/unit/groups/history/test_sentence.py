@@ -194,6 +194,17 @@ def test_one_that_runs_says_for_whom_it_waits() -> None:
     assert text.endswith("it has been waiting 2.9 s for member W")
 
 
+def test_a_wait_that_goes_on_since_a_join_says_so() -> None:
+    # The line below counts from the beginning of the rebalance.
+    running = replace(RECORD, outcome=RebalanceOutcome.RUNNING, stopped=Stopped())
+    at_once, later = (
+        sentence(replace(running, members=(MemberTimeline(member_id="V", join_received_ms=ms),)))
+        for ms in (0, 200)
+    )
+    assert at_once.endswith("it has been waiting 2.9 s for member W")
+    assert later.endswith("it has been waiting 2.9 s, since the last join, for member W")
+
+
 def test_what_members_call_themselves_cannot_break_the_line_or_the_terminal() -> None:
     hostile = replace(EXPIRED, member_id="a\nb\x1b[2J", instance_id="\u202e", host="\r")
     text = sentence(replace(RECORD, trigger=hostile))
