@@ -50,6 +50,8 @@ class ClassicRequests:
         self._statistics = statistics
         self.parked_on: BrokerConnection | None = None
         """The connection on which a join or sync response is pending."""
+        self._got_id = False
+        """Whether the last join was answered with the member id to join with."""
         self.leading: frozenset[str] = frozenset()
         """Topics of the group that this member has just become the leader of."""
 
@@ -71,13 +73,10 @@ class ClassicRequests:
             self.parked_on = None
 
     async def _join(self, action: Join, membership: Membership) -> None:
-        logger.info(
-            "group %s: joining (%s: %s)",
-            self._coordinator.group_id,
-            action.request.join_reason,
-            action.request.reason,
-        )
+        if not self._got_id:  # Then it is the second request of one join (KIP-394).
+            logger.info("group %s: joining: %s", self._coordinator.group_id, action.request.reason)
         answer = await self._call(action)
+        self._got_id = answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
         if answer is None:
             self._statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
             membership.join_failed(action.identity, monotonic_ms())

@@ -1,11 +1,13 @@
 """How a member uses the findings of its heartbeat thread."""
 
 import asyncio
+import logging
 import time
 from typing import Any
 
 import pytest
 
+from kohort import Consumer
 from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError
 from kohort.client.group import member as member_module
@@ -16,6 +18,7 @@ from kohort.client.net.address import Address
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.membership import JoinGroupRequest
+from kohort.testing import VirtualKafka
 from kohort.testing.virtual_kafka import LoopHeartbeats
 from tests.support.waiting import until
 from tests.unit.client import scripted_brokers
@@ -115,3 +118,26 @@ def test_what_failed_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) ->
         await fetching.fetcher.close()
 
     scripted_brokers.run(test())
+
+
+def test_a_join_of_two_requests_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The first is answered with the member id for the second (KIP-394)."""
+    caplog.set_level(logging.INFO, "kohort.client.group")
+    kafka = VirtualKafka()
+
+    async def test() -> None:
+        await kafka.produce("t", b"")
+        for _ in range(2):
+            async with Consumer(
+                bootstrap_servers=kafka.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+            ) as consumer:
+                consumer.subscribe(["t"])
+                await consumer.getone()
+
+    kafka.run(test())
+    kafka.close()
+    told = [record.getMessage() for record in caplog.records]
+    assert [line for line in told if "joining" in line] == ["group g: joining: started"] * 2
