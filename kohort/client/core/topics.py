@@ -118,8 +118,7 @@ class ExpectedTopics:
         """`timeout_ms`: how long a named topic may be missing; None: for ever."""
         self._timeout_ms = timeout_ms
         self._since: dict[Named, int | None] = {}
-        """The time since which each has been missing; None once it was seen, after which it may
-        disappear again."""
+        """The time since which each has been missing, or expected; None: it exists."""
         self._logged: set[Named] = set()
 
     def expect(
@@ -131,7 +130,7 @@ class ExpectedTopics:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some have not appeared in metadata yet."""
+        """Whether some are missing, or have not been looked for yet."""
         return any(since_ms is not None for since_ms in self._since.values())
 
     def missing(self, now_ms: int) -> dict[str, float]:
@@ -146,7 +145,7 @@ class ExpectedTopics:
         missed: list[str] = []
         overdue: list[str] = []
         forbidden: list[str] = []
-        for named, since_ms in self._since.items():
+        for named in self._since:
             code = _state(named, known)
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 forbidden.append(named if isinstance(named, str) else named.topic)
@@ -154,7 +153,11 @@ class ExpectedTopics:
                 overdue.append(_name(named))  # An invalid name will never exist.
             elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._since[named] = None
-            elif since_ms is not None:
+                self._logged.discard(named)
+            else:
+                since_ms = self._since[named]
+                if since_ms is None:  # It has been deleted.
+                    since_ms = self._since[named] = now_ms
                 if named not in self._logged:
                     self._logged.add(named)
                     missed.append(_name(named))

@@ -47,12 +47,18 @@ def test_the_partitions_of_a_topic_that_is_not_there_are_missed(
     assert isinstance(expected.compare(known, 3_000).error, UnknownTopicError)
 
 
-def test_what_was_seen_may_go_again() -> None:
+def test_what_was_deleted_is_missed_from_then_on_and_again_after_it_came_back() -> None:
     expected = expecting("t", partitions=(SEVENTH,))
     assert expected.compare({"t": topic(8)}, 1_000) == ([], None)
-    assert not expected.is_waiting
-    assert expected.compare({}, 60_000) == ([], None)
-    assert expected.missing(60_000) == {}
+    assert (expected.missing(1_000), expected.is_waiting) == ({}, False)
+    assert expected.compare({}, 60_000) == (["t", "t-7"], None)
+    assert expected.missing(60_000) == {"t": 0, "t-7": 0}
+    assert expected.compare({"t": UNKNOWN}, 61_999) == ([], None)
+    assert expected.missing(61_999) == {"t": 1.999, "t-7": 1.999}
+    assert expected.compare({"t": topic(8)}, 62_500) == ([], None)
+    assert (expected.missing(62_500), expected.is_waiting) == ({}, False)
+    assert expected.compare({}, 70_000) == (["t", "t-7"], None)
+    assert isinstance(expected.compare({}, 72_000).error, UnknownTopicError)
 
 
 def test_what_comes_late_is_not_missed_any_more() -> None:
