@@ -59,7 +59,7 @@ class RunSettings(TypedDict, total=False):
     in_flight_records_limit: int
     in_flight_bytes_limit: int
     uncommitted_records_limit: int
-    stop_on: Collection[signal.Signals]
+    stop_on: signal.Signals | Collection[signal.Signals]
     around: Around | None
     on_unreadable: OnUnreadable
     producer: Any
@@ -112,9 +112,9 @@ class RunOptions:
     uncommitted_records_limit: int = 10_000
     """Per partition, records after the first that is not done; bounds how many may be handled
     twice."""
-    stop_on: Collection[signal.Signals] = ()
+    stop_on: signal.Signals | Collection[signal.Signals] = ()
     """Signals that end the run like `end_run`; a second signal has its usual effect. Use
-    (signal.SIGTERM,) in a container. Only for a run in the main thread."""
+    signal.SIGTERM in a container. Only for a run in the main thread."""
     around: Around | None = None
     """Called instead of the handler for each attempt, with the record and the handler, which it
     awaits: for tracing, logging context, error reports."""

@@ -53,7 +53,7 @@ class StopSignals:
 
     @contextmanager
     def ending(
-        self, signals: Collection[signal.Signals], end: Callable[[], object]
+        self, signals: signal.Signals | Collection[signal.Signals], end: Callable[[], object]
     ) -> Iterator[None]:
         """A context in which the first of these signals calls `end` on the running loop. A second
         signal has its usual effect.
@@ -71,10 +71,11 @@ class StopSignals:
                 " loop.call_soon_threadsafe(consumer.end_run)"
             )
         try:
-            wanted = frozenset(map(signal.Signals, signals))
+            listed = (signals,) if isinstance(signals, signal.Signals) else signals
+            wanted = frozenset(map(signal.Signals, listed))
         except (TypeError, ValueError):
             raise ConfigError(
-                f"stop_on must be signals, such as (signal.SIGTERM,), not {signals!r}"
+                f"stop_on must be signals, such as signal.SIGTERM, not {signals!r}"
             ) from None
         run = _Run(wanted, asyncio.get_running_loop(), end)
         try:

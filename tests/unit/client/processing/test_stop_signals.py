@@ -178,6 +178,14 @@ async def test_the_default_handler_and_ignoring_are_restored(
     assert signal.getsignal(NUMBER) is before
 
 
+async def test_one_signal_needs_no_collection(own: Own) -> None:
+    ended: list[str] = []
+    with StopSignals().ending(NUMBER, lambda: ended.append("a")):
+        signal.raise_signal(NUMBER)
+        await until(lambda: ended)
+    assert own.count == 0
+
+
 async def test_a_handler_that_the_application_sets_during_a_run_stays(own: Own) -> None:
     later = Own()
     with StopSignals().ending([NUMBER], lambda: None):
@@ -200,7 +208,9 @@ def test_a_signal_wakes_a_loop_that_has_nothing_to_do(own: Own, new_loop: NewLoo
     play(new_loop, test())
 
 
-@pytest.mark.parametrize("wrong", [[NUMBER, signal.SIGKILL], NUMBER, "SIGTERM", [NUMBER, 4711]])
+@pytest.mark.parametrize(
+    "wrong", [[NUMBER, signal.SIGKILL], int(NUMBER), "SIGTERM", [NUMBER, 4711]]
+)
 async def test_a_signal_that_cannot_be_handled_is_rejected_and_nothing_is_changed(
     own: Own,
     wrong: Any,  # noqa: ANN401 - deliberately not signals.
