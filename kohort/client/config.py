@@ -399,9 +399,10 @@ def check_names(given: Iterable[str], known: Collection[str], what: str) -> None
     """Raise a ConfigError if a name is unknown; the message calls the names `what`: "setting"."""
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"unknown {what} {name}{hint}")
+            hint = _OF_AIOKAFKA.get(name)
+            if hint is None and (near := difflib.get_close_matches(name, known, 1)):
+                hint = f"did you mean {near[0]}?"
+            raise ConfigError(f"unknown {what} {name}" + (f"; {hint}" if hint else ""))
 
 
 def check_number(name: str, value: object, least: int, or_none: str = "") -> None:
@@ -424,6 +425,17 @@ def _assignor(given: object) -> Assignor:
         f" {', '.join(ASSIGNORS)}, or pass a class that derives from Assignor"
     )
 
+
+_NOT_NEEDED: Final = "it is not needed here; omit it"
+_OF_AIOKAFKA: Final[Mapping[str, str]] = {
+    "api_version": _NOT_NEEDED,
+    "consumer_timeout_ms": _NOT_NEEDED,
+    "loop": _NOT_NEEDED,
+    "rebalance_timeout_ms": "the rebalance timeout is max_poll_interval_ms",
+    "sasl_kerberos_domain_name": "GSSAPI is not supported",
+    "sasl_kerberos_service_name": "GSSAPI is not supported",
+}
+"""What to say of settings that only aiokafka's consumer has."""
 
 _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,

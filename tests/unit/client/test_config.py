@@ -5,6 +5,7 @@ import inspect
 import re
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
@@ -121,3 +122,11 @@ def test_a_listener_that_would_never_be_called_is_refused(
     with pytest.raises(TypeError, match=words):
         consumer.subscribe(["t"], listener=listener)
     consumer.subscribe(["t"], listener=WellNamed())
+
+
+def test_settings_that_only_aiokafka_has_are_explained() -> None:
+    theirs = set(inspect.signature(AIOKafkaConsumer.__init__).parameters) - {"self", "topics"}
+    wanted = {"rebalance_timeout_ms": "is max_poll_interval_ms", "api_version": "not needed"}
+    for name in theirs - set(ConsumerSettings.__annotations__):
+        with pytest.raises(errors.ConfigError, match=f"{name}; .*{wanted.get(name, 'not')}"):
+            config_from({name: None})
