@@ -51,6 +51,9 @@ def as_committed(
     offsets: Mapping[TopicPartition, ToCommit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Convert offsets as users give them, including aiokafka's pairs. Raises as `check_offset`."""
+    for partition in offsets:
+        if not isinstance(partition, tuple):
+            raise TypeError(f"{partition!r} is not a TopicPartition, which offsets are given for")
     return {TopicPartition(*tp): _with_metadata(given) for tp, given in offsets.items()}
 
 

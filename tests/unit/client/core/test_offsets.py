@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.offsets import EARLIEST, LATEST, ResetPolicy
+from kohort.client.core.offsets import EARLIEST, LATEST, ResetPolicy, as_committed
 
 NOW_MS = 1_700_000_000_000
 
@@ -35,3 +35,9 @@ def test_what_is_no_reset_policy_is_an_error_that_names_the_setting(text: str) -
 def test_what_is_no_duration_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="not a duration"):
         ResetPolicy.parse(f"by_duration:{text}")
+
+
+@pytest.mark.parametrize("topic", ["orders", "t0"])
+def test_a_topic_alone_has_no_offset_to_commit(topic: str) -> None:
+    with pytest.raises(TypeError, match=f"'{topic}' is not a TopicPartition"):
+        as_committed({topic: 3})  # type: ignore[dict-item]
