@@ -49,6 +49,8 @@ class ConsumerSubscription:
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(f"{name!r} is not a topic name; pass each name as one argument")
+        if not names and pattern is None and broker_pattern is None:
+            raise ValueError("subscribe() was given no topics and no pattern")
         if bool(names) + (pattern is not None) + (broker_pattern is not None) != 1:
             raise ValueError("subscribe() takes either topics or a pattern")
         if broker_pattern is not None and self._lifecycle.config.group_protocol != "consumer":

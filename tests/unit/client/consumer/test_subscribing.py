@@ -24,10 +24,17 @@ def test_topics_are_named_by_text() -> None:
         Consumer().subscribe([b"t"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(("topics", "pattern"), [((), None), (["t"], "t.*"), ([], None)])
-def test_topics_or_a_pattern_are_given(topics: list[str], pattern: str | None) -> None:
+@pytest.mark.parametrize(
+    ("topics", "pattern", "words"),
+    [
+        ((), None, "no topics and no pattern"),
+        ([], None, "no topics and no pattern"),
+        (["t"], "t.*", "takes either topics or a pattern"),
+    ],
+)
+def test_topics_or_a_pattern_are_given(topics: list[str], pattern: str | None, words: str) -> None:
     consumer = Consumer(group_id="g")
-    with pytest.raises(ValueError, match="takes either topics or a pattern"):
+    with pytest.raises(ValueError, match=words):
         consumer.subscribe(topics, pattern)
     consumer.assign([A])
 
