@@ -215,9 +215,14 @@ class _Builder:
 
     def _owns(self, member_id: str, protocol: str | None) -> bool:
         join = self.facts.joins.get(member_id)
-        if join is None or protocol is None or self.facts.protocol_type != CONSUMER:
+        is_consumer_group = self.facts.consumers is not None
+        if join is None or is_consumer_group or self.facts.protocol_type != CONSUMER:
             return False
-        return any(name == protocol and owns_partitions(data) for name, data in join[1].protocols)
+        # Until a protocol is chosen any counts: eager members have given up all that they owned.
+        return any(
+            (protocol is None or name == protocol) and owns_partitions(data)
+            for name, data in join[1].protocols
+        )
 
     # Assignments.
 

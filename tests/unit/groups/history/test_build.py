@@ -288,6 +288,21 @@ class TestCooperative:
         assert s.member(first).stopped_ms == 0
         assert s.taken == {}
 
+    def test_one_that_joined_reads_on_while_others_are_waited_for(self) -> None:
+        s = Chronicle()
+        first, second, third = s.cooperative((0, 1), (2,), (3,))
+        s.leave(third)
+        s.join(first, protocols=owning(0, 1))
+        s.advance(900)
+        running = s.running()
+        member = s.member(first, running)
+        assert (member.mode, member.stopped_ms, running.stopped.member_count) == (
+            "cooperative",
+            0,
+            0,
+        )
+        assert running.waited_for.member_ids == (second,)
+
     def test_what_a_member_was_not_told_to_give_up_stops_when_it_is_told(self) -> None:
         s = Chronicle()
         first, second = s.cooperative((0, 1, 2), (3, 4, 5))
