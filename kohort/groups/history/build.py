@@ -26,7 +26,7 @@ from kohort.groups.history.model import (
     WaitedFor,
 )
 from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
-from kohort.groups.history.names import MEMBERS_LISTED, cut_id
+from kohort.groups.history.names import COOPERATIVE, MEMBERS_LISTED, cut_id
 from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
 from kohort.groups.history.unread import unread_steps
@@ -291,7 +291,7 @@ class _Builder:
             return
         answered_ms = self._answered_ms(member_id)
         if row.owns or (is_cooperative and not row.is_new and self._held_nothing(member_id)):
-            row.mode = "cooperative"
+            row.mode = COOPERATIVE
             move = self._moves.of(member_id)
             row.stopped_ms = 0
             row.stopped_open = answered_ms is None or not (

@@ -18,6 +18,7 @@ from kohort.groups.history.model import (
     RebalanceOutcome,
     RebalanceRecord,
 )
+from kohort.groups.history.names import COOPERATIVE
 from kohort.groups.history.sentence import is_of_consumers, listed_members
 from kohort.groups.history.wording import ClockText, cause_text, member_text, short_id, short_ids
 from kohort.groups.reasons import is_first_join
@@ -210,10 +211,14 @@ def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
 
 def _stop_line(member: MemberTimeline, *, is_consumer: bool) -> str:
     who = member_text(member.member_id, member.instance_id, member.host, member.client_id)
-    if is_consumer:
-        return f"{who} got partitions that had no owner for {duration(member.stopped_ms or 0)}"
-    verb = "waited" if member.fate is MemberFate.NEW else "stopped"
+    is_new = member.fate is MemberFate.NEW
+    if is_consumer or (member.mode == COOPERATIVE and not is_new):
+        verb = "got partitions that had no owner for"
+    else:
+        verb = "waited" if is_new else "stopped"
     line = f"{who} {verb} {duration(member.stopped_ms or 0)}"
+    if is_consumer:
+        return line
     if member.told_ms is not None and member.join_received_ms is not None:
         took_ms = member.join_received_ms - member.told_ms
         line += f", and took {duration(max(took_ms, 0))} to join after it was told"

@@ -20,6 +20,10 @@ UNKNOWN_GENERATION: Final = -1
 """In records of a watcher that cannot see the generations of a group."""
 
 
+COOPERATIVE: Final = "cooperative"
+"""Mode of members that read on what they keep during a rebalance."""
+
+
 class RebalanceOutcome(StrEnum):
     STABLE = "stable"
     EMPTY = "empty"

@@ -17,11 +17,12 @@ from kohort.groups.history.model import (
     AssignedRecord,
     AvoidedRecord,
     HistoryRecord,
+    MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
     TriggerRecord,
 )
-from kohort.groups.history.names import UNKNOWN_GENERATION
+from kohort.groups.history.names import COOPERATIVE, UNKNOWN_GENERATION
 from kohort.groups.history.share_record import assigned_sentence
 from kohort.groups.history.waiting_text import LONG_WAIT_MS
 from kohort.groups.history.wording import (
@@ -153,8 +154,7 @@ def _costs(record: RebalanceRecord) -> Iterator[str]:
         up_to = "up to " if stopped.member_count > 1 else ""
         who = counted(stopped.member_count, "member")
         stop = f"for {up_to}{duration(stopped.longest_ms)}"
-        is_consumers = is_of_consumers(record)
-        verb = "got partitions that had no owner" if is_consumers else "stopped"
+        verb = "got partitions that had no owner" if _read_on(record) else "stopped"
         yield f"{who} {verb} {stop}"
     waited = _waited(record)
     if waited:
@@ -162,6 +162,15 @@ def _costs(record: RebalanceRecord) -> Iterator[str]:
         yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
     if _moved_nothing(record):
         yield "no partition moved"
+
+
+def _read_on(record: RebalanceRecord) -> bool:
+    """Whether those that count as stopped read on what they kept, and waited for the rest."""
+    if is_of_consumers(record):
+        return True
+    stopped = [m for m in record.members if m.stopped_ms and m.fate is not MemberFate.NEW]
+    are_all_listed = len(stopped) == record.stopped.member_count
+    return are_all_listed and all(member.mode == COOPERATIVE for member in stopped)
 
 
 def _unread(record: RebalanceRecord) -> Iterator[str]:

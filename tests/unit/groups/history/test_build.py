@@ -6,7 +6,9 @@ import pytest
 
 from kohort.groups.config import GroupConfig
 from kohort.groups.history import names
+from kohort.groups.history.evidence import evidence
 from kohort.groups.history.model import MemberFate, RebalanceOutcome, WaitedFor
+from kohort.groups.history.sentence import sentence
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.chronicle import Chronicle, owning, share
@@ -337,6 +339,9 @@ class TestCooperative:
         s.assign({first: (0, 1, 2)})
         assert (s.member(first).stopped_ms, s.last.partitions.moved) == (600, 1)
         assert s.last.stopped.longest_ms == 600
+        text = "got partitions that had no owner for 600 ms"
+        assert f"1 member {text}" in sentence(s.last)
+        assert sum(text in line for line in evidence(s.last)) == 1
 
     def test_one_that_lost_all_it_had_stopped_like_an_eager_one(self) -> None:
         s = Chronicle()
@@ -347,6 +352,7 @@ class TestCooperative:
         s.join(first, protocols=owning(0, 1))
         s.assign({first: (0, 1), loser: (2,)})
         assert (s.member(loser).mode, s.member(loser).stopped_ms) == ("eager", 400)
+        assert "1 member stopped for 400 ms" in sentence(s.last)
 
 
 class TestBounds:
