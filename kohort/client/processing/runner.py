@@ -36,7 +36,7 @@ POLL_S: Final = 1.0
 """Maximum wait of a poll."""
 
 BREATH_S: Final = 0.005
-"""How long a worker may block the event loop if its handlers never suspend."""
+"""How long workers may go on starting records in one pass of the event loop."""
 
 CUT_GRACE_S: Final = 1.0
 """Time for a cancelled handler to clean up."""
@@ -102,6 +102,11 @@ class Runner:
         self._cancelled: set[asyncio.Task[None]] = set()
         """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
+        self._breath_ends_s = 0.0
+        """Until when workers start records. It is one time for all of them: otherwise each could
+        begin a handler that blocks the loop in the same pass."""
+        self._is_breathing = False
+        """Whether `_breathe` is scheduled."""
         self._only: frozenset[TopicPartition] | None = None
         """The partitions being read at present; None: all, or the poll has been woken."""
         self._timer: asyncio.TimerHandle | None = None
@@ -227,6 +232,8 @@ class Runner:
         if self._transactions is not None:
             self._transactions.note()
         wanted = self._work.ready_count
+        if wanted and self._clock() >= self._breath_ends_s:
+            self._breathe_soon()
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
             if not waiting.done():
@@ -264,27 +271,24 @@ class Runner:
         me = asyncio.current_task()
         assert me is not None
         clock, begin = self._clock, self._attempts.begin
-        breath_s = clock() + BREATH_S
         item: Item | None = None
+        now_s = clock()
         while True:
-            now_s = clock()
-            if item is None and now_s >= breath_s:
-                await asyncio.sleep(0)
-                now_s = clock()
-                breath_s = now_s + BREATH_S
-            now_ms = int(now_s * 1000)
             if item is None:
-                item = self._work.next(now_ms)
+                while now_s >= self._breath_ends_s:
+                    self._breathe_soon()
+                    await asyncio.sleep(0)
+                    now_s = clock()
+                item = self._work.next(int(now_s * 1000))
                 if item is None:
                     waiting = asyncio.get_running_loop().create_future()
                     self._idle.append(waiting)
                     await waiting
-                    breath_s = clock() + BREATH_S
+                    now_s = clock()
                     continue
                 self._workers[me] = item
             error: Exception | None = None
             following: Item | None = None
-            goes_on = now_s < breath_s
             try:
                 try:
                     answer = begin(item) if item.failure is None else self._begin(item)
@@ -298,11 +302,13 @@ class Runner:
                 except BaseException:
                     self._work.abandon(item)
                     raise
+                now_s = clock()
+                goes_on = now_s < self._breath_ends_s
                 if self._cancelled or me.cancelling():
                     self._end_if_cut(item, me, error)
                     goes_on = False
                 if error is None:
-                    following = self._outcomes.succeeded(item, now_ms, goes_on=goes_on)
+                    following = self._outcomes.succeeded(item, int(now_s * 1000), goes_on=goes_on)
                 else:
                     self._failed(item, error)
             finally:
@@ -311,6 +317,16 @@ class Runner:
                     self._gave_back()
             if not goes_on and me.cancelling():
                 return  # The next handler needs a task whose cancellation count is 0.
+
+    def _breathe_soon(self) -> None:
+        """Let workers start records again in the next pass of the loop."""
+        if not self._is_breathing:
+            self._is_breathing = True
+            asyncio.get_running_loop().call_soon(self._breathe)
+
+    def _breathe(self) -> None:
+        self._is_breathing = False
+        self._breath_ends_s = self._clock() + BREATH_S
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
         """Begin an attempt; None if it has succeeded already."""
