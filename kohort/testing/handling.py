@@ -103,6 +103,7 @@ class _Source:
     """A consumer of these records; it ends the run when they are done."""
 
     assigned: Collection[TopicPartition] = (PARTITION,)
+    is_lost = False
     can_commit = True
     delay_max_s = 60.0
     runner: Runner

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kohort import Consumer, ConsumerRecord
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.config import MembershipConfig
@@ -102,6 +103,39 @@ async def test_it_is_no_more_when_it_was_waited_for(monkeypatch: pytest.MonkeyPa
     thread.stop()
     assert await thread.wait_stopped(5)
     assert not thread._thread.is_alive()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_run_begins_no_record_after_a_handler_that_blocked_until_its_member_had_left(
+    broker: Kafka, protocol: str
+) -> None:
+    name = f"blocked-{protocol}"
+    broker.create_topic(name, partitions=1)
+    for _ in range(2):
+        broker.produce(name, b"")
+    begun: list[int] = []
+
+    def handle(record: ConsumerRecord[Any, Any]) -> None:
+        begun.append(record.offset)
+        if len(begun) == 1:
+            wait_for_state(broker, name, "Empty")
+        if len(begun) == 3:
+            consumer.end_run()
+
+    async with (
+        asyncio.timeout(ENDED_WITHIN_S),
+        Consumer(
+            name,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id=name,
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            max_poll_interval_ms=2_000,
+        ) as consumer,
+    ):
+        await consumer.run(handle)
+    # Its next membership begins with the same record.
+    assert begun[:2] == [0, 0]
 
 
 async def test_what_it_learns_reaches_the_loop(broker: Kafka) -> None:

@@ -163,6 +163,11 @@ class HeartbeatThread:
             return self._rules.confirmed
 
     @property
+    def expired(self) -> Identity | None:
+        """As in the rules; read without the lock, because it is asked for often."""
+        return self._rules.expired
+
+    @property
     def last_success_ms(self) -> int | None:
         """When a heartbeat last succeeded (time.monotonic, in milliseconds)."""
         with self._changed:

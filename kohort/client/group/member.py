@@ -211,6 +211,14 @@ class MembershipShell:
             )
         return is_done
 
+    @property
+    def has_expired(self) -> bool:
+        """Whether it lost its membership because polls were too far apart, and has not joined
+        again. True before any poll has learned of it.
+        """
+        expired, identity = self.heartbeats.expired, self.membership.identity
+        return expired is not None and (identity == expired or not identity.is_valid)
+
     async def confirm(self, timeout_s: float) -> bool:
         """Whether a heartbeat that was sent after this call has succeeded: until then, no other
         member has been given a partition of this one that was not revoked or lost.

@@ -253,6 +253,11 @@ class _EngineSource:
         return self._engine.positions.consumed()
 
     @property
+    def is_lost(self) -> bool:
+        member = self._engine.member
+        return member is not None and member.has_expired
+
+    @property
     def can_commit(self) -> bool:
         return self._engine.commits is not None
 

@@ -326,6 +326,9 @@ class Runner:
 
     def _breathe(self) -> None:
         self._is_breathing = False
+        if self._source.is_lost:
+            # A handler has blocked the loop: the poll that reports it comes only after this.
+            self.lose(list(self._work.partitions))
         self._breath_ends_s = self._clock() + BREATH_S
 
     def _begin(self, item: Item) -> Awaitable[object] | None:

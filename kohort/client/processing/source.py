@@ -27,6 +27,12 @@ class Source(Protocol):
         """The offset after the last record taken, of each partition that has a position."""
 
     @property
+    def is_lost(self) -> bool:
+        """Whether all partitions are lost because polls were too far apart, even if no poll has
+        reported it yet.
+        """
+
+    @property
     def can_commit(self) -> bool:
         """Whether the consumer has a group to commit to."""
 

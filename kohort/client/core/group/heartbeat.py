@@ -123,6 +123,8 @@ class HeartbeatRules:
         """How many heartbeats had been sent when the last successful one was."""
         self._next_ms = 0
         self._polled_ms = 0
+        self.expired: Identity | None = None
+        """The member that was given up last, because there was no poll; None after `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
         """When the coordinator last responded, was found, or was last doubted."""
@@ -136,6 +138,7 @@ class HeartbeatRules:
     def begin(self, identity: Identity, now_ms: int) -> None:
         """A JoinGroup was answered: from now on the member needs heartbeats."""
         self._identity = identity
+        self.expired = None
         self._is_coordinator_known = True
         self.trouble = ErrorCode.NONE
         self._backoff.succeed()
@@ -188,6 +191,7 @@ class HeartbeatRules:
         if now_ms >= poll_deadline_ms:
             self._report(FindingKind.POLL_EXPIRED, identity)
             self._identity = NO_MEMBER
+            self.expired = identity
             can_leave = self._is_coordinator_known
             return (self._leave_for(identity) if can_leave else None) or Wait(None)
         self._watch_session(now_ms)
