@@ -22,6 +22,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.work import Work
 from kohort.client.core.work_limits import BatchLimits
 from kohort.client.processing.attempts import Attempts, Outcomes
+from kohort.client.processing.block_watch import BlockWatch
 from kohort.client.processing.commits import SOON_S, RunCommits
 from kohort.client.processing.dead_letters import DeadLetterSink
 from kohort.client.processing.figures import Counts, RunFigures
@@ -110,6 +111,7 @@ class Runner:
         self._only: frozenset[TopicPartition] | None = None
         """The partitions being read at present; None: all, or the poll has been woken."""
         self._timer: asyncio.TimerHandle | None = None
+        self._block_watch = BlockWatch(self._handled)
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
         self._cycle: asyncio.Task[None] | None = None
@@ -136,6 +138,7 @@ class Runner:
         task = asyncio.current_task()
         assert task is not None
         self._task = task, task.cancelling()
+        self._block_watch.start()
         try:
             if self._dead_letters is not None:
                 await self._dead_letters.start()
@@ -150,6 +153,7 @@ class Runner:
             await self._drain_unpolled()
         finally:
             self._is_ending = self._is_watched = True
+            self._block_watch.stop()
             try:
                 await self._finish()
             finally:
@@ -518,6 +522,11 @@ class Runner:
         return self._outcomes.figures(
             self._now_ms(), is_running=not self.over.done(), failure=self._failure
         )
+
+    def _handled(self) -> object:
+        """Something that changes whenever a handler was called or has ended."""
+        counts = self._counts
+        return counts.handled, counts.failed, counts.dropped, [*self._workers.values()]
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
