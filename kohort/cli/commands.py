@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
             names += action.option_strings
             if isinstance(action.choices, dict):
                 for parser in action.choices.values():
-                    names += parser.options()
+                    names += parser.options() if isinstance(parser, Parser) else []
         return names
 
     def format_help(self) -> str:
