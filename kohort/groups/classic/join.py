@@ -272,13 +272,8 @@ def _rejoin(
         group.state, Joiner.KNOWN, request.reason.decisive, differs=differs, leads=leads
     )
     old, new = member.compare_names(request.protocols) if differs else ((), ())
-    told = decision
-    if decision.row == 9 and member.is_restored and member.protocols[0] in request.protocols:
-        # It only offers more than is stored: the cause is its reason, if that is one.
-        reason = request.reason.decisive
-        told = decide(group.state, Joiner.KNOWN, reason, differs=False, leads=leads)
     trigger = Trigger(
-        _KIND_BY_ROW.get((told if told.rebalance else decision).row, TriggerKind.LEADER_REJOINED),
+        _KIND_BY_ROW.get(decision.row, TriggerKind.LEADER_REJOINED),
         member.ref,
         was_leader=leads,
         reason=request.reason,
