@@ -229,8 +229,6 @@ def _check_records(
     )
     claims_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
     is_compressed = bool(header.attributes & CODEC_MASK)
-    if claims_append_time:
-        _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
     has_own_timestamps = not stamps_itself and not claims_append_time
     rules = RecordRules(
         timestamps=allowed if has_own_timestamps else ANY_TIMESTAMP,
@@ -240,6 +238,9 @@ def _check_records(
     payload = batch[HEADER_BYTES:]
     block, is_one_stream = yield from open_steps(header.codec, payload, inflated_bytes_limit)
     yield from check_steps(block, header, rules)
+    # Only now: a record that cannot be decoded is the first error.
+    if claims_append_time:
+        _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
     _check_findings(rules)
     if not is_one_stream:
         # Kafka would store a block that only Java's consumers can read.

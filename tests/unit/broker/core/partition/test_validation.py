@@ -8,7 +8,12 @@ from kohort.broker.core.partition.record_checks import RECORD_ERRORS_MAX
 from kohort.broker.core.partition.validation import validate, validation_steps
 from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.batch import HEADER_BYTES, CompressionType, read_header
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    CompressionType,
+    read_header,
+)
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import open_steps
 from kohort.protocol.records.record import Record
@@ -88,6 +93,15 @@ def test_a_bad_timestamp_weighs_more_than_a_missing_key_of_another_record() -> N
     verdict = rejected(validate(batch, COMPACTED, TERMS))
     assert verdict.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in verdict.record_errors] == [0, 1]
+
+
+def test_a_record_that_cannot_be_decoded_weighs_more_than_a_claimed_append_time() -> None:
+    claimed = int(LOG_APPEND_TIME_BIT)
+    block = one_record(Record(b"v", b"k"))
+    whole = with_block(block, 1, attributes=claimed, max_timestamp=NOW)
+    short = with_block(block[:-1], 1, attributes=claimed, max_timestamp=NOW)
+    assert code_of(whole, STAMPING) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(short, STAMPING) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("is_limited", [True, False])
