@@ -5,22 +5,16 @@ clients of a broker. A command's module is imported when the command is called, 
 not pay for the import of a broker. ``python -m kohort`` is the same command.
 """
 
-from __future__ import annotations
-
+import argparse
 import importlib
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from kohort.cli.commands import Parser, sentence
 from kohort.version import VERSION
 
-# argparse is imported by the first command that needs it; see `plain_options`.
-if TYPE_CHECKING:
-    import argparse
-
-    from kohort.cli.commands import Parser
-
-Run: TypeAlias = "Callable[[argparse.Namespace], int]"
+Run: TypeAlias = Callable[[argparse.Namespace], int]
 """Executes a command and returns the exit code."""
 
 COMMANDS: Final = {
@@ -58,12 +52,6 @@ By default the function is ``add_arguments``.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["serve"]:
-        from kohort.broker.__main__ import plain_options, serve  # noqa: PLC0415 - only for this.
-
-        plain = plain_options(given[1:])
-        if plain is not None:
-            return serve(*plain)
     options = _parser(given[:1]).parse_args(given)
     run: Run = options.run
     return run(options)
@@ -75,8 +63,6 @@ def whole_parser() -> Parser:
 
 def _parser(wanted: Collection[str]) -> Parser:
     """The parser of the wanted commands; of all, without their arguments, if none is known."""
-    from kohort.cli.commands import Parser, sentence  # noqa: PLC0415 - see above.
-
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )

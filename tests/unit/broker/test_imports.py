@@ -38,10 +38,6 @@ NOT_AT_THE_START = (
     "encodings.idna",
     # 0.7 MiB: for the first password, long client id or group.
     "hashlib",
-    # 4 ms: for arguments that are not pairs of a name and a value.
-    "argparse",
-    "gettext",
-    "kohort.cli.commands",
     # argparse looks for the terminal's width with it.
     "shutil",
     # 2 ms: with the first authorizer or request for a resource.
