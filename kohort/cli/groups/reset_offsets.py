@@ -71,11 +71,13 @@ def _reset(options: argparse.Namespace) -> None:
         known = committed_offsets(cluster, options.group) if of_shares is None else of_shares
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
-        is_known = bool(known) or describe_group(cluster, options.group) is not None
+        is_new = False
         if options.execute:
             wanted = {(move.topic, move.partition): move.after for move in moves}
             change = set_offsets if of_shares is None else set_start_offsets
             change(cluster, options.group, wanted)
+        else:
+            is_new = not known and describe_group(cluster, options.group) is None
     data = {
         "group": options.group,
         "executed": options.execute,
@@ -83,7 +85,7 @@ def _reset(options: argparse.Namespace) -> None:
     }
     is_set = f"{shown(options.group)}: set."
     what = is_set if options.execute else "Nothing was changed: --execute sets these offsets."
-    if not (is_known or options.execute):
+    if is_new:
         what += f" There is no group {options.group!r}; --execute creates it."
     titles = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "LAG")
     print_result(options, data, [*table(titles, moves), "", what])
