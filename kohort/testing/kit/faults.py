@@ -7,6 +7,7 @@ first match decides, except that after an observing fault the others are tried t
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,6 +79,16 @@ class Fault:
     hits: int = 0
     """Number of requests affected or observed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    is_unused: bool = False
+    """Whether it was created, and has not been applied yet."""
+
+    def __del__(self) -> None:
+        """Warn, like a coroutine that is never awaited: a test whose fault does not apply passes
+        for the wrong reason.
+        """
+        if self.is_unused:
+            text = f"a fault of {self.api} was never entered, so it applied to nothing: use `with`"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def takes(self, ctx: RequestContext, request: object) -> bool:
         """Return whether the fault applies to this request; if so, count it."""
@@ -137,6 +148,7 @@ class Faults:
             self.remove(fault)
 
     def add(self, fault: Fault) -> None:
+        fault.is_unused = False
         self._all.append(fault)
         self._intercept()
 
@@ -266,6 +278,7 @@ def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
         raise ValueError("only one of drop, error, disconnect and observe")
     if not any(ends) and not fault.delay_ms and not fault.hold:
         raise ValueError("a fault needs one of drop, delay_ms, error, disconnect and observe")
+    fault.is_unused = True
     return fault
 
 

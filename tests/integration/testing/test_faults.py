@@ -273,6 +273,13 @@ def test_an_error_under_another_librarys_name_is_told_with_kafkas(kafka: Kafka) 
         kafka.fault("Produce", error="NOT_LEADER_FOR_PARTITION")
 
 
+def test_a_fault_that_is_never_entered_warns(kafka: Kafka) -> None:
+    with pytest.warns(RuntimeWarning, match="a fault of Heartbeat was never entered"):
+        kafka.fault("Heartbeat", drop=True)
+    with pytest.warns(RuntimeWarning, match="a fault of JoinGroup was never entered"):
+        kafka.group("billing").hold_join()
+
+
 def test_a_wait_for_hits_says_how_many_there_were(kafka: Kafka) -> None:
     with (
         kafka.fault("Heartbeat", observe=True) as fault,
