@@ -31,6 +31,6 @@ def stand_for_other_machines(niceness: int = _NICER) -> None:
     """
     os.setsid()
     os.nice(niceness)
-    # A kernel without weights of sessions has no such file.
+    # Kernels without CONFIG_SCHED_AUTOGROUP have no such file.
     with suppress(FileNotFoundError):
         Path("/proc/self/autogroup").write_text(str(niceness), encoding="utf-8")

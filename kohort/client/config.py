@@ -435,7 +435,7 @@ _OF_AIOKAFKA: Final[Mapping[str, str]] = {
     "sasl_kerberos_domain_name": "GSSAPI is not supported",
     "sasl_kerberos_service_name": "GSSAPI is not supported",
 }
-"""What to say of settings that only aiokafka's consumer has."""
+"""Hints for settings of aiokafka's consumer that this one does not have."""
 
 _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,

@@ -25,7 +25,7 @@ class HeartbeatResult(NamedTuple):
 
 
 class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of the program.
-    """The request is answered with an error."""
+    """Rejects a request: the response has the error."""
 
     def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
         """`refusal` is the reason for the group's history, if the client gives up."""

@@ -1,9 +1,9 @@
-"""Sessions of members that are killed."""
+"""Session timeouts for tests that kill members."""
 
 from typing import Final
 
 SESSION_TIMEOUT_MS: Final = 5_000
-"""Many heartbeats long, and still something to wait for."""
+"""Several heartbeat intervals, and short enough to wait for."""
 
 SETTINGS: Final = {"group.min.session.timeout.ms": "1000"}
-"""Of a broker that accepts such sessions."""
+"""Settings of a broker that accepts this timeout."""

@@ -136,7 +136,7 @@ class RecordReader:
                 problems.append(f"A batch of partition {index} cannot be read: {error}.")
                 continue
             listed += found
-            # Of one partition by offset; otherwise those with the same timestamp.
+            # By timestamp across partitions; by offset within one, and where timestamps are equal.
             listed.sort(key=lambda each: each.offset, reverse=is_newest)
             if wanted.partition is None:
                 listed.sort(key=lambda each: each.timestamp, reverse=is_newest)

@@ -15,7 +15,7 @@ PARTITIONS: Final = "partitions"
 GROUPS: Final = "groups"
 
 COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
-"""Beginning of the names of Kafka's metrics of the group coordinator."""
+"""Prefix of the names of Kafka's group coordinator metrics."""
 
 
 class SeriesBudget:

@@ -46,7 +46,7 @@ class OfflineLog:
         self.attempts = 1
         """How often opening the log has failed."""
         self.retry_at_ms = retry_at_ms
-        """Monotonic time from which on it may be retried."""
+        """Monotonic time of the next attempt."""
         self.is_retrying = False
 
 

@@ -34,7 +34,7 @@ class EndsOffsets(Protocol):
 
 
 class PartitionMarkers:
-    """Writes markers to the broker's topics, and tells its groups."""
+    """Writes transaction markers to the broker's partitions, and notifies its groups."""
 
     def __init__(
         self,

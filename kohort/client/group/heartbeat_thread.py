@@ -164,7 +164,7 @@ class HeartbeatThread:
 
     @property
     def expired(self) -> Identity | None:
-        """As in the rules; read without the lock, because it is asked for often."""
+        """See `HeartbeatRules.expired`. Read without the lock, as runs ask in each iteration."""
         return self._rules.expired
 
     @property

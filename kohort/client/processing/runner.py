@@ -37,7 +37,7 @@ POLL_S: Final = 1.0
 """Maximum wait of a poll."""
 
 BREATH_S: Final = 0.005
-"""How long workers may go on starting records in one pass of the event loop."""
+"""How long workers may start records in one event loop iteration."""
 
 CUT_GRACE_S: Final = 1.0
 """Time for a cancelled handler to clean up."""
@@ -104,8 +104,8 @@ class Runner:
         """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
         self._breath_ends_s = 0.0
-        """Until when workers start records. It is one time for all of them: otherwise each could
-        begin a handler that blocks the loop in the same pass."""
+        """Until when workers start records in this event loop iteration. All workers share it:
+        otherwise each could begin a handler that blocks the loop."""
         self._is_breathing = False
         """Whether `_breathe` is scheduled."""
         self._only: frozenset[TopicPartition] | None = None
@@ -323,7 +323,7 @@ class Runner:
                 return  # The next handler needs a task whose cancellation count is 0.
 
     def _breathe_soon(self) -> None:
-        """Let workers start records again in the next pass of the loop."""
+        """Let workers start records again in the next event loop iteration."""
         if not self._is_breathing:
             self._is_breathing = True
             asyncio.get_running_loop().call_soon(self._breathe)

@@ -226,7 +226,9 @@ def _waited(record: RebalanceRecord) -> str:
 
 
 def _counts_from_join(record: RebalanceRecord) -> bool:
-    """Whether a wait that goes on did not begin with the rebalance, as what `waiting_text` says."""
+    """Whether the current wait is measured from the last join, and not from the rebalance's start,
+    from which `waiting_text` measures it.
+    """
     is_running = record.outcome is RebalanceOutcome.RUNNING
     if not is_running or record.waited_for.phase != "join" or is_of_consumers(record):
         return False

@@ -32,7 +32,7 @@ YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""
 
 CHECKS_PER_COUNT: Final = 10
-"""Checks from one count of the young objects to the next: counting takes longer than collecting."""
+"""Checks per count of the young objects, because counting takes longer than collecting."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
 """Objects traversed after which the survivors are traversed once more and frozen."""

@@ -124,7 +124,7 @@ class HeartbeatRules:
         self._next_ms = 0
         self._polled_ms = 0
         self.expired: Identity | None = None
-        """The member that was given up last, because there was no poll; None after `begin`."""
+        """The identity that left because polls were too far apart; None after `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
         """When the coordinator last responded, was found, or was last doubted."""

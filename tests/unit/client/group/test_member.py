@@ -121,7 +121,7 @@ def test_what_failed_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_join_of_two_requests_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The first is answered with the member id for the second (KIP-394)."""
+    """The response to the first has the member id to send in the second (KIP-394)."""
     caplog.set_level(logging.INFO, "kohort.client.group")
     kafka = VirtualKafka()
 
