@@ -472,6 +472,9 @@ class Work:
             share = self._shares.get(partition)
             if share is None or not share.done.open_count:
                 offsets[partition] = position
+            elif position.offset <= share.done.last_begun:
+                # The application sought back, or the topic was recreated; see `feed`.
+                offsets[partition] = position
             elif share.done.position is not None:
                 offsets[partition] = share.done.position
         return offsets

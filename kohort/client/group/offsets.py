@@ -23,6 +23,7 @@ from kohort.client.core.errors import (
     OperationTimedOutError,
     RebalanceInProgressError,
     StaleEpochError,
+    UnknownTopicError,
     error_for,
 )
 from kohort.client.core.group.identity import NO_MEMBER, Identity
@@ -142,10 +143,13 @@ class _CommitIdentity(NamedTuple):
 
     The offsets belong to that moment. Under a later identity the coordinator would accept them,
     although another member may have owned the partitions meanwhile, and its commit would be undone.
+    In the same way, a topic that was deleted and recreated would take an offset of the deleted one.
     """
 
     committer: Committer
     identity: Identity
+    topic_ids: Mapping[str, bytes]
+    """The ids by which topics were known then; the others are committed by name."""
 
 
 class GroupOffsets:
@@ -282,7 +286,8 @@ class GroupOffsets:
         return previous, own
 
     def _commit_identity(self) -> _CommitIdentity:
-        return _CommitIdentity(self.committer, self.committer.commit_identity())
+        identity = self.committer.commit_identity()
+        return _CommitIdentity(self.committer, identity, self._cluster.topic_ids())
 
     async def _commit_once(
         self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool = False
@@ -303,18 +308,35 @@ class GroupOffsets:
         connection = await self._connection()
         # Checked last, because the steps before may have taken a while.
         identity = committer.check_still(sender.identity)
-        ids = self._cluster.topic_ids()
+        ids = sender.topic_ids
+        gone = self._gone(ids, offsets, is_automatic=is_automatic)
+        present = {tp: offset for tp, offset in offsets.items() if tp.topic not in gone}
+        if gone and not present:
+            raise _deleted_error(gone)
         version = connection.versions.best(OffsetCommitRequest)
-        if any(partition.topic not in ids for partition in offsets):
+        if any(partition.topic not in ids for partition in present):
             version = min(version, NAMED_UNTIL)
         instance_id = self._instance_id if identity.is_valid else None
-        request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
+        request = commit_request(self._coordinator.group_id, identity, instance_id, present, ids)
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
         seconds = asyncio.get_running_loop().time() - began_s
-        sent = _CommitIdentity(committer, identity)
+        sent = sender._replace(identity=identity)
         self._raise_errors(errors_in(answer, ids), sent, is_automatic=is_automatic)
+        if gone:
+            raise _deleted_error(gone)
         return seconds
+
+    def _gone(
+        self, topic_ids: Mapping[str, bytes], offsets: Offsets, *, is_automatic: bool
+    ) -> set[str]:
+        """Return the topics that were recreated; automatic commits do not wait for deleted ones."""
+        now = self._cluster.topic_ids()
+        return {
+            topic
+            for topic in {partition.topic for partition in offsets} & topic_ids.keys()
+            if now.get(topic, b"" if is_automatic else topic_ids[topic]) != topic_ids[topic]
+        }
 
     def _raise_errors(
         self,
@@ -464,6 +486,14 @@ def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> Co
     if code is ErrorCode.REBALANCE_IN_PROGRESS:
         return RebalanceInProgressError("the group is rebalancing; poll, then commit again", code)
     return error_for(code, f"committing positions in {topics}")
+
+
+def _deleted_error(topics: Collection[str]) -> ConsumerError:
+    return UnknownTopicError(
+        f"{', '.join(sorted(topics))}: deleted since the records were read; their offsets are not"
+        " committed, as they would apply to a new topic of that name",
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
 
 
 def _fetch_error(

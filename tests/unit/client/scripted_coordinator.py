@@ -132,7 +132,12 @@ class ScriptedCluster(Cluster):
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
         self._broker = broker
         self.purposes: list[str] = []
-        self.learn([TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2, {}, {})])
+        self.learn_topic(TOPIC_ID)
+
+    def learn_topic(self, topic_id: bytes | None) -> None:
+        """Learn the topic by this id, or that it does not exist."""
+        info = TopicInfo(TOPIC, topic_id or b"", False, ErrorCode.NONE, {}, 2, {}, {})
+        self.learn([info] if topic_id else [], is_complete=True)
 
     async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
         self.purposes.append(purpose)

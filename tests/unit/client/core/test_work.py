@@ -96,6 +96,15 @@ def test_a_record_that_was_cut_short_keeps_what_is_behind_it_from_being_committe
     assert work.committable({A: position(2)}) == {A: OffsetAndMetadata(0)}
 
 
+def test_what_is_done_before_a_seek_back_is_not_committed_after_it(work: Work) -> None:
+    feed(work, A, [entry(0, 0), entry(1, 1)])
+    first, _ = begin_all(work)
+    work.finish(first)
+    assert work.committable({A: position(2)}) == {A: position(1)}
+    # Or the topic was deleted and recreated: the first record is another one now.
+    assert work.committable({A: position(0)}) == {A: position(0)}
+
+
 def test_what_was_begun_is_in_flight_until_it_is_done(work: Work) -> None:
     feed(work, A, [entry(0, 0), entry(1, 1)])
     first, second = begin(work, 10), begin(work, 20)

@@ -15,6 +15,7 @@ from kohort.client.core.errors import (
     OperationTimedOutError,
     RebalanceInProgressError,
     UnexpectedResponseError,
+    UnknownTopicError,
 )
 from kohort.client.core.group.base_membership import MemberState
 from kohort.client.core.group.identity import NO_MEMBER, Identity
@@ -24,7 +25,7 @@ from kohort.client.group.offsets import GroupOffsets
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.support.virtual_time import virtual
-from tests.unit.client.scripted_brokers import TOPIC
+from tests.unit.client.scripted_brokers import TOPIC, TOPIC_ID
 from tests.unit.client.scripted_coordinator import HANGS_UP, ME, A, B, Scene
 
 RETRIED = [
@@ -54,6 +55,31 @@ async def test_a_commit_is_tried_again_where_that_may_help(fault: ErrorCode | st
     assert scene.broker.searches == (3 if fault in REDISCOVERED else 1)
     assert scene.observer.stale_count == (2 if fault is ErrorCode.UNKNOWN_TOPIC_ID else 0)
     assert scene.membership.identity == ME
+
+
+@virtual
+async def test_offsets_of_a_deleted_topic_are_not_committed_to_its_successor() -> None:
+    scene = Scene()
+    scene.broker.faults.extend([ErrorCode.UNKNOWN_TOPIC_ID] * 20)
+    commit = asyncio.create_task(scene.commit())
+    await asyncio.sleep(0.15)  # The first attempt has failed.
+    scene.cluster.learn_topic(None)
+    await asyncio.sleep(0.2)
+    assert not commit.done(), "the broker may not know the topic yet"
+    scene.cluster.learn_topic(b"j" * 16)
+    with pytest.raises(UnknownTopicError, match="t: deleted since the records were read"):
+        await commit
+    assert {*scene.broker.request_versions} == {10}, "by the id of the deleted topic"
+    # Nor is an automatic commit retried while the topic is missing.
+    scene.cluster.learn_topic(TOPIC_ID)
+    commit = asyncio.create_task(
+        scene.offsets.commit({A: OffsetAndMetadata(1)}, 10, is_automatic=True)
+    )
+    await asyncio.sleep(0.05)
+    scene.cluster.learn_topic(None)
+    with pytest.raises(UnknownTopicError, match="t: deleted"):
+        await commit
+    assert scene.broker.stored == {}
 
 
 @virtual
