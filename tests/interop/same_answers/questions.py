@@ -252,7 +252,8 @@ def _about_share_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows
     )
     accepted = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
     partitions = [{"partition_index": 0, "acknowledgement_batches": [accepted]}]
-    closing = {**member, "share_session_epoch": -1}
+    # By another member: whether the session above ended with its connection is open.
+    closing = {**member, "member_id": "stranger", "share_session_epoch": -1}
     yield "ShareAcknowledge", (1, 2), {**closing, "topics": _of_ids(topics, partitions=partitions)}
     offsets = [
         {"group_id": group, "topics": _of_names(topics, "topic_name", partitions=[0])}
