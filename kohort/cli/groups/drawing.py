@@ -290,8 +290,12 @@ def _note(member: Json, record: Json) -> str:
     if stopped_ms is None:
         unknown = "new" if fate == "new" else ""
         return "did not join" if _has_joins(record) else unknown
-    verb = "new, waited" if fate == "new" else "stopped"
-    note = f"{verb} {duration(stopped_ms)}"
+    if member["mode"] == "cooperative":
+        # It went on with the partitions it kept (KIP-429).
+        note = f"gained partitions after {duration(stopped_ms)}" if stopped_ms else "kept consuming"
+    else:
+        verb = "new, waited" if fate == "new" else "stopped"
+        note = f"{verb} {duration(stopped_ms)}"
     return f"{note} so far" if member["stopped_open"] else note
 
 

@@ -80,6 +80,16 @@ def test_what_a_member_did_stands_from_left_to_right_in_proportion() -> None:
     assert shares_of(bar) == pytest.approx([0.2, 0.2, 0.4, 0.2], abs=0.03)
 
 
+def test_a_cooperative_member_goes_on_with_what_it_keeps() -> None:
+    data = record(
+        member("a", mode="cooperative", stopped_ms=0),
+        member("b", mode="cooperative", stopped_ms=70),
+    )
+    lines = drawn(data)  # The longest stop comes first.
+    assert lines[3].endswith("  kept consuming")
+    assert lines[2].endswith("  gained partitions after 70 ms")
+
+
 def consumer(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """A member of a consumer group: it lost partitions, then waited for those of another."""
     classic = dict.fromkeys(member(name))

@@ -129,8 +129,15 @@ function note(member, record) {
   if (member.mode === "consumer") return `${member.fate === "new" ? "new, " : ""}${member.completed_ms === null ? "not complete yet" : `complete after ${duration(member.completed_ms)}`}`;
   if (member.stopped_ms === null && !hasJoins(record)) return member.fate === "new" ? "new" : "";
   if (member.stopped_ms === null) return record.outcome === "running" ? "has not joined" : "did not join";
-  const text = `${member.fate === "new" ? "new, waited" : "stopped"} ${duration(member.stopped_ms)}`;
+  const text = stopText(member);
   return member.stopped_open ? `${text} so far` : text;
+}
+
+/** A cooperative member goes on with the partitions that it keeps (KIP-429). */
+function stopText(member) {
+  const time = duration(member.stopped_ms);
+  if (member.mode === "cooperative") return member.stopped_ms ? `gained partitions after ${time}` : "kept consuming";
+  return `${member.fate === "new" ? "new, waited" : "stopped"} ${time}`;
 }
 
 function description(member, record) {
