@@ -101,10 +101,6 @@ class SimulatedFileSystem:
         """
         self._faults.append(_Fault(operation, suffix, number, after, times))
 
-    @property
-    def has_faults(self) -> bool:
-        return bool(self._faults)
-
     def clear_faults(self) -> None:
         """Let every operation succeed again."""
         self._faults.clear()
