@@ -178,7 +178,7 @@ class Cluster:
             coordinator = self.ask(broker, request).coordinators[0]
         else:
             coordinator = self.ask(broker, FindCoordinatorRequest(key=key, key_type=kind))
-        check(coordinator.error_code, f"{_MANAGED[kind]} has no coordinator")
+        check(coordinator.error_code, f"the coordinator of {_MANAGED[kind]} cannot be found")
         return self.connection(coordinator.host, coordinator.port)
 
     def leader(self, topic: str, partition: int) -> BlockingConnection | None:

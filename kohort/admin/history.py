@@ -15,7 +15,7 @@ from kohort.admin.cluster import Cluster, check
 from kohort.admin.groups import describe_state
 from kohort.admin.offsets import END, START, find_offsets
 from kohort.groups.history.entry import observed_key
-from kohort.protocol.errors import DecodeError
+from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kohort.protocol.records.batch import BatchHeader, crc_matches, split_batches
 from kohort.protocol.records.record import Record, decode_records
@@ -109,6 +109,9 @@ def group_history(
     partition = (TOPIC, 0)
     ends = find_offsets(cluster, {partition: END})
     if partition not in ends:
+        code = cluster.metadata([TOPIC]).topics[0].error_code
+        if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            check(code, "the rebalance history cannot be read")
         return None
     first = find_offsets(cluster, {partition: START})[partition].offset
     key = group_id.encode("utf-8", "surrogatepass")

@@ -15,8 +15,9 @@ from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
 from kohort.admin.topics import topic_names
 from kohort.cli import patterns
-from kohort.cli.errors import UsageError, partitions_of
+from kohort.cli.errors import UsageError
 from kohort.cli.options import client_error, cluster_of, consumer_settings
+from kohort.cli.partitions import partitions_of
 from kohort.cli.records import Form, parse_format, value_line
 from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import ConsumerError

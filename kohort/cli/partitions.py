@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kohort.admin.cluster import Cluster
+from kohort.admin.cluster import Cluster, check
 from kohort.admin.offsets import END, START, TopicPartition, checked_offsets
-from kohort.cli.errors import NotFoundError, UsageError, partitions_of
+from kohort.cli.errors import NotFoundError, UsageError, no_topic
 from kohort.cli.options import DURATION, duration_ms, moment_ms
+from kohort.protocol.errors import ErrorCode
 
 PARTITIONS: Final = "TOPIC[:0,2,5]"
 """Name of arguments for `split_partitions`."""
@@ -25,13 +26,31 @@ def split_partitions(text: str) -> tuple[str, list[int] | None]:
     return name, [int(part) for part in parts]
 
 
+def partitions_of(cluster: Cluster, topic: str, wanted: Iterable[int] | None = None) -> list[int]:
+    """Sorted indexes of a topic's partitions: the wanted ones, or all.
+
+    Raises:
+        NotFoundError: the topic, or one of the partitions, does not exist.
+        RefusedError, DisconnectedError
+    """
+    described = cluster.metadata([topic]).topics[0]
+    if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise no_topic(topic)
+    check(described.error_code, f"the topic {topic!r} cannot be read")
+    existing = {partition.partition_index for partition in described.partitions}
+    indexes = existing if wanted is None else set(wanted)
+    if missing := sorted(indexes - existing):
+        raise NotFoundError(f"{topic} has no partition {missing[0]}; it has {len(existing)}")
+    return sorted(indexes)
+
+
 def partitions_named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
     """The partitions that texts like ``orders:0,2`` name, sorted.
 
     Raises:
         UsageError
         NotFoundError
-        DisconnectedError
+        RefusedError, DisconnectedError
     """
     partitions: set[TopicPartition] = set()
     for text in texts:

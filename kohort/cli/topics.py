@@ -153,7 +153,7 @@ def _describe(options: argparse.Namespace) -> None:
                 topic = describe_topic(cluster, name)
                 configs = topic_configs(cluster, name) if topic else []
             except RefusedError as error:
-                raise _command_error(error) from error
+                raise _advised(error) from None
             if topic is None:
                 raise no_topic(name)
             if not options.all_configs:
@@ -223,7 +223,7 @@ def _create(options: argparse.Namespace) -> None:
         except RefusedError as error:
             exists = error.error == ErrorCode.TOPIC_ALREADY_EXISTS
             if not (exists and options.if_not_exists):
-                raise _command_error(error) from error
+                raise _advised(error) from None
             return "exists"
         return "could be created" if options.dry_run else "created"
 
@@ -249,7 +249,7 @@ def _alter(options: argparse.Namespace) -> None:
                     add_partitions(cluster, name, options.partitions, is_dry_run=options.dry_run)
                     changes.append(counted(options.partitions, "partition"))
             except RefusedError as error:
-                raise _command_error(error) from error
+                raise _advised(error) from None
             if not options.json:
                 prefix = "would be changed: " if options.dry_run else ""
                 print(f"{shown(name)}: {prefix}{', '.join(map(shown, changes))}")
@@ -262,20 +262,20 @@ def _delete(options: argparse.Namespace) -> None:
         try:
             delete_topic(cluster, name)
         except RefusedError as error:
-            command_error = _command_error(error)
-            if not (options.if_exists and isinstance(command_error, NotFoundError)):
-                raise command_error from error
+            advised = _advised(error)
+            if not (options.if_exists and isinstance(advised, NotFoundError)):
+                raise advised from None
             return "does not exist"
         return "deleted"
 
     _each(options, delete)
 
 
-def _command_error(error: RefusedError) -> CommandError:
-    command_error = refusal(error)
-    if isinstance(command_error, NotFoundError):
+def _advised(error: RefusedError) -> CommandError | RefusedError:
+    """Return an error with advice if the topic does not exist, otherwise the same error."""
+    if isinstance(refusal(error), NotFoundError):
         return NotFoundError(f"{error}; `kohort topics list` shows the topics that exist")
-    return command_error
+    return error
 
 
 class Cut(NamedTuple):

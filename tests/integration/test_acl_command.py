@@ -101,6 +101,30 @@ def test_who_may_not_see_rules_is_told_what_is_missing(
     assert f"The user of {file} is not authorized for that" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "describe", "t"),
+        ("topics", "create", "t"),
+        ("topics", "delete", "t"),
+        ("consume", "t", "--exit", "--from-beginning"),
+        ("groups", "describe", "g"),
+        ("groups", "why", "g"),
+        ("groups", "delete", "g"),
+    ],
+    ids=" ".join,
+)
+def test_a_denied_client_is_told_of_the_missing_right_not_of_a_missing_topic(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    for resource in ("topic:*", "group:*", "cluster"):
+        assert run(broker, "add", "ANONYMOUS", "all", resource, "--deny") == 0
+    assert main([*command, "--bootstrap-server", f"127.0.0.1:{broker.port}"]) == 4
+    told = capsys.readouterr().err
+    assert "_AUTHORIZATION_FAILED" in told
+    assert "`kohort acl add` adds a rule" in told
+
+
 def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

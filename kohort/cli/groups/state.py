@@ -356,10 +356,12 @@ def _delete(options: argparse.Namespace) -> None:
             except RefusedError as error:
                 if error.error == ErrorCode.GROUP_ID_NOT_FOUND:
                     raise no_group(group) from error
-                reason = str(error)
                 if error.error == ErrorCode.NON_EMPTY_GROUP:
-                    reason = "it has members; stop them first, `kohort groups describe` lists them"
-                raise RefusedCommandError(f"group {group!r} not deleted: {reason}") from error
+                    raise RefusedCommandError(
+                        f"group {group!r} not deleted: it has members; stop them first,"
+                        " `kohort groups describe` lists them"
+                    ) from error
+                raise
             if not options.json:
                 print(f"{shown(group)}: deleted")
     if options.json:
