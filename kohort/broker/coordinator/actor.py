@@ -246,10 +246,11 @@ class GroupActor:
                     pending = self._on_append_done(outcome)
                     continue
                 if self._unfinished is not None:
-                    await yield_to_loop()
-                    time_slice.begin()
-                    if self._unfinished is not None:  # Otherwise the group has been unloaded.
-                        pending = self._continue_steps(self._unfinished)
+                    async with self._host.step_turns:
+                        await yield_to_loop()
+                        time_slice.begin()
+                        if self._unfinished is not None:  # Otherwise the group has been unloaded.
+                            pending = self._continue_steps(self._unfinished)
                     continue
                 if self.group.is_dead or self._inbox.is_empty:
                     break

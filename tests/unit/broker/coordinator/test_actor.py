@@ -5,13 +5,16 @@ import asyncio
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.groups.config import GroupConfig
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.memory_logs import MemoryOffsetsLog
 from tests.support.virtual_time import virtual
-from tests.support.waiting import turns
+from tests.support.waiting import counted_turns, turns
 from tests.unit.broker.coordinator.faults import ShortLog
 from tests.unit.broker.coordinator.harness import running
 
@@ -165,3 +168,29 @@ class TestExclusive:
             assert (await after).errors == (ErrorCode.NONE,)
             assert h.offset() == 2
             assert h.groups.host.stats()["groups"] == 1
+
+    @virtual
+    async def test_the_long_steps_of_several_groups_have_one_slice_in_an_iteration(
+        self, clock: VirtualClock
+    ) -> None:
+        group_ids = [str(number) for number in range(20)]
+        slices: list[tuple[int, str]] = []
+        async with running(clock) as h, counted_turns() as others:
+
+            def steps(group_id: str) -> Steps[None]:
+                while len(slices) < 200:
+                    slices.append((others.count, group_id))
+                    clock.advance(SLICE_MS)
+                    yield
+
+            for group_id in group_ids:
+                step = Command(
+                    lambda group, _: steps(group.group_id), creates_group=True, is_exclusive=True
+                )
+                h.groups.host.submit(group_id, step)
+            await turns(1_000)
+        assert len(slices) == 200
+        later = [count for count, _ in slices[len(group_ids) :]]
+        assert len(set(later)) == len(later)
+        # None has to wait for another that never ends.
+        assert [group_id for _, group_id in slices[-len(group_ids) :]] == group_ids
