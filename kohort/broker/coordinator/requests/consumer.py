@@ -63,14 +63,15 @@ class ConsumerRequests:
                     actor.apply_ready_effects()
                 return result
         ticket: Deferred[HeartbeatResult] = Deferred()
+        is_small = _is_small(request)
         command = Command(
-            lambda group, now: _heartbeat(host, group, request, ticket, now),
+            lambda group, now: _heartbeat(host, group, request, ticket, now, is_small),
             ticket,
             answer_absent=_not_found(group_id),
             creates_group=request.epoch == 0,
             is_exclusive=True,
             is_gathered=True,
-            shares_append=_is_small(request),
+            shares_append=is_small,
         )
         host.submit(group_id, command)
         if request.topic_regex or (
@@ -105,11 +106,16 @@ def _not_found(group_id: str) -> HeartbeatResult:
 
 
 def _heartbeat(
-    host: GroupHost, group: Group, request: HeartbeatRequest, ticket: Ticket, now: Now
+    host: GroupHost,
+    group: Group,
+    request: HeartbeatRequest,
+    ticket: Ticket,
+    now: Now,
+    shares_append: bool,  # noqa: FBT001 - that of the command.
 ) -> Steps[None] | None:
     membership = group.membership
     if isinstance(membership, ConsumerMembership) and not group.is_dead:
-        return membership.heartbeat(request, ticket, now, shares_append=True)
+        return membership.heartbeat(request, ticket, now, shares_append=shares_append)
     if request.epoch != 0 or group.is_dead:
         group.outbox.reply(ticket, _not_found(group.group_id))
         return None

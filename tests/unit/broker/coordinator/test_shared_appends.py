@@ -142,3 +142,15 @@ async def test_a_step_that_raises_is_answered_alone_with_an_unknown_error(
                 await ticket
             errors.append(raised.value.code)
         assert errors == [UNAVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR, UNAVAILABLE]
+
+
+@virtual
+async def test_a_heartbeat_too_large_to_share_an_append_is_answered(clock: VirtualClock) -> None:
+    async with members_of(clock, MemoryOffsetsLog()) as members:
+        large = "m" * 2_000
+        assert (await members.ask(large)).error == NO_ERROR
+        assert (await members.ask("n")).error == NO_ERROR
+        left = members.ask(large, -1)
+        await turns(20)
+        assert left.is_done
+        assert members.count == 1
