@@ -281,7 +281,8 @@ class Group:
     ) -> None:
         """Restore the group from its log; call it on a fresh group, with the last record of each
         key. The records determine the kind: those that are not about offsets belong to the
-        membership. `earlier` are previous generations, for observers.
+        membership. If a damaged log has records of several kinds, the last one counts, and those of
+        other kinds are left out. `earlier` are previous generations, for observers.
         """
         of_members: list[DurableRecord] = []
         new_membership: NewMembership | None = None
@@ -298,8 +299,9 @@ class Group:
                 of_members.append(record)
                 new_membership = new
         if new_membership is not None:
+            of_kind = [r for r in of_members if self._restorers[r.__class__] is new_membership]
             self.membership = new_membership(self)
-            self.membership.restore(of_members, now, earlier)
+            self.membership.restore(of_kind, now, earlier)
             self.membership.start(now)
             return
         self.outbox.note(GroupRestored(0, None, None, {}, tuple(earlier)))
