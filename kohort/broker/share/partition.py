@@ -8,6 +8,7 @@ from kohort.broker.share.counts import GroupCounts
 from kohort.broker.share.log_read import LogRead
 from kohort.broker.share.reports import NOTHING_COUNTED, Counts
 from kohort.broker.share.settings import GroupSettings
+from kohort.formats.text import shown
 from kohort.groups.share.state_log import SharePartitionKey, StateWriter, StoredState
 from kohort.groups.share.window import AcquiredRange, Window
 from kohort.protocol.errors import KafkaError
@@ -89,7 +90,7 @@ class SharePartition:
         self._writer: StateWriter | None = None
 
     def __repr__(self) -> str:
-        return f"SharePartition({self.key})"
+        return f"SharePartition({shown(str(self.key))})"
 
     def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
         """Count acquired records, of the group and of the share-partition."""

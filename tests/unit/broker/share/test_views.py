@@ -4,6 +4,7 @@ import asyncio
 
 from kohort.broker.share.views import SharePartitionView, view_of
 from kohort.groups.requests import Now
+from kohort.groups.share.state_log import SharePartitionKey
 from kohort.protocol.records.control import ControlType
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import GROUP, RunningShare, running_share
@@ -137,3 +138,13 @@ async def test_what_became_of_a_record(clock: VirtualClock) -> None:
         assert "available again after 1 of 5 deliveries" in said_of(broker, 2)[0]
         assert "member a acquired it 2 s ago" in said_of(broker, 3)[0]
         assert "it does not exist yet" in said_of(broker, 4)[0]
+
+
+@virtual
+async def test_a_group_id_cannot_forge_lines_of_the_log(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        key = SharePartitionKey("g\n2026-01-01 ERROR forged\x1b[2K", broker.topic_id, 0)
+        broker.delivery.partitions.alter(key, 0, 1, lambda _: None)
+        share = broker.delivery.partitions.get(*key)
+        assert share is not None
+        assert repr(share).isprintable()
