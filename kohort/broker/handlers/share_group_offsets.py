@@ -137,7 +137,9 @@ def _describe(
     except KafkaError as error:
         described.error_code, described.error_message = error.code, error.message
         return
-    window = None if share is None else partitions.window(share)
+    if share is None or number >= len(topic.partitions):  # Stored state may be damaged.
+        return
+    window = partitions.window(share)
     if window is None:
         return
     log = topic.partitions[number]

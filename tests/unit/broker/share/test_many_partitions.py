@@ -25,6 +25,7 @@ from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.groups.running_groups import answered
 from tests.support.share.running_share import (
     GROUP,
     TOPIC,
@@ -237,3 +238,19 @@ async def test_topics_without_partitions_are_described_in_steps(clock: VirtualCl
         context = RequestContext(RequestHeader(90, 1, 1, "c"), broker.connection, broker.services)
         request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
         assert len(list(describe_share_group_offsets(context, request))) >= 10
+
+
+@virtual
+async def test_state_of_a_partition_that_the_topic_does_not_have_is_no_offset(
+    clock: VirtualClock,
+) -> None:
+    async with running_share(clock) as broker:
+        partitions = broker.delivery.partitions
+        partitions.alter(SharePartitionKey(GROUP, broker.topic_id, 2), 0, 1, lambda _: None)
+        topic = offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[0, 2])
+        group = offsets.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[topic])
+        request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+        response = await answered(broker.services, request, 1, broker.connection)
+        described = response.groups[0].topics[0].partitions
+        assert [partition.start_offset for partition in described] == [0, -1]
+        assert [partition.error_code for partition in described] == [ErrorCode.NONE] * 2
