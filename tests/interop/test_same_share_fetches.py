@@ -23,7 +23,6 @@ from tests.interop.same_answers.share import (
 )
 from tests.interop.same_answers.share_differences import (
     DELETED_WITHIN_A_BATCH,
-    LOADED_TOGETHER,
     RELEASE_WAKES,
     UNKNOWN_ACQUIRE_MODE,
 )
@@ -121,17 +120,6 @@ def test_modes_alternate(scene: Scene) -> None:
     assert scene.fetch(scene.one, max_records=1) == [3, 9, 1]
     scene.check(scene.one, NONE, (0, 9, [RELEASE]))
     assert scene.fetch(scene.one, max_records=1) == [0, 9, 2]
-
-
-def test_the_first_fetch_of_two_partitions(pair: Pair) -> None:
-    topic = create_topic(pair, partitions=2)
-    for number in range(2):
-        produce(pair, topic, 5, partition=number)
-    group = ShareGroup(pair)
-    group.join("one", topic)
-    with group.session() as session:
-        first = session.fetch([(topic, 0), (topic, 1)], differs=LOADED_TOGETHER)
-        assert sorted(acquired(first.kohort)) == [(0, 0, 4, 1), (1, 0, 4, 1)]
 
 
 def test_two_partitions(pair: Pair) -> None:
