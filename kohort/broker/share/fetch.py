@@ -230,12 +230,19 @@ class ShareFetch:
     def _acquire_steps(self, readable: list[FetchedPartition]) -> Steps[tuple[list[_Taker], int]]:
         """Acquire what is cached; return the partitions that are not, each with the bytes to read,
         and how many records are still wanted.
+
+        Share-partitions that are loaded here are left to the next fetch, if `is_ready` has loaded
+        one with records before. Kafka, too, answers when the first one is loaded; tests of
+        librdkafka rely on it.
         """
         settings = self._reader.partitions.settings(self._session.group_id)
-        takers = []
+        takers: list[FetchedPartition] = []
+        loaded_now: list[FetchedPartition] = []
         for fetched in readable:
+            assert fetched.share is not None
+            was_loaded = fetched.share.window is not None
             if self._takes_part(fetched, settings):
-                takers.append(fetched)
+                (takers if was_loaded else loaded_now).append(fetched)
             yield
         each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
         left = self._terms.max_records
@@ -250,6 +257,10 @@ class ShareFetch:
             else:
                 left -= taken
             yield
+        if loaded_now and not uncached and not any(fetched.acquired for fetched in takers):
+            return (yield from self._acquire_steps(readable))
+        for fetched in loaded_now:
+            fetched.was_read = False
         return uncached, left
 
     def _takes_part(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:

@@ -2,7 +2,7 @@
 
 from kohort.broker.network.service import ConnectionInfo
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.share_fetch import FetchPartition, FetchTopic
+from kohort.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchResponse
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.share.running_share import Acquired, acquired, running_share
 from tests.support.virtual_time import virtual
@@ -58,6 +58,45 @@ async def test_a_fetch_passes_many_aborted_records_without_a_wait(clock: Virtual
         found: list[Acquired] = []
         while not found or found[-1].last < 2001:
             found += await broker.acquire(max_wait_ms=10_000, max_records=500)
+        assert clock.monotonic_ms() == begun_ms
+
+
+def acquired_by_partition(response: ShareFetchResponse) -> dict[int, int]:
+    """The numbers of acquired records."""
+    return {
+        partition.partition_index: sum(
+            acquired.last_offset - acquired.first_offset + 1
+            for acquired in partition.acquired_records
+        )
+        for topic in response.responses
+        for partition in topic.partitions
+    }
+
+
+@virtual
+async def test_a_fetch_that_loads_partitions_acquires_from_the_first(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        for number in (0, 1):
+            broker.produce(5, partition=number)
+        first = acquired_by_partition(await broker.fetch(partitions=[0, 1]))
+        second = acquired_by_partition(await broker.fetch())
+        assert sorted([first, second], key=str) == [{0: 5}, {1: 5}]
+        for number in (0, 1):
+            broker.produce(5, partition=number)
+        assert acquired_by_partition(await broker.fetch()) == {0: 5, 1: 5}
+
+
+@virtual
+async def test_a_fetch_that_loads_partitions_passes_aborted_records_of_the_first(
+    clock: VirtualClock,
+) -> None:
+    async with running_share(clock, share_isolation_level="read_committed") as broker:
+        broker.produce(5, producer_id=7, producer_epoch=0, is_transactional=True)
+        broker.abort(7)
+        broker.produce(5, partition=1)
+        begun_ms = clock.monotonic_ms()
+        response = await broker.fetch(partitions=[0, 1], max_wait_ms=10_000, max_records=2)
+        assert acquired_by_partition(response)[1] == 5
         assert clock.monotonic_ms() == begun_ms
 
 
