@@ -118,6 +118,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def old_objects_out_of_sight() -> None:
+    """Freeze as after collection: ending brokers in this process undo it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def long_form(request: pytest.FixtureRequest) -> bool:
     """Whether the long forms run: more steps, rounds and seeds, and the same assertions."""

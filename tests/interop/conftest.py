@@ -58,13 +58,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.bootstrap
 
 
-@pytest.fixture(scope="module", autouse=True)
-def old_objects_out_of_sight() -> None:
-    """Freeze as after collection (tests/conftest.py): ending brokers in this process undo it."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collects what a client library dropped now, so that no other test is blamed for it."""
