@@ -167,7 +167,8 @@ def test_the_limit_of_locks(pair: Pair) -> None:
 @pytest.mark.parametrize("mode", [0, 1])
 def test_the_limit_of_locks_and_of_records(pair: Pair, mode: int) -> None:
     scene = Scene(pair, *[30] * 6, share_partition_max_record_locks="100")
-    for _ in range(8):
+    scene.fetch(scene.one, max_records=40, share_acquire_mode=mode)
+    for _ in range(7):
         scene.fetch(scene.one, max_wait_ms=SHORT_MS, max_records=40, share_acquire_mode=mode)
     scene.acknowledge(scene.one, (0, 9, [ACCEPT]))
     scene.fetch(scene.one, max_wait_ms=SHORT_MS, max_records=40, share_acquire_mode=mode)
