@@ -231,36 +231,40 @@ class ShareFetch:
         """Acquire what is cached; return the partitions that are not, each with the bytes to read,
         and how many records are still wanted.
 
-        Share-partitions that are loaded here are left to the next fetch, if `is_ready` has loaded
-        one with records before. Kafka, too, answers when the first one is loaded; tests of
-        librdkafka rely on it.
+        Share-partitions that were not loaded before are left to the next fetch if the others have
+        records. Kafka, too, answers when the first share-partition is loaded; librdkafka's tests
+        rely on it.
         """
         settings = self._reader.partitions.settings(self._session.group_id)
-        takers: list[FetchedPartition] = []
-        loaded_now: list[FetchedPartition] = []
+        loaded: list[FetchedPartition] = []
+        unloaded: list[FetchedPartition] = []
         for fetched in readable:
             assert fetched.share is not None
-            was_loaded = fetched.share.window is not None
+            takers = unloaded if fetched.share.window is None else loaded
             if self._takes_part(fetched, settings):
-                (takers if was_loaded else loaded_now).append(fetched)
+                takers.append(fetched)
             yield
-        each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
         left = self._terms.max_records
         uncached: list[_Taker] = []
-        for number, fetched in enumerate(takers):
-            if left <= 0 or self._is_full or self._is_superseded:
+        for takers in (loaded, unloaded):
+            each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
+            for number, fetched in enumerate(takers):
+                if left <= 0 or self._is_full or self._is_superseded:
+                    break
+                max_bytes = each if number else each + rest
+                taken = self._acquire_cached(fetched, max_bytes, left, settings)
+                if taken is None:
+                    uncached.append((fetched, max_bytes))
+                else:
+                    left -= taken
+                yield
+            if takers is unloaded:
                 break
-            max_bytes = each if number else each + rest
-            taken = self._acquire_cached(fetched, max_bytes, left, settings)
-            if taken is None:
-                uncached.append((fetched, max_bytes))
-            else:
-                left -= taken
-            yield
-        if loaded_now and not uncached and not any(fetched.acquired for fetched in takers):
-            return (yield from self._acquire_steps(readable))
-        for fetched in loaded_now:
-            fetched.was_read = False
+            if uncached or any(fetched.acquired for fetched in loaded):
+                for fetched in unloaded:
+                    fetched.was_read = False
+                break
+            left = self._terms.max_records  # Aborted records were counted, but not acquired.
         return uncached, left
 
     def _takes_part(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
