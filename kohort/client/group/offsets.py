@@ -44,6 +44,7 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest
 from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
+from kohort.protocol.types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -143,13 +144,13 @@ class _CommitIdentity(NamedTuple):
 
     The offsets belong to that moment. Under a later identity the coordinator would accept them,
     although another member may have owned the partitions meanwhile, and its commit would be undone.
-    In the same way, a topic that was deleted and recreated would take an offset of the deleted one.
+    Likewise, an offset of a deleted topic would be stored for the topic recreated by its name.
     """
 
     committer: Committer
     identity: Identity
     topic_ids: Mapping[str, bytes]
-    """The ids by which topics were known then; the others are committed by name."""
+    """The topic ids in the metadata at that moment; topics without an id are committed by name."""
 
 
 class GroupOffsets:
@@ -330,13 +331,20 @@ class GroupOffsets:
     def _gone(
         self, topic_ids: Mapping[str, bytes], offsets: Offsets, *, is_automatic: bool
     ) -> set[str]:
-        """Return the topics that were recreated; automatic commits do not wait for deleted ones."""
-        now = self._cluster.topic_ids()
-        return {
-            topic
-            for topic in {partition.topic for partition in offsets} & topic_ids.keys()
-            if now.get(topic, b"" if is_automatic else topic_ids[topic]) != topic_ids[topic]
-        }
+        """Return the committed topics that were recreated; for automatic commits, which do not
+        wait for a topic, also those that were deleted.
+        """
+        gone = set()
+        for topic in {partition.topic for partition in offsets} & topic_ids.keys():
+            info = self._cluster.topics.get(topic)
+            if info is None or info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                is_gone = is_automatic
+            else:
+                # Brokers before Kafka 2.8 send no ids.
+                is_gone = info.topic_id not in {ZERO_UUID, topic_ids[topic]}
+            if is_gone:
+                gone.add(topic)
+        return gone
 
     def _raise_errors(
         self,
