@@ -120,7 +120,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def old_objects_out_of_sight() -> None:
-    """Freeze as after collection: ending brokers in this process undo it."""
+    """Freeze as after collection, because brokers that end in this process unfreeze all objects."""
     gc.collect()
     gc.freeze()
 

@@ -246,7 +246,7 @@ class GroupActor:
                     pending = self._on_append_done(outcome)
                     continue
                 if self._unfinished is not None:
-                    async with self._host.step_turns:
+                    async with self._host.step_lock:
                         await yield_to_loop()
                         time_slice.begin()
                         if self._unfinished is not None:  # Otherwise the group has been unloaded.

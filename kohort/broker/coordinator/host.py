@@ -85,9 +85,9 @@ class GroupHost:
         self.commit_timeout_ms = config.commit_timeout_ms
         self.session_slices = RoundRobin(clock)
         self.answer_slices = RoundRobin(clock, ANSWERS_MS, ANSWERS_MAX)
-        self.step_turns = asyncio.Lock()
-        """Held by the group whose steps have the next slice, so that an iteration has at most one
-        however many groups have long steps."""
+        self.step_lock = asyncio.Lock()
+        """Held by the group whose long steps get the next time slice: at most one such slice runs
+        per event loop iteration, whatever the number of groups."""
         self.log = log
         self._purgatory = purgatory
         self._clock = clock

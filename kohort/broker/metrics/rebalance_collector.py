@@ -36,7 +36,7 @@ _RATES: Final = {
     "offsets_expired": f"{COORDINATOR}_offset_expiration",
     "offsets_deleted": f"{COORDINATOR}_offset_deletion",
 }
-"""Counters of `RebalanceMetrics` with a rate, as in Kafka, and the prefix of their metrics."""
+"""The metric prefixes of those counters of `RebalanceMetrics` that have a rate, as in Kafka."""
 
 _BY_LABEL: Final = (
     ("kohort_consumergroup_rebalances_avoided_total", "reason", attrgetter("avoided")),

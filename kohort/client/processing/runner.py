@@ -104,8 +104,8 @@ class Runner:
         """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
         self._breath_ends_s = 0.0
-        """Until when workers start records in this event loop iteration. All workers share it:
-        otherwise each could begin a handler that blocks the loop."""
+        """The time until which workers may start records in this event loop iteration. They share
+        it, because each could otherwise start a handler that blocks the loop."""
         self._is_breathing = False
         """Whether `_breathe` is scheduled."""
         self._only: frozenset[TopicPartition] | None = None

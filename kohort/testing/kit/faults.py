@@ -80,7 +80,7 @@ class Fault:
     """Number of requests affected or observed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_unused: bool = False
-    """Whether it was created, and has not been applied yet."""
+    """Whether the fault is new and was never entered."""
 
     def __del__(self) -> None:
         """Warn, like a coroutine that is never awaited: a test whose fault does not apply passes

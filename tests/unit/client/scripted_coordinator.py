@@ -135,7 +135,7 @@ class ScriptedCluster(Cluster):
         self.learn_topic(TOPIC_ID)
 
     def learn_topic(self, topic_id: bytes | None) -> None:
-        """Learn the topic by this id, or that it does not exist."""
+        """Apply metadata in which the topic has this id, or does not exist."""
         info = TopicInfo(TOPIC, topic_id or b"", False, ErrorCode.NONE, {}, 2, {}, {})
         self.learn([info] if topic_id else [], is_complete=True)
 

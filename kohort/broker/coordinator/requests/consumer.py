@@ -65,7 +65,9 @@ class ConsumerRequests:
         ticket: Deferred[HeartbeatResult] = Deferred()
         is_small = _is_small(request)
         command = Command(
-            lambda group, now: _heartbeat(host, group, request, ticket, now, is_small),
+            lambda group, now: _heartbeat(
+                host, group, request, ticket, now, shares_append=is_small
+            ),
             ticket,
             answer_absent=_not_found(group_id),
             creates_group=request.epoch == 0,
@@ -111,7 +113,8 @@ def _heartbeat(
     request: HeartbeatRequest,
     ticket: Ticket,
     now: Now,
-    shares_append: bool,  # noqa: FBT001 - that of the command.
+    *,
+    shares_append: bool,
 ) -> Steps[None] | None:
     membership = group.membership
     if isinstance(membership, ConsumerMembership) and not group.is_dead:

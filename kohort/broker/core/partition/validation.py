@@ -238,7 +238,7 @@ def _check_records(
     payload = batch[HEADER_BYTES:]
     block, is_one_stream = yield from open_steps(header.codec, payload, inflated_bytes_limit)
     yield from check_steps(block, header, rules)
-    # After the walk, because Kafka reports a record that it cannot decode first.
+    # Checked after the records, because Kafka reports an undecodable record first.
     if claims_append_time:
         _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
     _check_findings(rules)

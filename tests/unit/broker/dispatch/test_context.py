@@ -11,7 +11,7 @@ from kohort.broker.network.service import ConnectionInfo
 
 
 class Processor:
-    """A clock that moves only when somebody works."""
+    """A clock that only `work` advances."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -101,7 +101,7 @@ def test_what_is_done_before_a_seek_back_is_not_committed_after_it(work: Work) -
     first, _ = begin_all(work)
     work.finish(first)
     assert work.committable({A: position(2)}) == {A: position(1)}
-    # Or the topic was deleted and recreated: the first record is another one now.
+    # The position also goes back if the topic was deleted and recreated.
     assert work.committable({A: position(0)}) == {A: position(0)}
 
 

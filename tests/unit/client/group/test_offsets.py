@@ -70,7 +70,7 @@ async def test_offsets_of_a_deleted_topic_are_not_committed_to_its_successor() -
     with pytest.raises(UnknownTopicError, match="t: deleted since the records were read"):
         await commit
     assert {*scene.broker.request_versions} == {10}, "by the id of the deleted topic"
-    # Nor is an automatic commit retried while the topic is missing.
+    # Automatic commits are not retried while the topic is missing.
     scene.cluster.learn_topic(TOPIC_ID)
     commit = asyncio.create_task(
         scene.offsets.commit({A: OffsetAndMetadata(1)}, 10, is_automatic=True)
