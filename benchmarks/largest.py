@@ -1,9 +1,10 @@
 """The largest legal request of every API, and how long it blocks the event loop.
 
 A broker runs in a process of its own, while 1,000 members send heartbeats. For each array of each
-API's request, a request with 49,000 elements is sent, nearly the maximum. A figure is the longest
-event loop iteration during its execution, in CPU time of the loop's thread, so other processes do
-not count. A request that closes its connection is an error.
+API's request, two requests are sent: one with nearly the maximum of elements, and one with nearly
+the maximum of text. A figure is the longest event loop iteration during its execution, in CPU time
+of the loop's thread, so other processes do not count. A request that closes its connection is an
+error.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here, run_apart
 from benchmarks.members import Members
+from kohort.broker.dispatch.registry import Api
 from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.limits import REQUEST_BYTES_MAX
@@ -49,11 +51,12 @@ TITLE: Final = "Longest event loop iteration by request"
 
 LIMIT_MS: Final = 50
 _ELEMENTS: Final = 49_000
+_TEXT_CHARS: Final = 2_000
 _PARTITIONS: Final = 9_000
 _GROUPS: Final = 10_000
 _MEMBERS: Final = 1_000
 _HEARTBEAT_S: Final = 3.0
-_METADATA_BYTES: Final = 90_000_000
+_BYTES: Final = REQUEST_BYTES_MAX - 100_000
 _TIMEOUT_S: Final = 600
 
 
@@ -142,7 +145,7 @@ def _ask_all(port: int, meter: IterationMeter, scale: float, only: str) -> Measu
     partitions, groups = int(_PARTITIONS * scale), int(_GROUPS * scale)
     with RawClient(port, timeout_s=_TIMEOUT_S) as client:
         _prepare(client, partitions, groups)
-        requests = _largest(partitions, int(_ELEMENTS * scale), int(_METADATA_BYTES * scale))
+        requests = _largest(partitions, int(_ELEMENTS * scale), int(_BYTES * scale))
         for name, request, version in requests:
             if only and only not in name:
                 continue
@@ -197,7 +200,7 @@ def _commit(group_id: str, count: int, partitions: int, *, topics: int = 1) -> O
     )
 
 
-def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tuple[str, Any, int]]:
+def _largest(partitions: int, elements: int, byte_count: int) -> Iterator[tuple[str, Any, int]]:
     """Yield (name, request, version), those that delete groups and topics last."""
     for version in (8, 9):
         commit = _commit("many", elements, partitions)
@@ -207,10 +210,12 @@ def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tu
     apis = sorted(load_handlers().values(), key=lambda api: api.name.startswith("Delete"))
     for api in apis:
         version = api.versions.high
+        count = min(elements, schema_of(api.request).elements_max - 10)
         filler = _Filler(version, partitions)
         for path in _array_paths(api.request, version):
             name = f"{api.name} v{version}, {'.'.join(path)}"
-            yield name, filler.fill(api.request, path, elements), version
+            yield name, filler.fill(api.request, path, count), version
+        yield from _long_texts(api, partitions, byte_count)
     wanted = [
         CreatableTopic(
             name=f"new-{number}",
@@ -226,13 +231,11 @@ def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tu
             topics=wanted, timeout_ms=60_000, validate_only=is_only_validated
         )
         yield f"CreateTopics v7, {partitions:,} configs, {is_only_validated}", create, 7
-    field_bytes = min(REQUEST_BYTES_MAX, metadata_bytes)
     topics = ConsumerProtocolSubscription(topics=[f"unknown-{n}" for n in range(elements)])
-    for kind, metadata in (
-        ("zeros", bytes(field_bytes)),
-        (f"{elements:,} topics", encode_versioned(topics, 0)),
+    for kind, count, metadata in (
+        ("zeros", 5, bytes(byte_count // 5)),
+        (f"{elements:,} topics", 1, encode_versioned(topics, 0)),
     ):
-        count = metadata_bytes // field_bytes if kind == "zeros" else 1
         join = JoinGroupRequest(
             group_id=f"large {kind}",
             session_timeout_ms=30_000,
@@ -244,6 +247,21 @@ def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tu
             ],
         )
         yield f"JoinGroup v3, {count} x {len(metadata):,} bytes, {kind}", join, 3
+
+
+def _long_texts(api: Api, partitions: int, byte_count: int) -> Iterator[tuple[str, Any, int]]:
+    """Yield, for each array, a request of the newest version in which its elements have texts."""
+    done: set[tuple[str, ...]] = set()
+    for version in range(api.versions.high, api.versions.low - 1, -1):
+        filler = _Filler(version, partitions, _TEXT_CHARS)
+        for path in _array_paths(api.request, version):
+            sample = request_body(filler.fill(api.request, path, 100), version)
+            if path not in done and len(sample) > 20 * _TEXT_CHARS:
+                done.add(path)
+                name = f"{api.name} v{version}, {'.'.join(path)}, long texts"
+                most = min(byte_count, (schema_of(api.request).bytes_max or 0) - 10_000)
+                request = filler.fill(api.request, path, 100 * most // len(sample))
+                yield name, request, version
 
 
 def _array_paths(message: type, version: int) -> Iterator[tuple[str, ...]]:
@@ -303,9 +321,11 @@ _NUMBERS: Final = {
 class _Filler:
     """Makes requests with one large array. Names in large arrays are those of unknown topics."""
 
-    def __init__(self, version: int, partitions: int) -> None:
+    def __init__(self, version: int, partitions: int, text_chars: int = 0) -> None:
+        """`text_chars` is the length to which texts in large arrays are padded."""
         self._version = version
         self._partitions = partitions
+        self._text_chars = text_chars
 
     def fill(self, message: type, path: tuple[str, ...], count: int, number: int = -1) -> Any:  # noqa: ANN401
         """Make the message with `count` elements in the array at `path`; or, as element `number` of
@@ -344,9 +364,10 @@ class _Filler:
     def _plain(self, one: Field, kind: WireType, number: int) -> Any:  # noqa: ANN401, PLR0911
         index = max(number, 0)
         if kind.name == "string":
-            if one.name in _TEXTS:
-                return _TEXTS[one.name](index)
-            return "p" if number < 0 else f"unknown-{number}"
+            text = _TEXTS.get(one.name, "unknown-{}".format)(index)
+            if number < 0:
+                return text if one.name in _TEXTS else "p"
+            return text and text.ljust(self._text_chars, "x")
         if one.name in _NUMBERS:
             return _NUMBERS[one.name]
         if kind.name == "int32":

@@ -22,12 +22,7 @@ from kohort.protocol.constructs import (
     fixed_format,
     min_size,
 )
-from kohort.protocol.limits import (
-    ELEMENTS_MAX,
-    REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
-    TEXT_BYTES_MAX,
-)
+from kohort.protocol.limits import TEXT_BYTES_MAX
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 
@@ -38,17 +33,17 @@ Sink = Callable[[str], str]
 class ReaderWriter(TypedWriter):
     """Writes ``read_N(buf, data, pos, end) -> (message, pos) or None``."""
 
-    is_request = False
+    bytes_max: int | None = None
 
     def function(self, con: MessageStruct) -> str:
-        self.is_request = schema_of(con.message).is_request
+        schema = schema_of(con.message)
+        self.bytes_max = schema.bytes_max
         message = self.struct(con)
         self(f"return {message}, pos")
-        limit = REQUEST_ELEMENTS_MAX if self.is_request else ELEMENTS_MAX
         return self.whole(
             f"cdef object read_{self.tables.number}"
             "(object buf, const unsigned char *data, int64_t pos, int64_t end):\n"
-            f"    cdef int64_t budget = {limit}"
+            f"    cdef int64_t budget = {schema.elements_max}, bytes_left = {self.bytes_max or 0}"
         )
 
     def struct(self, con: MessageStruct) -> str:
@@ -139,18 +134,20 @@ class ReaderWriter(TypedWriter):
             self._array(con, sink, length)
             return
         self._refuse_if(f"{length} < 0 or {length} > end - pos")
-        if isinstance(con, Text):
-            self._refuse_if(f"{length} > {TEXT_BYTES_MAX}")
-            text = self.variable("object", "x")
-            self(f"{text} = read_text(data + pos, {length})")
-            self._refuse_if(f"{text} is None")
-            self(sink(text))
-        elif isinstance(con, Blob) and con.records:
+        if isinstance(con, Blob) and con.records:
             self(sink(f"memoryview(buf)[pos : pos + {length}]"))
         else:
-            if self.is_request:
-                self._refuse_if(f"{length} > {REQUEST_BYTES_MAX}")
-            self(sink(f"PyBytes_FromStringAndSize(<const char *>data + pos, {length})"))
+            if self.bytes_max is not None:
+                self(f"bytes_left -= {length}")
+                self._refuse_if("bytes_left < 0")
+            if isinstance(con, Text):
+                self._refuse_if(f"{length} > {TEXT_BYTES_MAX}")
+                text = self.variable("object", "x")
+                self(f"{text} = read_text(data + pos, {length})")
+                self._refuse_if(f"{text} is None")
+                self(sink(text))
+            else:
+                self(sink(f"PyBytes_FromStringAndSize(<const char *>data + pos, {length})"))
         self(f"pos += {length}")
 
     def _array(self, con: Array, sink: Sink, count: str) -> None:

@@ -7,14 +7,21 @@ ELEMENTS_MAX: Final = 1_000_000
 decoding a frame takes."""
 
 REQUEST_ELEMENTS_MAX: Final = 50_000
-"""Maximum elements of a request, which is decoded and executed in one event loop iteration; this
-many take 0.1 to 0.4 s. The largest requests of clients have 40,000 (every partition of a full
-broker, each in a topic of its own)."""
+"""Maximum elements of a request. The largest requests of clients have 40,000 (every partition of a
+full broker, each in a topic of its own)."""
 
-REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Longest field of a request that is copied out of its frame (all but `records`): one copy is one
-step. The metadata and the assignment of a group's member are such fields; by default Kafka cannot
-store more than 1 MB for a whole group."""
+PRODUCE_ELEMENTS_MAX: Final = 15_000
+"""As `REQUEST_ELEMENTS_MAX`, for Produce, which is decoded and answered in one step. A producer's
+default `max.request.size` of 1 MB has room for 14,000 of the smallest batches."""
+
+REQUEST_BYTES_MAX: Final = 10 * 1024 * 1024
+"""Maximum bytes of all texts and bytes fields of a request, which are copied out of its frame
+(`records` are not): a handler may copy, store or return them in one step. 40,000 topic names of 249
+characters fit, and the metadata and assignments of any group that Kafka can store by default (a
+record of 1 MB)."""
+
+PRODUCE_BYTES_MAX: Final = 2 * 1024 * 1024
+"""As `REQUEST_BYTES_MAX`, for the topic names of a Produce."""
 
 TEXT_BYTES_MAX: Final = 0x7FFF
 """Longest text that Kafka reads and writes, though the compact encoding allows more."""

@@ -8,7 +8,16 @@ import types
 import typing
 from typing import Any, Final, NamedTuple
 
+from kohort.protocol.limits import (
+    ELEMENTS_MAX,
+    PRODUCE_BYTES_MAX,
+    PRODUCE_ELEMENTS_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+)
 from kohort.protocol.types import WireType
+
+_PRODUCE_KEY: Final = 0
 
 FOREVER: Final = 32767
 """Upper end of an open version range ("3+")."""
@@ -100,6 +109,20 @@ class MessageSchema(NamedTuple):
     versions: VersionRange
     flexible: VersionRange
     is_request: bool
+
+    @property
+    def elements_max(self) -> int:
+        """Maximum array elements and tagged fields of a message."""
+        if not self.is_request:
+            return ELEMENTS_MAX
+        return PRODUCE_ELEMENTS_MAX if self.key == _PRODUCE_KEY else REQUEST_ELEMENTS_MAX
+
+    @property
+    def bytes_max(self) -> int | None:
+        """Maximum bytes of the texts and bytes fields of a request; None for other messages."""
+        if not self.is_request:
+            return None
+        return PRODUCE_BYTES_MAX if self.key == _PRODUCE_KEY else REQUEST_BYTES_MAX
 
     def is_flexible(self, version: int) -> bool:
         """Whether ``version`` uses compact lengths and tag buffers (KIP-482)."""

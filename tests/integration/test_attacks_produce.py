@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.limits import REQUEST_ELEMENTS_MAX
+from kohort.protocol.limits import PRODUCE_ELEMENTS_MAX
 from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import compress
@@ -43,7 +43,7 @@ def produced(server: KohortServer, batches: Sequence[bytes], topic: str = TOPIC)
 
 def test_a_request_of_many_small_batches(server: KohortServer) -> None:
     batch = encode_batch([Record(b"")])
-    count = REQUEST_ELEMENTS_MAX // 2
+    count = PRODUCE_ELEMENTS_MAX - 1
 
     with undisturbed(server, longest_s=1.0, more_bytes_max=32 * MIB):
         assert produced(server, [batch] * count) == [ErrorCode.NONE] * count
@@ -105,7 +105,7 @@ def test_a_long_name_that_is_refused_for_many_partitions(server: KohortServer) -
     """What the log might say of each of them is not put together for all."""
     forget_peak(server)
     before = resident_bytes(server)
-    count = REQUEST_ELEMENTS_MAX // 2
+    count = PRODUCE_ELEMENTS_MAX - 1
 
     with undisturbed(server, longest_s=1.0, more_bytes_max=32 * MIB):
         codes = produced(server, [b""] * count, topic="x" * 0x7FFF)

@@ -66,15 +66,24 @@ def test_texts_have_a_limit(size: int) -> None:
 
 
 @pytest.mark.parametrize("excess", [0, 1])
-def test_fields_of_bytes_have_a_limit_in_requests(excess: int) -> None:
-    request = full_value(m.JoinGroupRequest, 9)
-    request.protocols[0].metadata = bytes(REQUEST_BYTES_MAX + excess)
+def test_the_texts_and_bytes_of_a_request_have_one_limit(excess: int) -> None:
+    sizes = [5_000_000, REQUEST_BYTES_MAX - 5_000_000 - len("gconsumer") - 2_000 + excess]
+    request = m.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[
+            m.JoinGroupRequestProtocol(name="x" * 1_000, metadata=bytes(size)) for size in sizes
+        ],
+    )
     encoded = codec(m.JoinGroupRequest, 9).encode(request)
 
     same_when_read(m.JoinGroupRequest, 9, encoded)
 
     if excess:
-        with pytest.raises(DecodeError, match=f"a field of {REQUEST_BYTES_MAX + 1} bytes"):
+        with pytest.raises(DecodeError, match=f"more than {REQUEST_BYTES_MAX} bytes of text"):
             codec(m.JoinGroupRequest, 9).decode(encoded)
         with pytest.raises(DecodeError):
             at_once(codec(m.JoinGroupRequest, 9).decode_in_steps(encoded, 0))

@@ -16,13 +16,7 @@ from kohort.protocol.constructs import (
     fixed_format,
     min_size,
 )
-from kohort.protocol.limits import (
-    ELEMENTS_MAX,
-    REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
-    TAGS_MAX,
-    TEXT_BYTES_MAX,
-)
+from kohort.protocol.limits import TAGS_MAX, TEXT_BYTES_MAX
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 
@@ -30,14 +24,16 @@ from kohort.protocol.schema import Field
 class DecoderWriter(Writer):
     """Writes ``decode(buf, pos) -> (message, pos)``."""
 
-    is_request = False
+    bytes_max: int | None = None
 
     def function(self, con: MessageStruct) -> str:
         with self.block("def decode(buf, pos=0):"):
             self("end = len(buf)")
             self.step()
-            self.is_request = schema_of(con.message).is_request
-            self(f"budget = {REQUEST_ELEMENTS_MAX if self.is_request else ELEMENTS_MAX}")
+            schema = schema_of(con.message)
+            self.bytes_max = schema.bytes_max
+            self(f"budget = {schema.elements_max}")
+            self(f"bytes_left = {schema.bytes_max}")
             with self.block("try:"):
                 result = self.struct(con)
                 self(f"return {result}, pos")
@@ -141,18 +137,20 @@ class DecoderWriter(Writer):
         self(f"{stop} = pos + {length}")
         with self.block(f"if {stop} > end:"):
             self(f"raise DecodeError(f'length {{{length}}} exceeds what is left')")
-        if isinstance(con, Text):
-            if con.compact:
-                with self.block(f"if {length} > {TEXT_BYTES_MAX}:"):
-                    self(f"raise DecodeError(f'text of {{{length}}} bytes')")
-            self(f"{target} = str(buf[pos:{stop}], 'utf-8')")
-        elif isinstance(con, Blob) and con.records:
+        if isinstance(con, Blob) and con.records:
             self(f"{target} = memoryview(buf)[pos:{stop}]")
         else:
-            if self.is_request:
-                with self.block(f"if {length} > {REQUEST_BYTES_MAX}:"):
-                    self(f"raise DecodeError(f'a field of {{{length}}} bytes')")
-            self(f"{target} = bytes(buf[pos:{stop}])")
+            if self.bytes_max is not None:
+                self(f"bytes_left -= {length}")
+                with self.block("if bytes_left < 0:"):
+                    self(f"raise DecodeError('more than {self.bytes_max} bytes of text')")
+            if isinstance(con, Text):
+                if con.compact:
+                    with self.block(f"if {length} > {TEXT_BYTES_MAX}:"):
+                        self(f"raise DecodeError(f'text of {{{length}}} bytes')")
+                self(f"{target} = str(buf[pos:{stop}], 'utf-8')")
+            else:
+                self(f"{target} = bytes(buf[pos:{stop}])")
         self(f"pos = {stop}")
 
     def _array(self, con: Array, target: str, count: str) -> None:
