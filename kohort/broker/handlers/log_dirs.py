@@ -107,43 +107,43 @@ def describe_log_dirs(
 def _topics(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> Steps[list[DescribeLogDirsTopic]]:
-    results = []
+    topics = ctx.broker.topics
+    wanted: list[tuple[Topic, Iterable[int]]] = []
     if request.topics is None:
-        for topic in list(ctx.broker.topics.all()):
-            results.append(_describe(topic, range(len(topic.partitions))))
-            yield
+        wanted = [(topic, range(len(topic.partitions))) for topic in topics.all()]
     else:
-        wanted: dict[str, dict[int, None]] = {}
+        indexes: dict[str, dict[int, None]] = {}
         for requested in request.topics:
-            wanted.setdefault(requested.topic, {}).update(dict.fromkeys(requested.partitions))
-        for name, indexes in wanted.items():
-            named = ctx.broker.topics.get(name)
-            if named is not None:
-                results.append(_describe(named, indexes))
+            indexes.setdefault(requested.topic, {}).update(dict.fromkeys(requested.partitions))
             yield
-    return [topic for topic in results if topic.partitions]
+        wanted = [
+            (topic, indexes[name]) for name in indexes if (topic := topics.get(name)) is not None
+        ]
+    results = []
+    for topic, listed in wanted:
+        described = yield from _describe(topic, listed)
+        if described.partitions:
+            results.append(described)
+    return results
 
 
-def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
-    # Partitions of internal topics have no directory before their first use.
-    existing = [
-        index
-        for index in indexes
-        if 0 <= index < len(topic.partitions)
-        and not (topic.is_internal and topic.partitions.peek(index) is None)
-    ]
-    return DescribeLogDirsTopic(
-        name=topic.name,
-        partitions=[
-            DescribeLogDirsPartition(
-                partition_index=index,
-                partition_size=topic.partitions[index].log.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
+def _describe(topic: Topic, indexes: Iterable[int]) -> Steps[DescribeLogDirsTopic]:
+    described = DescribeLogDirsTopic(name=topic.name, partitions=[])
+    for index in indexes:
+        # Partitions of internal topics have no directory before their first use.
+        if 0 <= index < len(topic.partitions) and not (
+            topic.is_internal and topic.partitions.peek(index) is None
+        ):
+            described.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=topic.partitions[index].log.size_bytes,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
             )
-            for index in existing
-        ],
-    )
+        yield
+    return described
 
 
 def _volume(directory: Path) -> tuple[int, int]:

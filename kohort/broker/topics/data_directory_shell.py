@@ -82,7 +82,7 @@ class DataDirectoryShell:
         """Set the checkpoint values of all open logs, in slices."""
         count = 0
         for topic in list(self._catalog.all()):
-            for partition in list(topic.partitions.opened()):
+            for partition in topic.partitions.opened():
                 if self._catalog.get_by_id(topic.topic_id) is not topic:
                     break  # Deleted meanwhile; a new topic may get its name.
                 if not partition.log.failed or partition.log.segments:
@@ -92,3 +92,6 @@ class DataDirectoryShell:
                 count += 1
                 if count % NOTED_AT_ONCE == 0:
                     await yield_to_loop()
+            count += 1
+            if count % NOTED_AT_ONCE == 0:
+                await yield_to_loop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -118,11 +118,14 @@ class Upkeep:
 
     async def _flush(self) -> None:
         while True:
-            intervals = [topic.config.flush_ms for topic in self._topics()]
-            shortest_ms = min(intervals, default=LONG_MAX)
+            self._configs_changed.clear()
+            time_slice = Slice(self._clock)
+            shortest_ms = LONG_MAX
+            for topic in self._topics():
+                shortest_ms = min(shortest_ms, topic.config.flush_ms)
+                await time_slice.pause()
             if shortest_ms == LONG_MAX:
                 self._unflushed_since.clear()
-                self._configs_changed.clear()
                 await self._configs_changed.wait()
                 continue
             await self._flush_due()
@@ -134,11 +137,11 @@ class Upkeep:
         now_ms = self._clock.monotonic_ms()
         time_slice = Slice(self._clock)
         for topic in self._topics():
-            if topic.config.flush_ms == LONG_MAX:
-                continue
-            for partition in list(topic.partitions.opened()):
-                _guarded(partition, partial(self._flush_if_due, partition, now_ms))
-                await time_slice.pause()
+            if topic.config.flush_ms != LONG_MAX:
+                for partition in topic.partitions.opened():
+                    _guarded(partition, partial(self._flush_if_due, partition, now_ms))
+                    await time_slice.pause()
+            await time_slice.pause()
 
     def _flush_if_due(self, partition: Partition, now_ms: int) -> None:
         log = partition.log
@@ -165,24 +168,25 @@ class Upkeep:
                 logger.warning("%s", error)
 
     async def _remove_files(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(FILE_REMOVAL_INTERVAL_MS / 1000)
-            logs = [partition.log for partition in self._partitions() if not partition.log.failed]
-            await loop.run_in_executor(
-                self._executor, _remove_deleted_files, logs, self._clock.wall_ms()
-            )
+            await self._remove_deleted_files()
+
+    async def _remove_deleted_files(self) -> None:
+        logs: list[PartitionLog] = []
+        await self._visit(lambda partition: logs.append(partition.log))
+        await asyncio.get_running_loop().run_in_executor(
+            self._executor, _remove_deleted_files, logs, self._clock.wall_ms()
+        )
 
     async def _visit(self, work: Callable[[Partition], None]) -> None:
         time_slice = Slice(self._clock)
-        for partition in list(self._partitions()):
-            if partition.failure is None:
-                work(partition)
-            await time_slice.pause()
-
-    def _partitions(self) -> Iterator[Partition]:
         for topic in self._topics():
-            yield from topic.partitions.opened()
+            for partition in topic.partitions.opened():
+                if partition.failure is None:
+                    work(partition)
+                await time_slice.pause()
+            await time_slice.pause()
 
 
 def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
