@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kohort.formats.text import counted, listed
 from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.steps import FEW, Steps
 
 try:
     from xxhash import xxh3_64_intdigest as _hash
@@ -111,7 +112,19 @@ def _change(name: str, old: Topic | None, new: Topic | None) -> str:
     return f"{name} grew from {old.partition_count} to {partitions}"
 
 
-def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
+def existing_topics(topics: Topics, names: Iterable[str]) -> Steps[dict[str, Topic]]:
+    """Return those of the named topics that exist, by name, in the order of their names."""
+    existing = {}
+    for count, name in enumerate(sorted(names)):
+        topic = topics.get(name)
+        if topic is not None:
+            existing[name] = topic
+        if count % FEW == 0:
+            yield
+    return existing
+
+
+def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> Steps[int]:
     """Return the hash of subscribed topics as Kafka computes and stores it: a signed int64; 0 if
     there is no topic. The group epoch increases when it changes.
 
@@ -120,8 +133,12 @@ def metadata_hash(topics: Mapping[str, tuple[bytes, int]]) -> int:
     """
     if not topics:
         return 0
-    hashes = [_topic_hash(name, *topics[name]) for name in sorted(topics)]
-    return _signed(_hash(b"".join(map(_UNSIGNED_64.pack, hashes))))
+    hashes = []
+    for count, name in enumerate(sorted(topics)):
+        hashes.append(_UNSIGNED_64.pack(_topic_hash(name, *topics[name])))
+        if count % FEW == 0:
+            yield
+    return _signed(_hash(b"".join(hashes)))
 
 
 @lru_cache(maxsize=1_000)

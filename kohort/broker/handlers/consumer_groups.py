@@ -176,7 +176,7 @@ def _with_members(membership: ConsumerMembership) -> Steps[DescribedGroup]:
     data = membership.data
     members: list[DescribedMember] = []
     for number, member in enumerate(list(data.members.values())):
-        members.append(_member(data, member))
+        members.append((yield from _member(data, member)))
         if number % FEW == 0:
             yield
     return DescribedGroup(
@@ -191,7 +191,10 @@ def _with_members(membership: ConsumerMembership) -> Steps[DescribedGroup]:
     )
 
 
-def _member(data: ConsumerData, member: Member) -> DescribedMember:
+def _member(data: ConsumerData, member: Member) -> Steps[DescribedMember]:
+    held = (*member.assigned, *member.pending)
+    assigned = yield from described_assignment(data.topics, held)
+    target = yield from described_assignment(data.topics, data.target(member.member_id))
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -201,7 +204,7 @@ def _member(data: ConsumerData, member: Member) -> DescribedMember:
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=described_assignment(data.topics, (*member.assigned, *member.pending)),
-        target_assignment=described_assignment(data.topics, data.target(member.member_id)),
+        assignment=assigned,
+        target_assignment=target,
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )

@@ -132,7 +132,7 @@ def _with_members(membership: ShareMembership) -> Steps[DescribedGroup]:
     state = data.state
     members: list[DescribedMember] = []
     for number, member in enumerate(list(state.members.values())):
-        members.append(_member(data, member))
+        members.append((yield from _member(data, member)))
         if number % FEW == 0:
             yield
     return DescribedGroup(
@@ -147,7 +147,8 @@ def _with_members(membership: ShareMembership) -> Steps[DescribedGroup]:
     )
 
 
-def _member(data: ShareData, member: ShareMember) -> DescribedMember:
+def _member(data: ShareData, member: ShareMember) -> Steps[DescribedMember]:
+    assigned = yield from described_assignment(data.topics, member.assigned)
     return DescribedMember(
         member_id=member.member_id,
         rack_id=member.rack_id,
@@ -155,5 +156,5 @@ def _member(data: ShareData, member: ShareMember) -> DescribedMember:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
-        assignment=described_assignment(data.topics, member.assigned),
+        assignment=assigned,
     )

@@ -76,7 +76,7 @@ def join_steps(
     is_replaced = old is not None and old.member_id != member_id
     if is_replaced:
         kind = TriggerKind.STATIC_REPLACED
-    epochs.note_member_change(draft, old, member, kind, request.reason)
+    yield from epochs.note_member_change(draft, old, member, kind, request.reason)
     if is_replaced and not draft.causes:
         draft.events.append(RebalanceAvoided(Trigger(kind, member.ref, reason=request.reason)))
     member = yield from move_on(draft, old, member, owned, now)

@@ -32,6 +32,10 @@ K = TypeVar("K")
 
 _ABSENT: Final = object()
 
+LARGE: Final = 1_000
+"""Number of partitions of changed members that take some milliseconds to report, or to make into
+records."""
+
 PARTITIONS_MAX: Final = 5_000
 """Number of partitions of changed members above which a draft accepts no further command, because
 their records must fit in one batch of the log."""
@@ -137,6 +141,11 @@ class Draft:
         computed needs records of its own.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its records are better made in a step of their own."""
+        return self._partition_count > LARGE
 
     # Reads.
 

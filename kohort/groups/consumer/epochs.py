@@ -10,7 +10,13 @@ from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member
 from kohort.groups.events import UNDER_OLD_ID, Trigger, TriggerKind
 from kohort.groups.reasons import StatedReason
-from kohort.groups.topics import metadata_hash, subscription_changes, topics_changed
+from kohort.groups.steps import Steps
+from kohort.groups.topics import (
+    existing_topics,
+    metadata_hash,
+    subscription_changes,
+    topics_changed,
+)
 
 KNOWN_TOPICS_MAX: Final = 1_000
 """Maximum number of topics that a group remembers; with more, its history does not name the changed
@@ -19,7 +25,7 @@ ones."""
 
 def note_member_change(
     draft: Draft, old: Member | None, new: Member, kind: TriggerKind, reason: StatedReason
-) -> None:
+) -> Steps[None]:
     """Bump the epoch once if a member's new value may need another assignment.
 
     Args:
@@ -32,7 +38,7 @@ def note_member_change(
     cause = _cause(draft, old, new, kind)
     if cause is None and not _are_topics_new(draft):
         return
-    topics_changed = check_topics(draft)
+    topics_changed = yield from check_topics(draft)
     if cause is None and topics_changed is not None:
         cause = topics_changed
         if kind is TriggerKind.UPGRADED:
@@ -44,11 +50,12 @@ def note_member_change(
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)
 
 
-def note_topics(draft: Draft) -> None:
+def note_topics(draft: Draft) -> Steps[None]:
     """Bump the epoch if subscribed topics were created, got partitions or were deleted."""
-    cause = check_topics(draft) if _are_topics_new(draft) else None
-    if cause is not None:
-        draft.bump(cause)
+    if _are_topics_new(draft):
+        cause = yield from check_topics(draft)
+        if cause is not None:
+            draft.bump(cause)
 
 
 def _are_topics_new(draft: Draft) -> bool:
@@ -138,7 +145,7 @@ def _assignors(draft: Draft, old: Member | None, new: Member) -> tuple[str, str]
     return None if before == after else (before, after)
 
 
-def check_topics(draft: Draft) -> Trigger | None:
+def check_topics(draft: Draft) -> Steps[Trigger | None]:
     """Compute the hash of the subscribed topics if topics or subscriptions have changed since it
     was last computed; return the cause for a bump if it differs, None if it does not.
     """
@@ -149,27 +156,27 @@ def check_topics(draft: Draft) -> Trigger | None:
     draft.checked_version = version
     draft.names_changed = False
     names = subscribed_topics(draft)
-    existing = {name: topic for name in names if (topic := topics.get(name)) is not None}
+    existing = yield from existing_topics(topics, names)
     known = draft.known_topics
     if known is not None:
         # What a replaced expression matched is no longer subscribed to, and not deleted.
         known = {name: topic for name, topic in known.items() if name in names}
     draft.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
-    new_hash = metadata_hash(existing)
+    new_hash = yield from metadata_hash(existing)
     if new_hash == draft.metadata_hash:
         return None
     draft.metadata_hash = new_hash
     return topics_changed(known, existing)
 
 
-def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
+def note_removals(draft: Draft, causes: Sequence[Trigger]) -> Steps[None]:
     """Bump the epoch once for each cause, because members were removed from `draft`."""
     if draft.data.regexes:
         subscribers = draft.regex_subscribers()
         for regex in draft.data.regexes:
             if not subscribers[regex]:
                 draft.set_regex(regex, None)
-    check_topics(draft)
+    yield from check_topics(draft)
     for cause in causes:
         draft.bump(cause)
     if not draft.member_count:
@@ -177,7 +184,7 @@ def note_removals(draft: Draft, causes: Sequence[Trigger]) -> None:
         draft.target_computed_ms = 0
 
 
-def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
+def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> Steps[bool]:
     """Store the topics that the group's expressions match now; bump the epoch if a match has
     changed. Returns whether it was bumped.
     """
@@ -191,7 +198,7 @@ def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> bool:
         draft.set_regex(regex, result)
     if not changes:
         return False
-    check_topics(draft)
+    yield from check_topics(draft)
     subscriber: Member | None = None
     detail = listed([_matches(*change) for change in changes])
     if len(changes) == 1 and not is_known:

@@ -17,7 +17,7 @@ from kohort.groups.consumer.validation import Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now
-from kohort.groups.steps import Steps
+from kohort.groups.steps import FEW, Steps
 from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
@@ -68,14 +68,15 @@ def heartbeat_steps(
         raise _invalid_state(member)
     reason = request.reason
     if member is old:
-        epochs.note_topics(draft)
+        yield from epochs.note_topics(draft)
     else:
         _check_regex(draft, old, member)
         check_memory(draft, old, member)
         if sender.replaces is not None:
             replace(draft, sender.replaces, member)
         draft.put(member)
-        epochs.note_member_change(draft, old, member, _kind(sender, request, joined_as), reason)
+        kind = _kind(sender, request, joined_as)
+        yield from epochs.note_member_change(draft, old, member, kind, reason)
     draft.heartbeat_of = member.member_id
     is_forced = _note_forced(draft, sender, request)
     if not draft.causes and sender.replaces is not None:
@@ -123,10 +124,14 @@ def move_on(
     has_changed = old is not None and not member.is_subscribed(old)
     if old is not None and not has_changed and member.is_reconciled(draft.target_epoch):
         return member
+    target = draft.target(member.member_id)
+    is_large = len(target) > FEW
+    if is_large:
+        yield
     try:
         moved = reconcile(
             member,
-            draft.target(member.member_id),
+            target,
             draft.target_epoch,
             draft.owner_of,
             _subscription(draft, member),
@@ -136,7 +141,11 @@ def move_on(
     except InvalidStateError:
         raise _invalid_state(member) from None
     if moved is not member:
+        if is_large:
+            yield
         draft.put(moved)
+    if is_large:
+        yield
     return moved
 
 

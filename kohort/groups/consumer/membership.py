@@ -58,7 +58,7 @@ from kohort.groups.requests import (
     SyncRequest,
     Ticket,
 )
-from kohort.groups.steps import Steps
+from kohort.groups.steps import Steps, at_once
 from kohort.groups.topics import Topics
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
@@ -148,7 +148,7 @@ class ConsumerMembership:
                 draft = shared.draft
                 draft.begin(now.wall_ms)
             if request.epoch < 0:
-                result = leave(draft, request)
+                result = yield from leave(draft, request)
             else:
                 result = yield from heartbeat_steps(draft, request, now, joined_as)
         except Rejected as rejected:
@@ -162,14 +162,16 @@ class ConsumerMembership:
         if begins is not None:
             write = ConsumerWrite(draft, (begins, self), first_records)
             write.add(answers)
+            yield from write.prepare()
             outbox.stage(write)
         elif shared is not None:
             assert isinstance(shared, ConsumerWrite)
             shared.add(answers)
             if draft.is_full:
+                yield from shared.prepare()
                 outbox.stage_shared()
         else:
-            self._store(draft, answers, now, shares_append=shares_append)
+            yield from self._store(draft, answers, now, shares_append=shares_append)
 
     def note_refused(
         self, request: HeartbeatRequest | JoinRequest, error: ErrorCode, reason: str, now: Now
@@ -204,7 +206,7 @@ class ConsumerMembership:
 
     def _store(
         self, draft: Draft, answers: Answers | None, now: Now, *, shares_append: bool = False
-    ) -> None:
+    ) -> Steps[None]:
         """Store the changes of a step, and answer when they are durable; at once if there are
         none.
         """
@@ -224,6 +226,7 @@ class ConsumerMembership:
             if shares_append and data.shares_appends and not (draft.is_full or data.classic_count):
                 outbox.shared = write
             else:
+                yield from write.prepare()
                 outbox.stage(write)
             return
         for event in draft.events:
@@ -255,7 +258,7 @@ class ConsumerMembership:
             return
         member_id = result.member_id
         answers = Answers(ticket, result, lambda error: JoinResult(error, member_id))
-        self._store(draft, answers, now)
+        yield from self._store(draft, answers, now)
 
     def sync(self, request: SyncRequest, ticket: Ticket, now: Now) -> None:
         """Execute a SyncGroup of a classic member. Answer: SyncResult."""
@@ -271,7 +274,7 @@ class ConsumerMembership:
         """Execute a LeaveGroup, of members of either protocol. Answer: LeaveResult."""
         draft = Draft(self.data, now.wall_ms)
         result = yield from leave_steps(draft, entries)
-        self._store(draft, Answers(ticket, result, LeaveResult), now)
+        yield from self._store(draft, Answers(ticket, result, LeaveResult), now)
 
     # Regular expressions.
 
@@ -308,7 +311,8 @@ class ConsumerMembership:
         resolved = {
             regex: ResolvedRegex(topics, version, now.wall_ms) for regex, topics in matches.items()
         }
-        if note_resolved(draft, resolved) or any(regex not in data.regexes for regex in resolved):
+        is_bumped = yield from note_resolved(draft, resolved)
+        if is_bumped or any(regex not in data.regexes for regex in resolved):
             write = ConsumerWrite(draft)
             write.add()
             data.outbox.stage(write)
@@ -404,7 +408,8 @@ class ConsumerMembership:
         keys = tuple(keys)
         draft = removal.on_deadlines(self.data, keys, now)
         if not draft.is_empty:
-            self._store(draft, Retry(self.data.sessions, self.data.deadlines, keys, now), now)
+            retry = Retry(self.data.sessions, self.data.deadlines, keys, now)
+            at_once(self._store(draft, retry, now))
 
     def end(self, error: ErrorCode, now: Now) -> None:
         del error, now

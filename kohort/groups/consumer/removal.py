@@ -25,7 +25,7 @@ from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 
-def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
+def leave(draft: Draft, request: HeartbeatRequest) -> Steps[HeartbeatResult]:
     """Process a heartbeat with a negative epoch: the member leaves, a static one perhaps for a
     restart. Its epoch is not checked.
 
@@ -60,7 +60,7 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
             removed=(member_id,),
             detail=request.reason.text or "",
         )
-        epochs.note_removals(draft, [cause])
+        yield from epochs.note_removals(draft, [cause])
     return HeartbeatResult(member_id=member_id, epoch=request.epoch)
 
 
@@ -89,7 +89,7 @@ def leave_steps(draft: Draft, entries: Sequence[LeaveEntry]) -> Steps[LeaveResul
         errors.append(NO_ERROR)
     if removed:
         ids = tuple([member.member_id for member in removed])
-        epochs.note_removals(draft, [causes[0]._replace(removed=ids)])
+        yield from epochs.note_removals(draft, [causes[0]._replace(removed=ids)])
     return LeaveResult(entries=tuple(errors))
 
 
@@ -120,7 +120,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
         if member is not None and is_due_now:
             causes.append(_remove(draft, member, key.kind))
     if causes:
-        epochs.note_removals(draft, causes)
+        at_once(epochs.note_removals(draft, causes))
     if is_interval_over and is_due(draft, now) and _is_small(draft):
         # In a large group some member's heartbeat computes the target at once, in steps.
         at_once(target_steps(draft, now))
@@ -170,4 +170,5 @@ _FATES: Final = {
 
 def _is_small(draft: Draft) -> bool:
     data = draft.data
-    return draft.member_count + len(data.owners) <= SMALL
+    topics = len(data.subscribers) + sum(len(regex.topics) for regex in data.regexes.values())
+    return draft.member_count + len(data.owners) + topics <= SMALL

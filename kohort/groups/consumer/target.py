@@ -10,10 +10,11 @@ from kohort.groups.consumer.epochs import preferred_assignor
 from kohort.groups.consumer.member import Member
 from kohort.groups.requests import Now
 from kohort.groups.steps import SOME, Steps
-from kohort.groups.topics import by_topic, flat
+from kohort.groups.topics import Topic, by_topic, existing_topics, flat
 
 SMALL: Final = 500
-"""Number of members and partitions up to which an expired timer computes the target in one step."""
+"""Number of members, topics and partitions up to which an expired timer computes the target in one
+step."""
 
 
 def is_due(draft: Draft, now: Now) -> bool:
@@ -37,7 +38,7 @@ def target_steps(draft: Draft, now: Now) -> Steps[None]:
     data = draft.data
     topics = data.topics
     members = draft.members()
-    known: dict[str, tuple[bytes, int] | None] = {}
+    known: dict[str, Topic] = {}
     subscriptions: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
     inputs: list[AssignorMember] = []
     for count, member_id in enumerate(sorted(members)):
@@ -46,11 +47,9 @@ def target_steps(draft: Draft, now: Now) -> Steps[None]:
         subscription = subscriptions.get(key)
         if subscription is None:
             names = {*member.topic_names, *draft.regex_topics(member.topic_regex)}
-            for name in names:
-                if name not in known:
-                    known[name] = topics.get(name)
+            known.update((yield from existing_topics(topics, names - known.keys())))
             subscription = subscriptions[key] = frozenset(
-                topic[0] for name in names if (topic := known[name]) is not None
+                topic[0] for name in names if (topic := known.get(name)) is not None
             )
         inputs.append(
             AssignorMember(
@@ -59,7 +58,7 @@ def target_steps(draft: Draft, now: Now) -> Steps[None]:
         )
         if count % SOME == 0:
             yield
-    existing = dict(sorted(topic for topic in known.values() if topic is not None))
+    existing = dict(sorted(known.values()))
     assign = ASSIGNORS[preferred_assignor(draft, draft.votes())]
     targets = yield from assign(inputs, existing, homogeneous=_is_homogeneous(draft, members))
     for count, (member_id, target) in enumerate(targets.items()):

@@ -27,6 +27,7 @@ from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord
 from kohort.groups.requests import Now
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ConsumerWrite:
     first_records: Sequence[DurableRecord] = ()
     """The records that convert the group."""
     _answers: list[Answers] = field(default_factory=list)
+    _records: tuple[DurableRecord, ...] = ()
 
     def add(self, answers: Answers | None = None) -> None:
         """Add the command that has changed the draft last, with its answer."""
@@ -51,8 +53,15 @@ class ConsumerWrite:
         if answers is not None:
             self._answers.append(answers)
 
+    def prepare(self) -> Steps[None]:
+        """Make the records of a large draft in a step of their own, before the write is staged."""
+        if self.draft.is_large:
+            yield
+            self._records = self.draft.records()
+            yield
+
     def make_records(self) -> tuple[DurableRecord, ...]:
-        return (*self.first_records, *self.draft.records())
+        return (*self.first_records, *(self._records or self.draft.records()))
 
     def on_durable(self, now: Now) -> None:
         if self.converts is not None:

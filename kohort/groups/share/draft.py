@@ -10,7 +10,13 @@ from kohort.groups.share.assignor import assign
 from kohort.groups.share.data import NO_PARTITIONS, ShareData, ShareMember, ShareState
 from kohort.groups.share.records import StoredTopic
 from kohort.groups.steps import Steps
-from kohort.groups.topics import Partition, Topic, metadata_hash, topics_changed
+from kohort.groups.topics import (
+    Partition,
+    Topic,
+    existing_topics,
+    metadata_hash,
+    topics_changed,
+)
 
 SMALL: Final = 500
 """Number of members and partitions up to which an expired timer computes the target in one step."""
@@ -46,13 +52,11 @@ class ShareDraft:
 
     # Topics.
 
-    def existing(self) -> dict[str, Topic]:
+    def existing(self) -> Steps[dict[str, Topic]]:
         """Return the subscribed topics that exist, by name."""
-        names = self.state.subscribed_topics()
-        get = self.data.topics.get
-        return {name: topic for name in sorted(names) if (topic := get(name)) is not None}
+        return existing_topics(self.data.topics, self.state.subscribed_topics())
 
-    def note_topics(self, cause: Trigger | None = None) -> None:
+    def note_topics(self, cause: Trigger | None = None) -> Steps[None]:
         """Compare the subscribed topics with those of the last time, initialize their partitions,
         and bump the epoch once if there is a cause, topics have changed, or an initialized
         partition has no member.
@@ -61,11 +65,11 @@ class ShareDraft:
             cause: the change of a member that needs another assignment.
         """
         state = self.state
-        existing = self.existing()
-        known = self.known_topics
         self.checked_version = self.data.topics.version
+        existing = yield from self.existing()
+        known = self.known_topics
         self.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
-        new_hash = metadata_hash(existing)
+        new_hash = yield from metadata_hash(existing)
         if new_hash != state.metadata_hash:
             state.metadata_hash = new_hash
             if cause is None:
@@ -106,14 +110,14 @@ class ShareDraft:
 
     # Members.
 
-    def remove(self, member: ShareMember, reason: RemovalReason, cause: Trigger) -> None:
+    def remove(self, member: ShareMember, reason: RemovalReason, cause: Trigger) -> Steps[None]:
         """Remove a member, and bump the epoch."""
         state = self.state
         state.remove(member.member_id)
         self.removed.append((member, reason))
         self.bump(cause)
         # Partitions of topics that have changed are initialized by the next heartbeat.
-        state.metadata_hash = metadata_hash(self.existing())
+        state.metadata_hash = yield from metadata_hash((yield from self.existing()))
         if not state.members:
             state.target_epoch = state.epoch
             state.target_computed_ms = 0
@@ -142,7 +146,7 @@ class ShareDraft:
     def target_steps(self, now: Now) -> Steps[None]:
         """Compute the target for the present epoch."""
         state = self.state
-        existing = self.existing()
+        existing = yield from self.existing()
         by_names: dict[tuple[str, ...], frozenset[bytes]] = {}
         for member in state.members.values():
             names = member.topic_names
@@ -172,7 +176,8 @@ class ShareDraft:
             return member
         name_of = self.data.topics.name_of
         names = {topic_id: name_of(topic_id) for topic_id, _ in target}
-        unwanted = {key for key, name in names.items() if name not in member.topic_names}
+        wanted = set(member.topic_names)
+        unwanted = {key for key, name in names.items() if name not in wanted}
         if unwanted:
             target = frozenset([p for p in target if p[0] not in unwanted])
         return member._replace(assigned=target)

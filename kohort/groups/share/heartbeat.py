@@ -77,7 +77,7 @@ def heartbeat_steps(
             detail=", ".join(subscription_changes(old.topic_names, member.topic_names)),
         )
     if cause is not None or draft.data.topics.version != draft.checked_version:
-        draft.note_topics(cause)
+        yield from draft.note_topics(cause)
     draft.heartbeat_of = member.member_id
     if draft.is_due(now):
         yield from draft.target_steps(now)
@@ -96,13 +96,13 @@ def heartbeat_steps(
     )
 
 
-def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> HeartbeatResult:
+def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> Steps[HeartbeatResult]:
     """Process a heartbeat of a member that leaves; its epoch is not checked. Raises Rejected."""
     member = draft.state.members.get(request.member_id)
     if member is None:
         raise _unknown(draft.data, request)
     cause = Trigger(TriggerKind.MEMBER_LEFT, member.ref, removed=(member.member_id,))
-    draft.remove(member, RemovalReason.LEFT, cause)
+    yield from draft.remove(member, RemovalReason.LEFT, cause)
     return HeartbeatResult(member_id=member.member_id, epoch=LEAVING)
 
 

@@ -106,7 +106,7 @@ class ShareMembership:
         draft = ShareDraft(self.data)
         try:
             if request.epoch < 0:
-                result = leave(draft, request)
+                result = yield from leave(draft, request)
             else:
                 result = yield from heartbeat_steps(draft, request, now)
         except Rejected as rejected:
@@ -264,7 +264,7 @@ class ShareMembership:
                     removed=(member.member_id,),
                     timeout_ms=data.settings.session_timeout_ms,
                 )
-                draft.remove(member, RemovalReason.SESSION_EXPIRED, cause)
+                at_once(draft.remove(member, RemovalReason.SESSION_EXPIRED, cause))
         if is_interval_over and draft.is_due(now) and draft.is_small:
             # In a large group some member's heartbeat computes the target, in steps.
             at_once(draft.target_steps(now))

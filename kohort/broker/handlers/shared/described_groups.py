@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.handlers.shared.checks import check_repeats
-from kohort.groups.steps import Steps
+from kohort.groups.steps import FEW, Steps
 from kohort.groups.topics import Partition, Topics, by_topic
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as described
@@ -67,10 +67,14 @@ def assignment_of(partitions: Iterable[Partition] | None) -> Assignment | None:
     )
 
 
-def described_assignment(topics: Topics, partitions: Iterable[Partition]) -> described.Assignment:
+def described_assignment(
+    topics: Topics, partitions: Iterable[Partition]
+) -> Steps[described.Assignment]:
     """Return partitions with the names of their topics; those of deleted topics are left out."""
     assignment = described.Assignment(topic_partitions=[])
-    for topic_id, numbers in by_topic(partitions).items():
+    for count, (topic_id, numbers) in enumerate(by_topic(partitions).items(), start=1):
+        if count % FEW == 0:
+            yield
         name = topics.name_of(topic_id)
         if name is not None:
             assignment.topic_partitions.append(

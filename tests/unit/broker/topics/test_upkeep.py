@@ -154,7 +154,7 @@ async def test_work_that_fails_ends_no_other_and_goes_on_itself(
         "retention": (Upkeep, "_visit"),
         "flush.ms": (Upkeep, "_flush_due"),
         "checkpoints": (DataDirectoryShell, "_note_offsets"),
-        "removal of deleted segments": (Upkeep, "_partitions"),
+        "removal of deleted segments": (Upkeep, "_remove_deleted_files"),
         "expiry of producers": (Upkeep, "_visit"),
     }[broken]
     works = getattr(owner, name)
@@ -198,10 +198,10 @@ WORK = {"compaction", "retention", "flush.ms", "checkpoints", "removal of delete
         "expiry of producers"}  # fmt: skip
 SHARED = {
     "compact_one": {"compaction"},
-    "_visit": {"retention", "expiry of producers"},
+    "_visit": {"removal of deleted segments", "retention", "expiry of producers"},
     "_flush_due": {"flush.ms"},
     "_note_offsets": {"checkpoints"},
-    "_partitions": {"removal of deleted segments", "retention", "expiry of producers"},
+    "_remove_deleted_files": {"removal of deleted segments"},
 }
 """Which work fails together with a method."""
 

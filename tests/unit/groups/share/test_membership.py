@@ -258,7 +258,7 @@ def test_what_kafka_had_initialized_and_not_assigned_is_assigned(group: ShareGro
     topic = group.topics.by_name["t"]
     stored: list[DurableRecord] = [
         ShareMemberRecord("g", "m1", None, "", "", ("t",)),
-        ShareEpochRecord("g", 2, metadata_hash({"t": topic})),
+        ShareEpochRecord("g", 2, at_once(metadata_hash({"t": topic}))),
         ShareTargetRecord("g", "m1", {}),
         ShareTargetEpochRecord("g", 2, 999_999),
         ShareCurrentRecord("g", "m1", 2, 0, {}),
