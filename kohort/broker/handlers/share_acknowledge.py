@@ -15,7 +15,7 @@ from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.partition import SharePartition
 from kohort.groups.share.sessions import SessionPartition, ShareSession
 from kohort.groups.share.window import AcknowledgementError
-from kohort.groups.steps import Steps, at_once
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_acknowledge import (
     PartitionData,
@@ -28,23 +28,20 @@ _Answer: TypeAlias = "ShareAcknowledgeResponse | Deferred[ShareAcknowledgeRespon
 
 
 @handles(ShareAcknowledgeRequest, versions="1-2", long_bytes=share.LONG_BYTES)
-def share_acknowledge(
-    ctx: RequestContext, request: ShareAcknowledgeRequest
-) -> ShareAcknowledgeResponse | Deferred[ShareAcknowledgeResponse] | Steps[_Answer]:
+def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeRequest) -> Steps[_Answer]:
     error = share.request_error(ctx, request.group_id, request.member_id)
     if error:
         return _failed(error)
     assert request.group_id is not None
     assert request.member_id is not None
-    named = share.collected(request.topics)
+    named = yield from share.collected(request.topics)
     try:
         session = ctx.broker.share_delivery.accept_acknowledge(
             request.group_id, request.member_id, request.share_session_epoch
         )
     except KafkaError as refused:
         return _failed(refused.code)
-    steps = _acknowledge(ctx, session, named, is_renew_ack=request.is_renew_ack)
-    return steps if len(named) > share.MANY else at_once(steps)
+    return (yield from _acknowledge(ctx, session, named, is_renew_ack=request.is_renew_ack))
 
 
 def _acknowledge(

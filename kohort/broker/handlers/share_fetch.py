@@ -17,7 +17,7 @@ from kohort.broker.share.acknowledge import Acknowledging
 from kohort.broker.share.fetch import DelayedRefusal, FetchedPartition, FetchTerms, ShareFetch
 from kohort.groups.share.sessions import NEW_EPOCH, SessionPartition, ShareSession
 from kohort.groups.share.window import AcquireMode
-from kohort.groups.steps import Steps, at_once
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_fetch import (
     AcquiredRecords,
@@ -36,9 +36,7 @@ _MODES: Final = frozenset(AcquireMode)
 
 
 @handles(ShareFetchRequest, versions="1-2", long_bytes=share.LONG_BYTES)
-def share_fetch(
-    ctx: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Deferred[ShareFetchResponse] | Steps[_Answer]:
+def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> Steps[_Answer]:
     ctx.connection.active_as = ctx.header.client_id
     error = share.request_error(ctx, request.group_id, request.member_id)
     if not error and (
@@ -51,14 +49,14 @@ def share_fetch(
         )
     ):
         error = ErrorCode.INVALID_REQUEST
-    if not error and not ctx.connection.is_open:
-        # It closed before its first request could be executed, so nothing would end a session.
-        error = ErrorCode.SHARE_SESSION_NOT_FOUND
     if error:
         return _answer(error, 0, [])
     assert request.group_id is not None
     assert request.member_id is not None
-    named = share.collected(request.topics)
+    named = yield from share.collected(request.topics)
+    if not ctx.connection.is_open:
+        # It closed before its first request could be executed, so nothing would end a session.
+        return _answer(ErrorCode.SHARE_SESSION_NOT_FOUND, 0, [])
     if _names_too_many(ctx, request, len(named)):
         return _answer(ErrorCode.INVALID_REQUEST, 0, [])
     try:
@@ -72,8 +70,7 @@ def share_fetch(
     except KafkaError as refused:
         return _refused(ctx, request, refused.code)
     ctx.connection.opened_share_session = True
-    steps = _ShareFetchCall(ctx, request, session, named).begin()
-    return steps if len(session.partitions) + len(named) > share.MANY else at_once(steps)
+    return (yield from _ShareFetchCall(ctx, request, session, named).begin())
 
 
 def _names_too_many(ctx: RequestContext, request: ShareFetchRequest, count: int) -> bool:

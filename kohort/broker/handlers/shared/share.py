@@ -12,6 +12,7 @@ from kohort.broker.share.partition import SharePartition
 from kohort.broker.topics.partition import Partition
 from kohort.groups.share.sessions import SessionPartition
 from kohort.groups.share.window import AcknowledgementError, AcknowledgeType, are_valid
+from kohort.groups.steps import FEW, Steps
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -19,9 +20,6 @@ from kohort.protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
 )
 from kohort.protocol.messages.share_fetch import FetchTopic
-
-MANY: Final = 100
-"""The number of partitions from which on a request is executed in steps."""
 
 RENEWS_SINCE: Final = 2
 """The first version of both APIs with acquire modes and the acknowledgement type renew."""
@@ -46,10 +44,14 @@ def request_error(ctx: RequestContext, group_id: str | None, member_id: str | No
     return NO_ERROR if is_member_id(member_id) else ErrorCode.INVALID_REQUEST
 
 
-def collected(topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]) -> Acknowledgements:
+def collected(
+    topics: Iterable[FetchTopic | AcknowledgeTopic],
+) -> Steps[Acknowledgements]:
     """Return the acknowledgements of each named partition, in the order of the request."""
     named: Acknowledgements = {}
-    for topic in topics:
+    for count, topic in enumerate(topics):
+        if count % FEW == FEW - 1:
+            yield
         for partition in topic.partitions:
             key = SessionPartition(topic.topic_id, partition.partition_index)
             named.setdefault(key, []).extend(partition.acknowledgement_batches)
