@@ -34,6 +34,25 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
         self.refusal = refusal
 
 
+NAMES_BYTES_MAX: Final = 1_000_000
+"""Maximum size of a member's topic names. Kafka can store no more in a record, unless its
+`message.max.bytes` is raised."""
+
+
+def check_names(names: Collection[str] | None) -> None:
+    """Reject a subscription that is too large to be stored, before it takes any work.
+
+    Raises:
+        Rejected: UNKNOWN_SERVER_ERROR, as by Kafka.
+    """
+    size = sum([len(name) for name in names or ()]) + 2 * len(names or ())
+    if size > NAMES_BYTES_MAX:
+        problem = f"its topic names have {size} bytes, {NAMES_BYTES_MAX} are allowed"
+        raise Rejected(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The member is too large: {problem}.", problem
+        )
+
+
 SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""
 

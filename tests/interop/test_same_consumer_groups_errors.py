@@ -106,6 +106,14 @@ def test_fields_are_checked_in_the_same_order(consumers: Consumers, epoch: int) 
             assert kafka == kohort, faults
 
 
+@pytest.mark.parametrize("count", [4_000, 5_000])
+def test_a_subscription_is_as_large_as_a_record(consumers: Consumers, count: int) -> None:
+    names = [f"{number:04}".ljust(245, "x") for number in range(count)]
+    assert consumers.join("one", *names).kafka.error_code == (
+        ErrorCode.UNKNOWN_SERVER_ERROR if count == 5_000 else ErrorCode.NONE
+    )
+
+
 def test_the_first_version_makes_an_id(consumers: Consumers) -> None:
     for epoch in (0, 2, -1, -2):
         request = ConsumerGroupHeartbeatRequest(

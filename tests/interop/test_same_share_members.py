@@ -61,6 +61,12 @@ def test_ids_of_members(group: ShareGroup, member_id: str) -> None:
     group.beat(member_id, LEFT)
 
 
+def test_a_subscription_is_as_large_as_a_record(group: ShareGroup) -> None:
+    names = [f"{number:04}".ljust(245, "x") for number in range(5_000)]
+    answers = ask(group.pair, group_id=group.id, subscribed_topic_names=names)
+    assert answers.kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_members_that_are_unknown_or_fenced(pair: Pair) -> None:
     topic = create_topic(pair)
     group = ShareGroup(pair, topic)

@@ -9,7 +9,7 @@ from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import LEFT_FOR_RESTART, Member
 from kohort.groups.consumer.requests import HeartbeatRequest
-from kohort.groups.member_sessions import Rejected
+from kohort.groups.member_sessions import Rejected, check_names
 from kohort.groups.requests import CommitRequest, is_blank
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.join_reason import JoinReason
@@ -30,7 +30,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
         assignors: the names of the assignors that members may request.
 
     Raises:
-        Rejected: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+        Rejected: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; see also `check_names`.
     """
     for name, value in (
         ("MemberId", request.member_id),
@@ -51,6 +51,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
             f" {', '.join(assignors)}.",
             f"it wants the assignor {assignor}, which is not in group.consumer.assignors",
         )
+    check_names(request.topic_names)
 
 
 def _epoch_problem(request: HeartbeatRequest) -> str | None:

@@ -3,7 +3,7 @@ epoch and cause the computation of a target, and gives its member that target at
 """
 
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
-from kohort.groups.member_sessions import HeartbeatResult, Rejected
+from kohort.groups.member_sessions import HeartbeatResult, Rejected, check_names
 from kohort.groups.requests import Now, is_blank
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
@@ -16,7 +16,9 @@ LEAVING: int = -1
 
 
 def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
-    """Check the fields of a request, without the group. Raises Rejected: INVALID_REQUEST."""
+    """Check the fields of a request, without the group. Raises Rejected: INVALID_REQUEST; see also
+    `check_names`.
+    """
     problem = None
     if is_blank(request.member_id):
         problem = "MemberId can't be empty."
@@ -30,6 +32,7 @@ def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
         problem = "MemberEpoch is invalid."
     if problem is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, problem)
+    check_names(request.topic_names)
 
 
 def changes_nothing(data: ShareData, request: ShareHeartbeatRequest) -> ShareMember | None:
