@@ -17,6 +17,10 @@ the work."""
 SOME: Final = 20
 """Items per step if each takes some ten microseconds."""
 
+LARGE: Final = 1_000
+"""Number of topics or partitions that take some milliseconds to report, to make into a record or to
+encode, so that each of these is a step of its own."""
+
 
 def at_once(steps: Steps[T]) -> T:
     """Run all steps without a pause."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.builder import make_batch
@@ -100,8 +101,7 @@ class StateTopic:
             return
         staged, self._staged = self._staged, {}
         for partition, records in staged.items():
-            for batch in _batches(records):
-                self._append(partition, batch)
+            self._append(partition, records)
 
     async def _flush_when(self, prepared: Awaitable[None]) -> None:
         try:
@@ -112,11 +112,20 @@ class StateTopic:
             for records in staged.values():
                 _report(records, error, -1)
         else:
-            self._flush()
+            # The first append to a partition creates its files.
+            time_slice = Slice(self._clock)
+            while self._staged:
+                partition = next(iter(self._staged))
+                self._append(partition, self._staged.pop(partition))
+                await time_slice.pause()
         finally:
             self._is_preparing = False
 
-    def _append(self, partition: int, staged: Sequence[_Staged]) -> None:
+    def _append(self, partition: int, records: Sequence[_Staged]) -> None:
+        for batch in _batches(records):
+            self._append_batch(partition, batch)
+
+    def _append_batch(self, partition: int, staged: Sequence[_Staged]) -> None:
         wall_ms = self._clock.wall_ms()
         try:
             batch = make_batch(

@@ -26,15 +26,12 @@ from kohort.groups.consumer.records import (
 from kohort.groups.events import Event, MemberRemoved, RemovalReason, Trigger
 from kohort.groups.kinds import DEAD, EMPTY
 from kohort.groups.records import DurableRecord
+from kohort.groups.steps import LARGE
 from kohort.groups.topics import Partition, Topic, by_topic
 
 K = TypeVar("K")
 
 _ABSENT: Final = object()
-
-LARGE: Final = 1_000
-"""Number of partitions of changed members that take some milliseconds to report, or to make into
-records."""
 
 PARTITIONS_MAX: Final = 5_000
 """Number of partitions of changed members above which a draft accepts no further command, because

@@ -24,6 +24,7 @@ from kohort.groups.consumer.records import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord, RecordCodec, RecordHeaders
+from kohort.groups.steps import LARGE, Steps
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_groups_log import (
@@ -118,6 +119,26 @@ def encode_key_by_codec(record: Any) -> bytes:  # noqa: ANN401 - any of the reco
     else:
         key = ConsumerGroupMetadataKey(group_id=record.group_id)
     return encode_versioned(key, version)
+
+
+def _is_large(record: DurableRecord) -> bool:
+    """Whether a record has topics for several milliseconds of work."""
+    match record:
+        case CurrentRecord():
+            return len(record.assigned) + len(record.pending) > LARGE
+        case TargetRecord():
+            return len(record.partitions) > LARGE
+        case ConsumerMemberRecord():
+            return len(record.topic_names) > LARGE
+        case RegexRecord():
+            return len(record.topics) > LARGE
+    return False
+
+
+def _value_steps(record: DurableRecord) -> Steps[bytes | None]:
+    if _is_large(record):
+        yield
+    return _encode_value(record)
 
 
 def _encode_value(record: DurableRecord) -> bytes | None:
@@ -335,4 +356,6 @@ CONSUMER_CODEC: Final = RecordCodec(
     decode=_decode,
     encode_headers=_encode_headers,
     kind=GroupKind.CONSUMER,
+    is_large=_is_large,
+    value_steps=_value_steps,
 )

@@ -21,6 +21,7 @@ from kohort.groups.share.records import (
     ShareTombstone,
     StoredTopic,
 )
+from kohort.groups.steps import LARGE, Steps
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.messages.share_groups_log import (
     ShareGroupAssignmentKey,
@@ -66,6 +67,24 @@ def _encode_key(record: Any) -> bytes:  # noqa: ANN401 - any of the records.
     else:
         key = ShareGroupMetadataKey(group_id=record.group_id)
     return encode_versioned(key, record_type)
+
+
+def _is_large(record: DurableRecord) -> bool:
+    """Whether a record has topics for several milliseconds of work."""
+    match record:
+        case ShareMemberRecord():
+            return len(record.topic_names) > LARGE
+        case ShareCurrentRecord() | ShareTargetRecord():
+            return len(record.partitions) > LARGE
+        case SharePartitionsRecord():
+            return len(record.initialized) > LARGE
+    return False
+
+
+def _value_steps(record: DurableRecord) -> Steps[bytes | None]:
+    if _is_large(record):
+        yield
+    return _encode_value(record)
 
 
 def _encode_value(record: DurableRecord) -> bytes | None:
@@ -202,4 +221,6 @@ SHARE_CODEC: Final = RecordCodec(
     encode_value=_encode_value,
     decode=_decode,
     kind=GroupKind.SHARE,
+    is_large=_is_large,
+    value_steps=_value_steps,
 )

@@ -8,7 +8,7 @@ from kohort.groups.requests import Now, is_blank
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
 from kohort.groups.share.requests import ShareHeartbeatRequest
-from kohort.groups.steps import Steps
+from kohort.groups.steps import LARGE, Steps
 from kohort.groups.topics import subscription_changes
 from kohort.protocol.errors import ErrorCode
 
@@ -84,10 +84,14 @@ def heartbeat_steps(
     draft.heartbeat_of = member.member_id
     if draft.is_due(now):
         yield from draft.target_steps(now)
+    if len(state.initialized) > LARGE:
+        yield
     before = member
     member = draft.reconciled(member, names_changed=names_changed)
     if member is not before:
         state.members[member.member_id] = member
+    if len(state.initialized) > LARGE:
+        yield
     is_told = (
         request.epoch == 0 or request.topic_names is not None or member.assigned != before.assigned
     )
