@@ -27,6 +27,7 @@ from kohort.broker.handlers import load_handlers
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.limits import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
+from kohort.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kohort.protocol.messages.membership import (
     HeartbeatRequest,
@@ -38,6 +39,7 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kohort.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kohort.protocol.messages.topic_changes import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -231,6 +233,20 @@ def _largest(partitions: int, elements: int, byte_count: int) -> Iterator[tuple[
             topics=wanted, timeout_ms=60_000, validate_only=is_only_validated
         )
         yield f"CreateTopics v7, {partitions:,} configs, {is_only_validated}", create, 7
+    names = [topic.name for topic in wanted]
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id="consumers",
+        member_id="one",
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=names,
+        topic_partitions=[],
+    )
+    yield f"ConsumerGroupHeartbeat v1, {partitions:,} existing topics", consumer, 1
+    share = ShareGroupHeartbeatRequest(
+        group_id="share", member_id="one", member_epoch=0, subscribed_topic_names=names
+    )
+    yield f"ShareGroupHeartbeat v1, {partitions:,} existing topics", share, 1
     topics = ConsumerProtocolSubscription(topics=[f"unknown-{n}" for n in range(elements)])
     for kind, count, metadata in (
         ("zeros", 5, bytes(byte_count // 5)),
