@@ -17,7 +17,7 @@ from kohort.groups.consumer.validation import Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.member_sessions import HeartbeatResult, Rejected
 from kohort.groups.requests import Now
-from kohort.groups.steps import FEW, Steps
+from kohort.groups.steps import LARGE, Steps
 from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
@@ -125,7 +125,7 @@ def move_on(
     if old is not None and not has_changed and member.is_reconciled(draft.target_epoch):
         return member
     target = draft.target(member.member_id)
-    is_large = len(target) > FEW
+    is_large = len(target) > LARGE
     if is_large:
         yield
     try:
