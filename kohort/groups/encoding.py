@@ -74,6 +74,8 @@ def encode_headers(record: DurableRecord) -> RecordHeaders:
 def value_steps(record: DurableRecord) -> Steps[bytes | None]:
     codec = _BY_TYPE[record.__class__]
     if codec.value_steps is None:
+        if codec.is_large is not None and codec.is_large(record):
+            yield
         return codec.encode_value(record)
     return (yield from codec.value_steps(record))
 

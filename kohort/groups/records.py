@@ -122,4 +122,4 @@ class RecordCodec(NamedTuple):
     """Whether a record should be encoded in another thread than the event loop's; None if none
     should."""
     value_steps: Callable[[Any], Steps[bytes | None]] | None = None
-    """Encodes a large value like `encode_value`, in steps."""
+    """Encodes a large value like `encode_value`, in steps; None if it takes one step."""

@@ -24,7 +24,7 @@ from kohort.groups.consumer.records import (
 )
 from kohort.groups.kinds import GroupKind
 from kohort.groups.records import DurableRecord, RecordCodec, RecordHeaders
-from kohort.groups.steps import LARGE, Steps
+from kohort.groups.steps import LARGE
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_groups_log import (
@@ -133,12 +133,6 @@ def _is_large(record: DurableRecord) -> bool:
         case RegexRecord():
             return len(record.topics) > LARGE
     return False
-
-
-def _value_steps(record: DurableRecord) -> Steps[bytes | None]:
-    if _is_large(record):
-        yield
-    return _encode_value(record)
 
 
 def _encode_value(record: DurableRecord) -> bytes | None:
@@ -357,5 +351,4 @@ CONSUMER_CODEC: Final = RecordCodec(
     encode_headers=_encode_headers,
     kind=GroupKind.CONSUMER,
     is_large=_is_large,
-    value_steps=_value_steps,
 )

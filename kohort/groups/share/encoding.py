@@ -21,7 +21,7 @@ from kohort.groups.share.records import (
     ShareTombstone,
     StoredTopic,
 )
-from kohort.groups.steps import LARGE, Steps
+from kohort.groups.steps import LARGE
 from kohort.protocol.codec import decode_versioned, encode_versioned
 from kohort.protocol.messages.share_groups_log import (
     ShareGroupAssignmentKey,
@@ -79,12 +79,6 @@ def _is_large(record: DurableRecord) -> bool:
         case SharePartitionsRecord():
             return len(record.initialized) > LARGE
     return False
-
-
-def _value_steps(record: DurableRecord) -> Steps[bytes | None]:
-    if _is_large(record):
-        yield
-    return _encode_value(record)
 
 
 def _encode_value(record: DurableRecord) -> bytes | None:
@@ -222,5 +216,4 @@ SHARE_CODEC: Final = RecordCodec(
     decode=_decode,
     kind=GroupKind.SHARE,
     is_large=_is_large,
-    value_steps=_value_steps,
 )
