@@ -1,11 +1,18 @@
 """Configs of a consumer group (KIP-848) take effect, also after a restart."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import consumer_group_describe as describing
 from kohort.protocol.messages import consumer_group_heartbeat as beating
 from kohort.protocol.messages import incremental_alter_configs as altering
+from kohort.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
@@ -74,3 +81,39 @@ def test_a_groups_session_timeout_removes_a_silent_member(tmp_path: Path) -> Non
         broker.start()
         with RawClient(broker.port) as client:
             check_in_force(client)
+
+
+@pytest.mark.parametrize(
+    ("request_type", "response_type", "fields"),
+    [
+        (
+            beating.ConsumerGroupHeartbeatRequest,
+            beating.ConsumerGroupHeartbeatResponse,
+            {"rebalance_timeout_ms": 60_000, "topic_partitions": []},
+        ),
+        (ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, {}),
+    ],
+)
+def test_the_heartbeat_interval_follows_the_number_of_members(
+    tmp_path: Path,
+    request_type: Any,  # noqa: ANN401
+    response_type: Any,  # noqa: ANN401
+    fields: dict[str, Any],
+) -> None:
+    limit = {"kohort.group.consumer.heartbeats.per.second": "1"}
+    with KohortServer(tmp_path, overrides=limit) as broker, RawClient(broker.port) as client:
+        intervals = [
+            client.call(
+                request_type(
+                    group_id="g",
+                    member_id=f"member-{number}",
+                    member_epoch=0,
+                    subscribed_topic_names=["any"],
+                    **fields,
+                ),
+                1,
+                response_type,
+            ).heartbeat_interval_ms
+            for number in range(8)
+        ]
+    assert intervals == [500, *range(1_000, 5_000, 1_000), 5_000, 5_000, 5_000]

@@ -90,9 +90,11 @@ class Memberships:
             own_ms = clamped(configs, name, config)
             return broker_ms if own_ms is None else own_ms
 
+        longest_ms = config.group_share_heartbeat_interval_ms
+        heartbeat_ms = _heartbeat_ms(config, self._share_members.count, longest_ms)
         return ShareSettings(
             own("share.session.timeout.ms", config.group_share_session_timeout_ms),
-            own("share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms),
+            own("share.heartbeat.interval.ms", heartbeat_ms),
             own("share.assignment.interval.ms", config.group_share_assignment_interval_ms),
             config.group_share_max_size,
         )
@@ -166,11 +168,15 @@ class ConsumerGroupSettings:
         )
 
     def _interval_ms(self, config: BrokerConfig, base: ConsumerSettings) -> int:
-        per_second = config.kohort_group_consumer_heartbeats_per_second
-        if not per_second:
-            return base.heartbeat_interval_ms
-        interval_ms = max(1_000 * self._members.count // per_second, HEARTBEAT_INTERVAL_MIN_MS)
-        return min(interval_ms, base.heartbeat_interval_ms)
+        return _heartbeat_ms(config, self._members.count, base.heartbeat_interval_ms)
+
+
+def _heartbeat_ms(config: BrokerConfig, member_count: int, longest_ms: int) -> int:
+    """Return the heartbeat interval of members, of which there are so many on this broker."""
+    per_second = config.kohort_group_consumer_heartbeats_per_second
+    if not per_second:
+        return longest_ms
+    return min(max(1_000 * member_count // per_second, HEARTBEAT_INTERVAL_MIN_MS), longest_ms)
 
 
 def _of_broker(config: BrokerConfig) -> ConsumerSettings:

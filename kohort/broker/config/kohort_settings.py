@@ -108,10 +108,11 @@ class KohortSettings(Settings):
     kohort_group_consumer_heartbeats_per_second: Int = setting(
         2_000,
         at_least=0,
-        doc="Target rate of heartbeats over all consumer groups, from which the broker computes "
-        "the heartbeat interval of their members: between 500 ms and "
-        "`group.consumer.heartbeat.interval.ms`. Members learn of their partitions by heartbeats, "
-        "so few members get them ten times as fast as with Kafka. 0: always as in Kafka.",
+        doc="Target rate of heartbeats over all consumer groups, and over all share groups, from "
+        "which the broker computes the heartbeat interval of their members: between 500 ms and "
+        "`group.consumer.heartbeat.interval.ms` or `group.share.heartbeat.interval.ms`. Members "
+        "learn of their partitions by heartbeats, so few members get them ten times as fast as "
+        "with Kafka. 0: always as in Kafka.",
     )
     kohort_group_pending_ids_max: Int = setting(
         100_000,

@@ -76,8 +76,8 @@ class ShareSettings(Settings):
     group_share_heartbeat_interval_ms: Int = setting(
         5_000,
         at_least=1,
-        doc="Heartbeat interval of members of share groups. A group's "
-        "`share.heartbeat.interval.ms` overrides it.",
+        doc="Longest heartbeat interval of members of share groups; see "
+        "`group.consumer.heartbeat.interval.ms`.",
     )
     group_share_min_heartbeat_interval_ms: Int = setting(
         5_000, at_least=1, doc="Smallest `share.heartbeat.interval.ms` of a group."

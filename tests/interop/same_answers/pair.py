@@ -42,6 +42,8 @@ TWIN_SETTINGS: Final = {
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.min.session.timeout.ms": "1000",
     "share.coordinator.state.topic.num.partitions": "3",
+    # Heartbeat intervals of share groups are Kafka's.
+    "kohort.group.consumer.heartbeats.per.second": "0",
     # Snapshots are soon written.
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
     # What is overdue is soon ended.
