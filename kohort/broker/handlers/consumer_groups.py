@@ -161,7 +161,7 @@ def _describe(ctx: RequestContext, group_id: str) -> Steps[DescribedGroup]:
 def _error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
         error_code=error,
-        error_message=message,
+        error_message=None if message is None else message[:MESSAGE_CHARS],
         group_id=group_id,
         group_state="",
         group_epoch=0,
