@@ -78,7 +78,8 @@ class Member:
 
     def order(self, line: str) -> None:
         assert self.process.stdin is not None
-        with suppress(OSError):  # It has died, as a static member does that was replaced.
+        # It has died, as a static member does that was replaced, or was killed.
+        with suppress(OSError, ValueError):
             self.process.stdin.write(line.encode() + b"\n")
             self.process.stdin.flush()
 
