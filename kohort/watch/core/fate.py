@@ -128,8 +128,8 @@ def _silent(
     began_ms = max(signs.last_ms, signs.restarted_ms)
     over_ms = gone_ms - began_ms - session_ms
     is_over = bool(signs.count or signs.usual_ms) and over_ms >= -SLACK_MS
-    # Without commits, heartbeats since its last join are not known; but after one of them, it would
-    # hardly have left at the moment at which its session ended without it.
+    # Without commits, it is unknown whether it sent heartbeats after its join. If it is gone one
+    # session timeout later, it probably did not: leaving at that moment would be a coincidence.
     is_timed = 0 <= over_ms <= SLACK_MS and poll_ms > session_ms + SLACK_MS
     is_expired = is_timed or (is_over and over_ms <= slack_ms)
     stuck_ms = gone_ms - signs.last_ms - poll_ms
