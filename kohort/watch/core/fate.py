@@ -126,12 +126,8 @@ def _silent(
     slack_ms = (signs.usual_ms or 0) + heartbeat_ms(session_ms) + SLACK_MS
     # Another coordinator started the session anew at an unknown time since the last sign of life.
     began_ms = max(signs.last_ms, signs.restarted_ms)
-    over_ms = gone_ms - began_ms - session_ms
-    is_over = bool(signs.count or signs.usual_ms) and over_ms >= -SLACK_MS
-    # Without commits, it is unknown whether it sent heartbeats after its join. If it is gone one
-    # session timeout later, it probably did not: leaving at that moment would be a coincidence.
-    is_timed = 0 <= over_ms <= SLACK_MS and poll_ms > session_ms + SLACK_MS
-    is_expired = is_timed or (is_over and over_ms <= slack_ms)
+    is_over = bool(signs.count or signs.usual_ms) and gone_ms - began_ms >= session_ms - SLACK_MS
+    is_expired = is_over and gone_ms - began_ms <= session_ms + slack_ms
     stuck_ms = gone_ms - signs.last_ms - poll_ms
     is_stuck = is_over and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
     if is_expired and is_stuck:

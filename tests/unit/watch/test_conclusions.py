@@ -118,17 +118,6 @@ def test_the_first_record_of_another_coordinator_is_no_sign_of_life(watched: Wat
     assert watched.fate("b")[0] == "unclear"
 
 
-@pytest.mark.parametrize(
-    ("end_s", "certainty"), [(10.0, "likely"), (10.3, "likely"), (10.4, "unclear")]
-)
-def test_a_member_without_commits_expires_when_the_session_of_its_join_ends(
-    watched: Watched, end_s: float, certainty: str
-) -> None:
-    watched.store(0, generation(1, 0, A, B))
-    watched.store(end_s, generation(2, end_s, A))
-    assert watched.fate("b") == (certainty, "session_expired")
-
-
 def test_an_expiry_is_counted_from_when_another_coordinator_took_over(watched: Watched) -> None:
     watched.store(0, generation(1, 0, A, B))
     watched.commit(1, 1, 2, 3)
