@@ -40,7 +40,7 @@ NAMES_BYTES_MAX: Final = 1_000_000
 
 
 def check_names(names: Collection[str] | None) -> None:
-    """Reject a subscription that is too large to be stored, before it takes any work.
+    """Reject a subscription that is too large for a record, before it is processed.
 
     Raises:
         Rejected: UNKNOWN_SERVER_ERROR, as by Kafka.

@@ -18,8 +18,8 @@ SOME: Final = 20
 """Items per step if each takes some ten microseconds."""
 
 LARGE: Final = 1_000
-"""Number of topics or partitions that take some milliseconds to report, to make into a record or to
-encode, so that each of these is a step of its own."""
+"""Number of topics or partitions above which reporting, creating records and encoding are separate
+steps: each takes some milliseconds."""
 
 
 def at_once(steps: Steps[T]) -> T:

@@ -11,7 +11,7 @@ REQUEST_ELEMENTS_MAX: Final = 50_000
 full broker, each in a topic of its own)."""
 
 PRODUCE_ELEMENTS_MAX: Final = 15_000
-"""As `REQUEST_ELEMENTS_MAX`, for Produce, which is decoded and answered in one step. A producer's
+"""Maximum elements of a Produce request, which is decoded and answered in one step. A producer's
 default `max.request.size` of 1 MB has room for 14,000 of the smallest batches."""
 
 REQUEST_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -21,7 +21,7 @@ characters fit, and the metadata and assignments of any group that Kafka can sto
 record of 1 MB)."""
 
 PRODUCE_BYTES_MAX: Final = 2 * 1024 * 1024
-"""As `REQUEST_BYTES_MAX`, for the topic names of a Produce."""
+"""Maximum bytes of the topic names and the transactional id of a Produce request."""
 
 TEXT_BYTES_MAX: Final = 0x7FFF
 """Longest text that Kafka reads and writes, though the compact encoding allows more."""

@@ -75,7 +75,7 @@ def test_every_broker_setting_that_kafka_describes_is_described_alike(pair: Pair
     answers = pair.peek(describing(BROKER, "1"), 4)
     theirs, ours = by_name(answers.kafka), by_name(answers.kohort)
     assert theirs.keys() - ours.keys() == set()
-    # Kafka describes every name in its file, settings of Kohort included.
+    # Kafka describes every setting in its properties file, including those that it does not know.
     theirs = {name: entry for name, entry in theirs.items() if not name.startswith("kohort.")}
     if not pair.are_both_kafka:
         own_alone = {name for name in ours if not name.startswith("kohort.")} - theirs.keys()

@@ -172,7 +172,7 @@ class ConsumerGroupSettings:
 
 
 def _heartbeat_ms(config: BrokerConfig, member_count: int, longest_ms: int) -> int:
-    """Return the heartbeat interval of members, of which there are so many on this broker."""
+    """Return the heartbeat interval for this number of members on the broker."""
     per_second = config.kohort_group_consumer_heartbeats_per_second
     if not per_second:
         return longest_ms

@@ -77,7 +77,7 @@ class PartitionList(Sequence["Partition"]):
         ]
 
     def opened(self) -> Iterator[Partition]:
-        """Iterate over the opened partitions; the topic may get partitions meanwhile."""
+        """Iterate over the open partitions. Partitions may be added during the iteration."""
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:

@@ -141,7 +141,7 @@ class Draft:
 
     @property
     def is_large(self) -> bool:
-        """Whether its records are better made in a step of their own."""
+        """Whether to create its records in a separate step."""
         return self._partition_count > LARGE
 
     # Reads.

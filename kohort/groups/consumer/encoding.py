@@ -122,7 +122,7 @@ def encode_key_by_codec(record: Any) -> bytes:  # noqa: ANN401 - any of the reco
 
 
 def _is_large(record: DurableRecord) -> bool:
-    """Whether a record has topics for several milliseconds of work."""
+    """Whether encoding the record takes several milliseconds."""
     match record:
         case CurrentRecord():
             return len(record.assigned) + len(record.pending) > LARGE

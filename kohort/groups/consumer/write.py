@@ -54,7 +54,7 @@ class ConsumerWrite:
             self._answers.append(answers)
 
     def prepare(self) -> Steps[None]:
-        """Make the records of a large draft in a step of their own, before the write is staged."""
+        """Create the records of a large draft in a separate step, before the write is staged."""
         if self.draft.is_large:
             yield
             self._records = self.draft.records()

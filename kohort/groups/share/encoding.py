@@ -70,7 +70,7 @@ def _encode_key(record: Any) -> bytes:  # noqa: ANN401 - any of the records.
 
 
 def _is_large(record: DurableRecord) -> bool:
-    """Whether a record has topics for several milliseconds of work."""
+    """Whether encoding the record takes several milliseconds."""
     match record:
         case ShareMemberRecord():
             return len(record.topic_names) > LARGE

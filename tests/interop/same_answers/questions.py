@@ -252,7 +252,7 @@ def _about_share_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows
     )
     accepted = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
     partitions = [{"partition_index": 0, "acknowledgement_batches": [accepted]}]
-    # By another member, because Kafka may close the share session above after its connection.
+    # Sent by another member: Kafka may close the share session above later than its connection.
     closing = {**member, "member_id": "stranger", "share_session_epoch": -1}
     yield "ShareAcknowledge", (1, 2), {**closing, "topics": _of_ids(topics, partitions=partitions)}
     offsets = [

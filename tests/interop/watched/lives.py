@@ -78,7 +78,7 @@ class Member:
 
     def order(self, line: str) -> None:
         assert self.process.stdin is not None
-        # It has died, as a static member does that was replaced, or was killed.
+        # The process has exited, as a replaced static member does, or was killed.
         with suppress(OSError, ValueError):
             self.process.stdin.write(line.encode() + b"\n")
             self.process.stdin.flush()
