@@ -255,6 +255,7 @@ class ClassicGroup(FollowedGroup):
             is_sole=record.generation == old.generation + 1,
             revoked_ms=min(early, default=None),
             seen_ms=seen_ms,
+            has_commits=any(signs.has_committed for signs in self._signs.values()),
         )
 
     def _bounds(self, first: Cause, phase: Phase) -> tuple[int, int] | None:

@@ -91,6 +91,11 @@ class Signs:
         self.last_ms = max(self.last_ms, at_ms)
 
     @property
+    def has_committed(self) -> bool:
+        """Whether it has committed in this or an earlier generation."""
+        return bool(self._times)
+
+    @property
     def usual_ms(self) -> int | None:
         """The usual interval between commits; None if they are rare or irregular."""
         intervals = [after - before for before, after in pairwise(self._times)]

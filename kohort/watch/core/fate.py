@@ -60,6 +60,8 @@ class Phase(NamedTuple):
     """When the first member that remains committed earlier than usual: it gave up partitions."""
     seen_ms: int | None = None
     """When a poll first showed it."""
+    has_commits: bool = False
+    """Whether any member of the group has committed."""
 
     @property
     def has_timed_out(self) -> bool:
@@ -126,8 +128,12 @@ def _silent(
     slack_ms = (signs.usual_ms or 0) + heartbeat_ms(session_ms) + SLACK_MS
     # Another coordinator started the session anew at an unknown time since the last sign of life.
     began_ms = max(signs.last_ms, signs.restarted_ms)
-    is_over = bool(signs.count or signs.usual_ms) and gone_ms - began_ms >= session_ms - SLACK_MS
-    is_expired = is_over and gone_ms - began_ms <= session_ms + slack_ms
+    over_ms = gone_ms - began_ms - session_ms
+    is_over = bool(signs.count or signs.usual_ms) and over_ms >= -SLACK_MS
+    # It has not committed since it joined. If others commit, it is hardly a coincidence that it
+    # went when the session ended that its join had started.
+    is_due = phase.has_commits and 0 <= over_ms <= SLACK_MS
+    is_expired = is_due or (is_over and over_ms <= slack_ms)
     stuck_ms = gone_ms - signs.last_ms - poll_ms
     is_stuck = is_over and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
     if is_expired and is_stuck:

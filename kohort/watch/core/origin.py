@@ -33,6 +33,8 @@ class Cause:
     at_ms: int
     is_known: bool = False
     """Whether its time is known rather than estimated."""
+    after_ms: int = -1
+    """The last poll before it; -1 without one."""
     stays_certain: bool = False
     """Whether nothing else can have begun the rebalance, if it is the only cause."""
 
@@ -111,28 +113,39 @@ def _of_fate(
         candidates=tuple([TRIGGERS[one] for one in fate.candidates if one in TRIGGERS]),
         evidence=fate.evidence,
     )
-    if fate.at_ms is not None:
-        return Cause(trigger, fate.at_ms, is_known=True)
-    seen_ms = _first(polls, lambda poll: member.member_id not in poll.member_ids, guess_ms)
-    return Cause(trigger, guess_ms if seen_ms is None else seen_ms, is_known=seen_ms is not None)
+    first = _first(polls, lambda poll: member.member_id not in poll.member_ids)
+    if fate.at_ms is None:
+        return _polled(trigger, first, guess_ms, polls)
+    after_ms = _before(first, polls)
+    return Cause(trigger, max(fate.at_ms, after_ms), is_known=True, after_ms=after_ms)
 
 
 def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> Cause:
     is_static = member.instance_id is not None
     kind = TriggerKind.STATIC_ADDED if is_static else TriggerKind.MEMBER_ADDED
-    seen_ms = _first(polls, lambda poll: member.member_id in poll.member_ids, guess_ms)
-    at_ms = guess_ms if seen_ms is None else seen_ms
-    return Cause(Trigger(kind, ref(member)), at_ms, is_known=seen_ms is not None)
+    first = _first(polls, lambda poll: member.member_id in poll.member_ids)
+    return _polled(Trigger(kind, ref(member)), first, guess_ms, polls)
 
 
-def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool], guess_ms: int) -> int | None:
-    """Return the time of the first poll for which `holds`, less half the interval before it; after
-    the last poll if there is none. None without polls.
+def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int:
+    """Return the index of the first poll for which `holds`; their number if there is none."""
+    return next((index for index, poll in enumerate(polls) if holds(poll)), len(polls))
+
+
+def _before(first: int, polls: Sequence[Poll]) -> int:
+    return polls[first - 1].at_ms if first else -1
+
+
+def _polled(trigger: Trigger, first: int, guess_ms: int, polls: Sequence[Poll]) -> Cause:
+    """Return a cause which the poll at index `first` shows, halfway between that and the poll
+    before; after the last poll if none shows it. Its time is a guess without polls.
     """
-    for index, poll in enumerate(polls):
-        if holds(poll):
-            return (polls[max(index - 1, 0)].at_ms + poll.at_ms) // 2
-    return max(polls[-1].at_ms, guess_ms) if polls else None
+    after_ms = _before(first, polls)
+    if first < len(polls):
+        at_ms = (polls[max(first - 1, 0)].at_ms + polls[first].at_ms) // 2
+    else:
+        at_ms = max(after_ms, guess_ms)
+    return Cause(trigger, at_ms, is_known=bool(polls), after_ms=after_ms)
 
 
 def _rejoin(
@@ -171,7 +184,6 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
         {cause.trigger.kind for cause in rest} - {trigger.kind}, key=attrgetter("value")
     )
     interval_ms = _interval_ms(polls)
-    earlier_ms = first.at_ms - interval_ms - _EARLIER_MS
     rivals = [
         cause
         for cause in rest
@@ -188,11 +200,15 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
     elif certainty is Certainty.CERTAIN and not (first.stays_certain and not rest):
         certainty = Certainty.LIKELY
     seen_ms = phase.seen_ms
-    if seen_ms is not None and first.is_known and seen_ms < earlier_ms:
+    if (
+        seen_ms is not None
+        and first.is_known
+        and (seen_ms <= first.after_ms or seen_ms < first.at_ms - _EARLIER_MS)
+    ):
         # It was rebalancing before its first known cause: a member had joined again.
         certainty = Certainty.UNCLEAR
         candidates = (TriggerKind.LEADER_REJOINED, trigger.kind)
-    if phase.revoked_ms is not None and phase.revoked_ms < earlier_ms:
+    if phase.revoked_ms is not None and phase.revoked_ms < first.at_ms - interval_ms - _EARLIER_MS:
         certainty = Certainty.UNCLEAR
         candidates = (*others, TriggerKind.LEADER_REJOINED, trigger.kind)
     evidence = trigger.evidence

@@ -184,6 +184,52 @@ def test_an_expiry_beside_a_newcomer_of_unknown_time_is_no_likely_cause(watched:
     assert watched.cause(2) == ("unclear", "session_expired")
 
 
+@pytest.mark.parametrize(
+    ("end_s", "certainty"), [(10.0, "likely"), (10.3, "likely"), (10.4, "unclear")]
+)
+def test_in_a_group_that_commits_a_member_expires_when_the_session_of_its_join_ends(
+    watched: Watched, end_s: float, certainty: str
+) -> None:
+    watched.store(0, generation(1, 0, A, B))
+    watched.commit(0, 1)
+    watched.store(end_s, generation(2, end_s, A))
+    assert watched.fate("b") == (certainty, "session_expired")
+
+
+def test_in_a_group_without_commits_a_member_may_leave_at_that_time(watched: Watched) -> None:
+    watched.store(0, generation(1, 0, A, B))
+    watched.store(10, generation(2, 10, A))
+    assert watched.fate("b")[0] == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("first_poll", "certainty"), [(("a",), "likely"), (("a", "b"), "unclear")], ids=["gone", "not"]
+)
+def test_a_member_that_a_poll_shows_in_the_join_phase_did_not_begin_it_by_leaving(
+    watched: Watched, first_poll: tuple[str, ...], certainty: str
+) -> None:
+    watched.store(0, generation(1, 0, A, B))
+    watched.commit(1, 1, 2, 3)
+    watched.poll(3.2, *first_poll)
+    watched.poll(4.2, "a")
+    watched.store(4.4, generation(2, 4.4, A))
+    assert watched.cause(2) == (certainty, "member_left")
+
+
+@pytest.mark.parametrize(
+    ("first_poll", "certainty"), [(("a", "b"), "likely"), (("a",), "unclear")], ids=["there", "not"]
+)
+def test_a_newcomer_that_a_poll_of_the_join_phase_does_not_show_did_not_begin_it(
+    watched: Watched, first_poll: tuple[str, ...], certainty: str
+) -> None:
+    watched.store(0, generation(1, 0, A))
+    watched.commit(0, 1, 2)
+    watched.poll(3, *first_poll)
+    watched.poll(4, "a", "b")
+    watched.store(4.4, generation(2, 4.4, A, B))
+    assert watched.cause(2) == (certainty, "member_added")
+
+
 def test_a_converted_group_is_upgraded_once(watched: Watched) -> None:
     watched.store(0, generation(1, 0, A))
     first = EpochRecord("g", 1, 0), TargetEpochRecord("g", 1, 0)
