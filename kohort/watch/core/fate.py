@@ -18,6 +18,10 @@ _HEARTBEAT_MS: Final = 3_000
 is at most a third of the session timeout."""
 
 
+_BEATS: Final = 3
+"""Most heartbeats that a member may send after it joined, without a commit."""
+
+
 class Fate(NamedTuple):
     reason: RemovalReason
     certainty: Certainty
@@ -98,7 +102,10 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
         is_likely = phase.may_have_timed_out or may_have_no_share
         certainty = Certainty.LIKELY if is_likely else Certainty.CERTAIN
         return Fate(RemovalReason.LEFT, certainty, left_ms, evidence=evidence)
-    if not phase.is_sole:
+    # Another coordinator started the session anew at an unknown time since the last sign of life.
+    began_ms = max(signs.last_ms, signs.restarted_ms)
+    is_due = phase.has_commits and _is_due(gone_ms - began_ms, session_ms)
+    if not phase.is_sole and not is_due:
         # It may have joined a rebalance that was not stored.
         return _unclear(
             evidence,
@@ -106,17 +113,33 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
             RemovalReason.SESSION_EXPIRED,
             RemovalReason.REBALANCE_TIMEOUT,
         )
-    return _silent(member, signs, gone_ms, phase, evidence)
+    return _silent(member, signs, phase, evidence, (began_ms, gone_ms), is_due=is_due)
+
+
+def _is_due(ms: int, session_ms: int) -> bool:
+    """Return whether a session that ends after `ms` was started by the last sign of life or by one
+    of the next few heartbeats, which is hardly a coincidence if others commit and it does not.
+    """
+    beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
+    return 0 <= beats <= _BEATS and late_ms <= SLACK_MS
 
 
 def _silent(
     member: StoredMember,
     signs: Signs,
-    gone_ms: int,
     phase: Phase,
     evidence: tuple[Evidence, ...],
+    session: tuple[int, int],
+    *,
+    is_due: bool,
 ) -> Fate:
-    """Return the fate of a member without a sign of life for its session timeout or longer."""
+    """Return the fate of a member without a sign of life for its session timeout or longer.
+
+    Args:
+        session: the latest known start of its session, and when the member was gone.
+        is_due: whether its session may well have ended then.
+    """
+    began_ms, gone_ms = session
     session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
     expired, left, timeout = (
         RemovalReason.SESSION_EXPIRED,
@@ -126,21 +149,15 @@ def _silent(
     if poll_ms > session_ms and phase.has_timed_out and gone_ms == phase.end_ms:
         return Fate(timeout, Certainty.LIKELY, gone_ms, evidence=evidence)
     slack_ms = (signs.usual_ms or 0) + heartbeat_ms(session_ms) + SLACK_MS
-    # Another coordinator started the session anew at an unknown time since the last sign of life.
-    began_ms = max(signs.last_ms, signs.restarted_ms)
-    over_ms = gone_ms - began_ms - session_ms
-    is_over = bool(signs.count or signs.usual_ms) and over_ms >= -SLACK_MS
-    # It has not committed since it joined. If others commit, it is hardly a coincidence that it
-    # went when the session ended that its join had started.
-    is_due = phase.has_commits and 0 <= over_ms <= SLACK_MS
-    is_expired = is_due or (is_over and over_ms <= slack_ms)
+    is_over = bool(signs.count or signs.usual_ms) and gone_ms - began_ms >= session_ms - SLACK_MS
+    is_expired = is_due or (is_over and gone_ms - began_ms <= session_ms + slack_ms)
     stuck_ms = gone_ms - signs.last_ms - poll_ms
-    is_stuck = is_over and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
+    is_stuck = (is_over or is_due) and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
     if is_expired and is_stuck:
         # The poll timeout is the larger one, and nearer to the end.
         return _unclear(evidence, left, expired)._replace(is_poll_timeout=True)
     if is_expired:
-        at_ms = min(began_ms + session_ms, gone_ms)
+        at_ms = gone_ms if is_due else min(began_ms + session_ms, gone_ms)
         return Fate(expired, Certainty.LIKELY, at_ms, evidence=evidence)
     if is_stuck:
         at_ms = min(signs.last_ms + poll_ms, gone_ms)

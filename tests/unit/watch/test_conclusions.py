@@ -62,8 +62,10 @@ class Watched:
         return self.history[-1]
 
     def fate(self, member_id: str) -> tuple[str, str]:
-        (member,) = [one for one in self.last()["members"] if one["member_id"] == member_id]
-        return member["certainty"], member["fate"]
+        self.last()
+        members = [member for record in self.history for member in record["members"]]
+        (gone,) = [one for one in members if one["member_id"] == member_id and "certainty" in one]
+        return gone["certainty"], gone["fate"]
 
     def cause(self, number: int) -> tuple[str, str]:
         """Of the rebalance that led to this generation or epoch."""
@@ -185,7 +187,8 @@ def test_an_expiry_beside_a_newcomer_of_unknown_time_is_no_likely_cause(watched:
 
 
 @pytest.mark.parametrize(
-    ("end_s", "certainty"), [(10.0, "likely"), (10.3, "likely"), (10.4, "unclear")]
+    ("end_s", "certainty"),
+    [(10.0, "likely"), (10.3, "likely"), (10.4, "unclear"), (13.1, "likely"), (22.1, "unclear")],
 )
 def test_in_a_group_that_commits_a_member_expires_when_the_session_of_its_join_ends(
     watched: Watched, end_s: float, certainty: str
@@ -194,6 +197,14 @@ def test_in_a_group_that_commits_a_member_expires_when_the_session_of_its_join_e
     watched.commit(0, 1)
     watched.store(end_s, generation(2, end_s, A))
     assert watched.fate("b") == (certainty, "session_expired")
+
+
+def test_a_session_that_ends_beside_a_rebalance_that_was_not_stored_has_expired() -> None:
+    watched = Watched()
+    watched.store(0, generation(1, 0, A, B))
+    watched.commit(1, 1)
+    watched.store(11.1, generation(3, 11.1, A))
+    assert watched.fate("b") == ("likely", "session_expired")
 
 
 def test_in_a_group_without_commits_a_member_may_leave_at_that_time(watched: Watched) -> None:
