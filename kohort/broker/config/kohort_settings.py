@@ -75,13 +75,13 @@ class KohortSettings(Settings):
         1_000,
         at_least=0,
         doc="Consumer groups with metrics of their own; groups beyond this limit are summed "
-        "in the same way.",
+        'as "(other)".',
     )
     kohort_metrics_group_partitions_max: Int = setting(
         10_000,
         at_least=0,
         doc="Committed offsets with metrics of their own, over all groups; groups beyond "
-        "this limit are summed in the same way.",
+        'this limit are summed as "(other)".',
     )
     kohort_groups_max: Int = setting(
         200_000,
