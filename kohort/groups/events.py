@@ -207,7 +207,7 @@ class CommitFenced(NamedTuple):
 
 
 class CauseAdded(NamedTuple):
-    """An additional cause while joins are collected."""
+    """A further cause of the rebalance in progress."""
 
     trigger: Trigger
 

@@ -340,9 +340,9 @@ def _before(record: GroupRecord) -> GroupRecord:
 
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """Return the causes with the leader's first, because the first member to join an empty group
-    leads it. That is never certain: the first may have gone in the same join phase, without a
-    trace.
+    """Return the causes with the leader's join first, because the first member to join an empty
+    group becomes its leader. That is never certain: an earlier one may have left during the same
+    join phase, and is in no record then.
     """
     for cause in order:
         member = cause.trigger.member

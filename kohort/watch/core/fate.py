@@ -225,16 +225,16 @@ def fate_of_consumer(
     return Fate(candidates[0], Certainty.UNCLEAR, gone_ms, candidates, evidence)
 
 
-def fate_of_sharer(signs: Signs, gone_ms: int, timeouts: Timeouts, assigned_ms: int) -> Fate:
+def fate_of_share_member(signs: Signs, gone_ms: int, timeouts: Timeouts, assigned_ms: int) -> Fate:
     """Return how a member of a share group left at `gone_ms`.
 
-    Its records are written when it sends a heartbeat, which starts its session, so that a member
-    with a record within the session timeout has left. Since only its present value is known, that
-    is not certain.
+    Its records are written only when it sends a heartbeat, which also restarts its session. So a
+    member whose last record is more recent than the session timeout has left by itself. That is
+    not certain, because the timeout may have been changed since.
 
     Args:
-        assigned_ms: time of an assignment that the member did not take with a heartbeat; `gone_ms`
-            without one.
+        assigned_ms: when the member was assigned the partitions that it has not picked up with a
+            heartbeat since; `gone_ms` if it has picked up all.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
     late_ms = max(gone_ms - assigned_ms, 0)

@@ -33,7 +33,7 @@ from kohort.groups.share.records import (
 from kohort.groups.share.write import partitions_assigned
 from kohort.groups.topics import Partition, subscription_changes
 from kohort.watch.core.commits import Signs
-from kohort.watch.core.fate import Fate, Timeouts, fate_of_sharer
+from kohort.watch.core.fate import Fate, Timeouts, fate_of_share_member
 from kohort.watch.core.followed import FollowedGroup, TimedEvent, likely
 from kohort.watch.core.logged import NO_LINES, GroupLog, Times
 from kohort.watch.core.origin import TRIGGERS
@@ -58,7 +58,7 @@ class ShareGroup(FollowedGroup):
         self._lost_epoch = 0
         """The last epoch whose causes are not known, because records before it are missing."""
         self._assigned_ms: dict[str, int] = {}
-        """Time of the first assignment that a member has not taken yet, by member id."""
+        """Time of the first assignment that a member has not picked up yet, by member id."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
         """Return the present state, which it has since then."""
@@ -101,7 +101,7 @@ class ShareGroup(FollowedGroup):
         member_id = member.member_id
         signs = self._signs.get(member_id) or Signs(at_ms)
         assigned_ms = self._assigned_ms.get(member_id, at_ms)
-        fate = fate_of_sharer(signs, at_ms, self._timeouts_of(), assigned_ms)
+        fate = fate_of_share_member(signs, at_ms, self._timeouts_of(), assigned_ms)
         return log.fate(member_id, fate, Times(at_ms, at_ms))
 
     def _departure(self, member: ShareMember, fate: Fate) -> Trigger:
