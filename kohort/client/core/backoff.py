@@ -104,7 +104,7 @@ class OngoingFailures:
         self._count = 0
 
     def calm(self, now_ms: int, calm_ms: int) -> None:
-        """Count it as a success if there was no failure for `calm_ms`."""
+        """Record a success if the last failure was `calm_ms` ago or earlier."""
         if now_ms - self._last_ms >= calm_ms:
             self._count = 0
 

@@ -373,7 +373,7 @@ class Work:
             share.end = NOTHING_BEGUN
 
     def is_busy(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a record of these held partitions is running, or will be."""
+        """Whether a handler of these partitions, which are draining or held, runs or will run."""
         shares = [share for tp in partitions if (share := self._shares.get(tp)) is not None]
         return any(share.running_count for share in shares) or any(
             share.may_start(lane.items[0]) for share in shares for lane in share.lanes.values()
