@@ -253,7 +253,7 @@ class VirtualTransport(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """Close it; written data still arrives, then the end."""
+        """Close it; the peer still receives the written data, then EOF."""
         if not self._is_closing:
             self._is_closing = True
             self.write_eof()

@@ -41,8 +41,8 @@ class Holding:
         self._clock = clock
 
     def holder_at(self, topic_name: str, index: int, offset: int) -> Holder | None:
-        """Return what holds a consumer of committed records back at `offset`; None if nothing
-        does, or not for long.
+        """Return the transaction that keeps a read_committed consumer from reading at `offset`;
+        None if there is none, or it has been open for less than `HELD_MS`.
         """
         topic = self._topics.get(topic_name)
         partition = None if topic is None else open_partition(self._topics, topic, index)

@@ -1,9 +1,9 @@
-"""Commands and deadlines of one group that wait until it may be stepped, in their order; and
-commands that wait longer, because they write the record of a group that holds all its members.
+"""Queues the commands and deadlines of one group, in order, until the group may be stepped.
 
-Kafka's format has no smaller record for the return of one static member, so a rolling restart of a
-group of five thousand would otherwise write five thousand records of a megabyte. Commands that will
-write such a record wait for a pause after the last one, and then share one append.
+Commands that will write a GroupMetadata record wait longer: for a pause after the last such record,
+to share one append. The record holds all members, and Kafka has no smaller one for the return of
+one static member, so without the pause a rolling restart of a group of five thousand would write
+five thousand records of a megabyte.
 """
 
 import asyncio

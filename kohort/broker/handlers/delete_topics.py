@@ -90,7 +90,8 @@ def _check(
     is_repeated: bool,
     named: tuple[set[str | None], set[bytes]],
 ) -> tuple[DeletableTopicResult | None, Topic | None]:
-    """Return the result, None if the topic has one; and the topic if it can be deleted.
+    """Return the result for one requested topic, and the topic if it can be deleted. The result is
+    None for an id whose topic is also requested by name: that name gets the error.
 
     Args:
         named: all names and ids in the request.

@@ -22,7 +22,7 @@ _DECODER: Final = json.JSONDecoder()
 def with_sentence(text: bytes) -> bytes:
     """Return a record's text with the field "sentence" before all others.
 
-    Of the members, which may be a thousand, only those are parsed that the sentence describes.
+    Parses only the members that the sentence names; a record may have a thousand.
     """
     record_sentence = sentence(parse_text(_with_awaited_members(text)))
     return b'{"sentence":%b,%b' % (json.dumps(record_sentence).encode(), text[1:])

@@ -42,7 +42,7 @@ class Initializations:
         self._groups: dict[str, _Group] = {}
 
     def add(self, group_id: str, partitions: list[NewPartition]) -> None:
-        """Begin partitions: few at once."""
+        """Begin the state of partitions: now for one slice, the rest in later slices."""
         group = self._groups.get(group_id)
         if group is not None:
             group.partitions.extend(partitions)

@@ -80,7 +80,7 @@ class SharePartition:
         self.used_ms = 0
         """Monotonic time of the last request."""
         self.held_offset: int | None = None
-        """The record that holds the start; None if nothing is in flight."""
+        """The record that keeps the start offset from advancing; None if nothing is in flight."""
         self.held_since_ms = 0
         """Since when it does: monotonic time."""
         self._window: Window | None = None

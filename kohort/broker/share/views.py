@@ -110,7 +110,7 @@ class SharePartitionView:
     # Sentences.
 
     def start_text(self) -> str:
-        """Which record holds the start, and why."""
+        """Name the record that keeps the start offset from advancing, and the reason."""
         start = self.window.start_offset
         segment = self.segment(start)
         if segment is None:

@@ -6,7 +6,8 @@ which a partition that they gained had no owner. Unread time is the actual time 
 partition had no reader, including crashes before their detection.
 
 In a consumer group nobody stops as a whole: the stopped time of a member is the longest time during
-which a partition that it gained had no owner. The history's own fold measures it.
+which a partition that it gained had no owner. `GroupFold`, which also builds the history, measures
+it.
 """
 
 from collections.abc import Iterable

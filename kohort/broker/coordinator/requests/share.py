@@ -156,8 +156,8 @@ class ShareRequests:
         return ticket
 
     def _submit(self, group_id: str, command: Command) -> None:
-        """Submit a command that may initialize share-partitions. Their state begins in the same
-        step, so the topic for it has to exist before.
+        """Submit a command that may initialize share-partitions. Its step creates their state, so
+        __share_group_state has to exist before.
         """
         preparing = self._prepare_state() if command.creates_group else None
         if preparing is None:

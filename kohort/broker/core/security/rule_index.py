@@ -1,10 +1,9 @@
 """An index of rules that finds the applicable ones in time independent of their number.
 
-Indexed by principal and host, because only rules for the client's principal or everybody, and for
-its host or every host, apply: their patterns that match the name are looked up, see `Prefixes`. An
-entry is not a list of rules but the operations that they deny and allow, as bits; so the rules of
-other principals and the number of hosts and operations do not slow a decision down, which is a
-bitwise AND of the operation with the entries of all matching patterns.
+Rules apply to a client if they are for its principal or everybody, and for its host or every host.
+So they are indexed by principal and host, then by pattern (see `Prefixes`). The rules of one
+principal, host and pattern are a bit set of the operations that they deny and allow, and a decision
+is a bitwise AND of the operation with the sets of all matching patterns.
 """
 
 from bisect import bisect_left

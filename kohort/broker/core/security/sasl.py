@@ -212,20 +212,20 @@ class ScramExchange:
 
 
 def made_up(
-    mechanism: str, name: str, secret: bytes, look: VisibleProperties = USUAL_PROPERTIES
+    mechanism: str, name: str, secret: bytes, visible: VisibleProperties = USUAL_PROPERTIES
 ) -> Credential:
-    """The credential of a user that does not exist: always the same for a name, a `secret` and a
-    `look`.
+    """Return the credential to use for an unknown user, so that clients cannot tell it from a known
+    one: always the same for a name, a `secret` and the `visible` properties.
     """
     import hashlib  # noqa: PLC0415 - see kohort.protocol.scram.
 
     seed = signature("sha512", secret, f"{mechanism}\0{name}".encode())
-    salt = seed if look.salt_bytes <= len(seed) else hashlib.shake_256(seed).digest(look.salt_bytes)
-    salt = salt[: look.salt_bytes]
-    if look.is_text:
+    size = visible.salt_bytes
+    salt = seed[:size] if size <= len(seed) else hashlib.shake_256(seed).digest(size)
+    if visible.is_text:
         salt = salt.translate(_TO_TEXT)
     keys = signature(HASHES[mechanism], secret, seed)
-    return Credential(salt, Keys(keys, keys[::-1]), look.iterations, is_made_up=True)
+    return Credential(salt, Keys(keys, keys[::-1]), visible.iterations, is_made_up=True)
 
 
 def _unescaped(name: str) -> str:

@@ -105,8 +105,8 @@ def senders_within(descriptors: int) -> int:
 
 
 def connections_within(descriptors: int, log_files_max: int) -> int:
-    """Return the number of connections that leave enough descriptors for the logs, up to half of
-    them, and for sending files.
+    """Return the limit on connections: the descriptors that remain after those reserved for log
+    files (at most half of all), for sending files, and for everything else.
 
     Without this limit, clients that open connections could prevent partitions from being opened.
     """

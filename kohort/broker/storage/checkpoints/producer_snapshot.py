@@ -32,8 +32,8 @@ def decode_snapshot(content: bytes, noted_sum: int | None = None) -> list[Produc
     """Decode a snapshot file. Raises CorruptFileError if it is damaged.
 
     Args:
-        noted_sum: the checksum that it must have, if known. Nothing else shows to which offset a
-            snapshot belongs.
+        noted_sum: the recorded checksum, if known. The content does not say which partition and
+            offset it belongs to, so only this detects the snapshot of another one.
     """
     if len(content) < _HEAD.size + _COUNT.size:
         raise CorruptFileError(f"a producer snapshot of {len(content)} bytes")
