@@ -6,15 +6,16 @@ partitions with acquired records, acknowledgements or an error are answered, and
 request has added to the session.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared import share
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.share.acknowledge import Acknowledging
-from kohort.broker.share.fetch import DelayedRefusal, FetchedPartition, FetchTerms, ShareFetch
+from kohort.broker.share.fetch import FetchedPartition, FetchTerms, ShareFetch
 from kohort.groups.share.sessions import NEW_EPOCH, SessionPartition, ShareSession
 from kohort.groups.share.window import AcquireMode
 from kohort.groups.steps import Steps
@@ -91,10 +92,36 @@ def _refused(
     if error is not ErrorCode.SHARE_SESSION_LIMIT_REACHED or request.max_wait_ms <= 0:
         return response
     # Later, because the client tries again at once.
-    operation = DelayedRefusal(response, owner=ctx.connection)
+    operation = _DelayedRefusal(response, owner=ctx.connection)
     deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
     ctx.broker.purgatory.try_complete_else_watch(operation, (), deadline_ms)
     return operation.answer
+
+
+class _DelayedRefusal(DelayedOperation):
+    """A response that is sent after the maximum wait time of its request."""
+
+    __slots__ = ("_response", "answer")
+
+    kind: ClassVar[str] = "ShareFetch"
+
+    def __init__(self, response: ShareFetchResponse, *, owner: Hashable) -> None:
+        super().__init__(owner=owner)
+        self._response = response
+        self.answer: Deferred[ShareFetchResponse] = Deferred()
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        del key
+        return False
+
+    def on_complete(self, completion: Completion) -> None:
+        del completion
+        if not self.answer.is_done:
+            self.answer.set_result(self._response)
+
+    def on_failed(self, error: Exception) -> None:
+        if not self.answer.is_done:
+            self.answer.set_exception(error)
 
 
 class _LocatedPartitions(NamedTuple):
@@ -316,7 +343,7 @@ class _ShareFetchCall:
             if key in session.partitions:
                 session.due.add(key)
             return True
-        is_due = key in session.due and fetched.was_read
+        is_due = key in session.due and fetched.was_acquirable
         if is_due or self._request.share_session_epoch == NEW_EPOCH:
             session.due.discard(key)
         return bool(is_due or fetched.acquired or fetched.was_acknowledged)

@@ -12,14 +12,20 @@ such a read, so what was read is compared with its position afterwards.
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.deferred import Deferred
 from kohort.broker.runtime.slices import Slice, run
-from kohort.broker.share.log_read import LogRead, Wanted, read_cached, read_in_thread
+from kohort.broker.share.log_read import (
+    LogRead,
+    Wanted,
+    read_cached,
+    read_in_thread,
+    readable_bytes,
+)
 from kohort.broker.share.partition import SharePartition
 from kohort.broker.share.partitions import SharePartitions
 from kohort.broker.share.settings import GroupSettings
@@ -29,10 +35,11 @@ from kohort.groups.share.window import AcknowledgementError, AcquiredRange, Acqu
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
-T = TypeVar("T")
+UNSLICED_PARTITIONS_MAX: Final = 100
+"""Records of more partitions than this are acquired in slices."""
 
-MANY: Final = 100
-"""The number of partitions from which on records are acquired in slices."""
+_HELD_BYTES: Final = 400
+"""Estimated memory that a waiting fetch keeps for each of its partitions."""
 
 ATTEMPTS: Final = 3
 """Reads of one partition in another thread, if its window changes meanwhile."""
@@ -63,8 +70,8 @@ class FetchedPartition:
 
     topic_id: bytes
     number: int
-    was_read: bool = False
-    """Whether records of it could have been acquired."""
+    was_acquirable: bool = False
+    """Whether records of it could be acquired when the fetch was executed."""
     was_acknowledged: bool = False
     share: SharePartition | None = None
     log: Partition | None = None
@@ -79,8 +86,8 @@ class FetchedPartition:
         self.error, self.message = error, message
 
 
-_Taker: TypeAlias = tuple[FetchedPartition, int]
-"""A partition, and how many bytes to read of it."""
+_Uncached: TypeAlias = tuple[FetchedPartition, int]
+"""A partition whose data is not cached, and the bytes to read of it."""
 
 
 class ShareReader(NamedTuple):
@@ -107,10 +114,14 @@ class ShareFetch:
         run: Callable[[Coroutine[Any, Any, None], str], Deferred[None]],
         check_again: Callable[[], None],
     ) -> None:
-        """`epoch` is that of the session after this request, and `fetched` are all its partitions;
-        `threads` limits the number of requests that
-        read in other threads; `run` runs a coroutine for the client;
-        `check_again` fails the partitions that the client may no longer read.
+        """Create it; `begin` executes it.
+
+        Args:
+            epoch: the session's epoch after this request.
+            fetched: all partitions of the session.
+            threads: limits the number of requests that read in other threads.
+            run: runs a coroutine for the client.
+            check_again: fails the partitions that the client may no longer read.
         """
         self._reader = reader
         self._session = session
@@ -170,13 +181,16 @@ class ShareFetch:
             window = self._reader.partitions.window(share, log, settings)
             if window is None or not window.can_acquire:
                 continue
-            missing -= _bytes_from(window.position, log, missing, settings)
+            missing -= readable_bytes(
+                log, window.position, missing, committed_only=settings.committed_only
+            )
             if missing <= 0:
                 return True
         # The change of one partition may complete a sum that others have begun.
         return key is not None and self._terms.min_bytes > 1 and self.is_ready()
 
     def _readable(self) -> list[FetchedPartition]:
+        """Return the partitions without an error."""
         return [fetched for fetched in self._fetched if fetched.share is not None]
 
     def _park(self, *, after_check: bool) -> None:
@@ -185,7 +199,7 @@ class ShareFetch:
         for fetched in readable:
             keys += (fetched.share, fetched.log)
         operation = DelayedShareFetch(
-            self, owner=self._owner, held_bytes=400 * len(readable), after_check=after_check
+            self, owner=self._owner, held_bytes=_HELD_BYTES * len(readable), after_check=after_check
         )
         self._parked = operation
         self._reader.purgatory.try_complete_else_watch(operation, keys, self._deadline_ms)
@@ -203,14 +217,14 @@ class ShareFetch:
         """Acquire records, as many as wanted, and answer; keep waiting if there are none."""
         readable = self._readable()
         steps = self._acquire_steps(readable)
-        if len(readable) > MANY:
+        if len(readable) > UNSLICED_PARTITIONS_MAX:
             self._run_in_task(self._acquire_in_slices(steps, may_wait=may_wait))
             return
         uncached, left = at_once(steps)
         if uncached and left > 0:
             self._run_in_task(self._acquire_in_threads(uncached, left, may_wait=may_wait))
         else:
-            self._end(may_wait=may_wait)
+            self._finish_or_wait(may_wait=may_wait)
 
     def _run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Acquire in a task; it ends if the client disconnects."""
@@ -219,15 +233,17 @@ class ShareFetch:
         self.answer.add_done_callback(lambda _: task.cancel())
 
     async def _acquire_in_slices(
-        self, steps: Steps[tuple[list[_Taker], int]], *, may_wait: bool
+        self, steps: Steps[tuple[list[_Uncached], int]], *, may_wait: bool
     ) -> None:
         uncached, left = await run(steps, Slice(self._reader.clock))
         if uncached and left > 0:
             await self._acquire_in_threads(uncached, left, may_wait=may_wait)
         else:
-            self._end(may_wait=may_wait)
+            self._finish_or_wait(may_wait=may_wait)
 
-    def _acquire_steps(self, readable: list[FetchedPartition]) -> Steps[tuple[list[_Taker], int]]:
+    def _acquire_steps(
+        self, readable: list[FetchedPartition]
+    ) -> Steps[tuple[list[_Uncached], int]]:
         """Acquire what is cached; return the partitions that are not, each with the bytes to read,
         and how many records are still wanted.
 
@@ -240,42 +256,42 @@ class ShareFetch:
         unloaded: list[FetchedPartition] = []
         for fetched in readable:
             assert fetched.share is not None
-            takers = unloaded if fetched.share.window is None else loaded
-            if self._takes_part(fetched, settings):
-                takers.append(fetched)
+            acquirable = unloaded if fetched.share.window is None else loaded
+            if self._check_acquirable(fetched, settings):
+                acquirable.append(fetched)
             yield
         left = self._terms.max_records
-        uncached: list[_Taker] = []
-        for takers in (loaded, unloaded):
-            each, rest = divmod(self._terms.max_bytes, max(len(takers), 1))
-            for number, fetched in enumerate(takers):
+        uncached: list[_Uncached] = []
+        for acquirable in (loaded, unloaded):
+            each, rest = divmod(self._terms.max_bytes, max(len(acquirable), 1))
+            for index, fetched in enumerate(acquirable):
                 if left <= 0 or self._is_full or self._is_superseded:
                     break
-                max_bytes = each if number else each + rest
-                taken = self._acquire_cached(fetched, max_bytes, left, settings)
-                if taken is None:
+                max_bytes = each if index else each + rest
+                count = self._acquire_cached(fetched, max_bytes, left, settings)
+                if count is None:
                     uncached.append((fetched, max_bytes))
                 else:
-                    left -= taken
+                    left -= count
                 yield
-            if takers is unloaded:
+            if acquirable is unloaded:
                 break
             if uncached or any(fetched.acquired for fetched in loaded):
                 for fetched in unloaded:
-                    fetched.was_read = False
+                    fetched.was_acquirable = False
                 break
             left = self._terms.max_records  # Aborted records were counted, but not acquired.
         return uncached, left
 
-    def _takes_part(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
-        """Whether records of a partition may be acquired; sets its error."""
+    def _check_acquirable(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
+        """Set whether records of a partition can be acquired, or its error. Returns the former."""
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
         if log.failure is None and not share.is_gone:
             window = self._reader.partitions.window(share, log, settings)
-            fetched.was_read = window is not None and window.can_acquire
-            return fetched.was_read
+            fetched.was_acquirable = window is not None and window.can_acquire
+            return fetched.was_acquirable
         if log.failure is not None:
             fetched.fail(log.failure.code)
         else:
@@ -295,7 +311,9 @@ class ShareFetch:
         assert share is not None
         assert log is not None
         window = share.window
-        if share.is_gone or window is None or not _bytes_from(window.position, log, 1, settings):
+        if share.is_gone or window is None:
+            return 0
+        if not readable_bytes(log, window.position, 1, committed_only=settings.committed_only):
             return 0
         try:
             read = read_cached(log, _wanted(share, window, max_bytes, max_records, settings))
@@ -303,19 +321,22 @@ class ShareFetch:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 fetched.fail(error.code)
             return 0
-        return None if read is None else self._take(fetched, window, read, max_records)
+        return None if read is None else self._acquire_from(fetched, window, read, max_records)
 
-    async def _acquire_in_threads(self, takers: list[_Taker], left: int, *, may_wait: bool) -> None:
-        for fetched, max_bytes in takers:
+    async def _acquire_in_threads(
+        self, uncached: list[_Uncached], left: int, *, may_wait: bool
+    ) -> None:
+        for fetched, max_bytes in uncached:
             if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
         # A partition may have got records after it was read.
         self._retries_left -= 1
-        self._end(may_wait=may_wait, after_check=self._retries_left <= 0)
+        self._finish_or_wait(may_wait=may_wait, after_check=self._retries_left <= 0)
 
     async def _acquire_in_thread(
         self, fetched: FetchedPartition, max_bytes: int, max_records: int
     ) -> int:
+        """Acquire records as `_acquire_cached` does, after a read in another thread."""
         share, log, reader = fetched.share, fetched.log, self._reader
         assert share is not None
         assert log is not None
@@ -340,10 +361,10 @@ class ShareFetch:
             if not read.batches:
                 return 0
             if wanted.offset <= window.position < read.next_offset:
-                return self._take(fetched, window, read.since(window.position), max_records)
+                return self._acquire_from(fetched, window, read.since(window.position), max_records)
         return 0
 
-    def _take(
+    def _acquire_from(
         self, fetched: FetchedPartition, window: Window, read: LogRead, max_records: int
     ) -> int:
         """Acquire records of a read; return their number."""
@@ -384,7 +405,7 @@ class ShareFetch:
         session = self._session
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
-    def _end(self, *, may_wait: bool, after_check: bool = True) -> None:
+    def _finish_or_wait(self, *, may_wait: bool, after_check: bool = True) -> None:
         """Answer, or keep waiting if other members have acquired the records."""
         has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
         if (
@@ -427,22 +448,6 @@ def _wanted(
     )
 
 
-def _bytes_from(offset: int, log: Partition, wanted: int, settings: GroupSettings) -> int:
-    """Return the bytes from an offset on, at most about `wanted`; bytes that are not cached count
-    as enough.
-    """
-    committed_only = settings.committed_only
-    try:
-        if offset >= (log.last_stable_offset if committed_only else log.high_watermark):
-            return 0
-        if wanted <= 1:
-            return wanted
-        data = log.reads.read_cached(offset, wanted, min_one=True, committed_only=committed_only)
-    except KafkaError:
-        return 0
-    return wanted if data is None else len(data)
-
-
 class DelayedShareFetch(DelayedOperation):
     """A ShareFetch that waits for records."""
 
@@ -473,29 +478,3 @@ class DelayedShareFetch(DelayedOperation):
 
     def on_cancelled(self) -> None:
         """The client has disconnected, or the session was used again."""
-
-
-class DelayedRefusal(DelayedOperation, Generic[T]):
-    """A response that is sent after the maximum wait time of its request."""
-
-    __slots__ = ("_response", "answer")
-
-    kind: ClassVar[str] = "ShareFetch"
-
-    def __init__(self, response: T, *, owner: Hashable) -> None:
-        super().__init__(owner=owner)
-        self._response = response
-        self.answer: Deferred[T] = Deferred()
-
-    def try_complete(self, key: Hashable | None = None) -> bool:
-        del key
-        return False
-
-    def on_complete(self, completion: Completion) -> None:
-        del completion
-        if not self.answer.is_done:
-            self.answer.set_result(self._response)
-
-    def on_failed(self, error: Exception) -> None:
-        if not self.answer.is_done:
-            self.answer.set_exception(error)

@@ -12,6 +12,7 @@ from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.topics.partition import Partition
 from kohort.groups.share.window import LogBatch
+from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, LENGTH_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 
 _HEADER: Final = Struct(">qi9xhi16xq")
@@ -115,6 +116,24 @@ async def read_in_thread(partition: Partition, wanted: Wanted, clock: Clock) -> 
     read = LogRead(data, [], [])
     _add_batches(data, aborted, 0, read.batches, read.stops)  # type: ignore[arg-type]
     return read
+
+
+def readable_bytes(partition: Partition, offset: int, enough: int, *, committed_only: bool) -> int:
+    """Return the bytes from an offset on; at most about `enough`, which is also the result if they
+    are not cached, and 0 if they cannot be read.
+    """
+    try:
+        end = partition.last_stable_offset if committed_only else partition.high_watermark
+        if offset >= end:
+            return 0
+        if enough <= 1:
+            return enough
+        data = partition.reads.read_cached(
+            offset, enough, min_one=True, committed_only=committed_only
+        )
+    except KafkaError:
+        return 0
+    return enough if data is None else len(data)
 
 
 def _add_batches(
