@@ -9,8 +9,9 @@ arrives:
 - Large requests share what small ones leave of the budget, at least half of it.
 - Half of this budget is divided equally among the requests, and half among the address blocks of
   their clients (an IPv4 address, or a /64 network of IPv6). A request is within its limit if it, or
-  all of its block together, holds no more than such a part: to shrink it takes many connections and
-  many address blocks. All requests within their limits fit into the budget.
+  all of its block together, holds no more than such a part. An attacker who wants to shrink both
+  parts needs many connections from many address blocks. All requests within their limits fit into
+  the budget.
 - A request beyond its limit gets memory only while a quarter of the budget is free, so that those
   within theirs find free memory at once, unless very many upload together.
 - A reservation that does not fit waits. The one that has waited longest may exceed the budget, one
@@ -39,11 +40,11 @@ POLICY_INTERVAL_MS: Final = 100
 UPLOAD_TIME_MAX_MS: Final = 40_000
 """Time to completion above which an upload is closed if any other waits for memory."""
 
-_FREE_PART: Final = 4
-"""The fraction of the budget reserved for requests within their limits."""
+_FREE_DIVISOR: Final = 4
+"""The budget divided by this is reserved for requests within their limits."""
 
-_SPARE_PART: Final = 8
-"""The fraction of the budget that is freed in addition to the requested memory, so that the next
+_SPARE_DIVISOR: Final = 8
+"""The budget divided by this is freed in addition to the requested memory, so that the next
 reservations need not wait as long."""
 
 
@@ -52,6 +53,8 @@ def _nothing() -> None:
 
 
 class RequestMemoryBudget:
+    """The memory for requests of all connections, and the reservations of large ones."""
+
     __slots__ = (
         "_bytes_by_block",
         "_limit_bytes",
@@ -114,16 +117,17 @@ class RequestMemoryBudget:
         """Return the bytes that a reservation of `byte_count` lacks; 0 or less if it fits."""
         budget_bytes = self.budget_bytes
         if not is_within_limit:
-            budget_bytes -= budget_bytes // _FREE_PART
+            budget_bytes -= budget_bytes // _FREE_DIVISOR
         overdrawn_bytes = 0 if self.overdrawn is None else self.overdrawn.held_bytes
         return self.large_bytes - overdrawn_bytes + byte_count - budget_bytes
 
     def reserve(self, reservation: "MemoryReservation", byte_count: int) -> bool:
+        """Grant a reservation, or make it wait. Returns whether it is granted."""
         if not reservation.is_large:
             reservation.is_large = True
             self.uploads[reservation] = None
             self.count_large(reservation.address_block, reservation.held_bytes)
-        if self._fits(reservation, byte_count) or self._may_overdraw(reservation):
+        if self._fits(reservation, byte_count) or self._try_overdraw(reservation):
             self._grant(reservation, byte_count)
             return True
         self.waiting[reservation] = byte_count
@@ -131,8 +135,17 @@ class RequestMemoryBudget:
             self._on_shortage()
         return False
 
+    def count_large(self, block: str, byte_count: int) -> None:
+        """Add to the bytes of large requests: their total, and that of an address block."""
+        self.large_bytes += byte_count
+        block_bytes = self._bytes_by_block.get(block, 0) + byte_count
+        if block_bytes:
+            self._bytes_by_block[block] = block_bytes
+        else:
+            self._bytes_by_block.pop(block, None)
+
     def on_released(self, reservation: "MemoryReservation", byte_count: int) -> None:
-        """Called when a large request has released `byte_count`."""
+        """Subtract what a large request has released, and grant waiting reservations."""
         self.count_large(reservation.address_block, -byte_count)
         if reservation.held_bytes <= UNCHECKED_BYTES and reservation not in self.waiting:
             self._remove_upload(reservation)
@@ -140,6 +153,7 @@ class RequestMemoryBudget:
             self.grant_waiting()
 
     def remove(self, reservation: "MemoryReservation") -> None:
+        """Release all memory of a reservation, which no longer waits."""
         self.waiting.pop(reservation, None)
         if reservation.is_large:
             self._remove_upload(reservation)
@@ -158,7 +172,7 @@ class RequestMemoryBudget:
                 self._grant_waiting(reservation, byte_count)
         if self.waiting:
             reservation, byte_count = next(iter(self.waiting.items()))
-            if self._may_overdraw(reservation):
+            if self._try_overdraw(reservation):
                 self._grant_waiting(reservation, byte_count)
 
     def _grant_waiting(self, reservation: "MemoryReservation", byte_count: int) -> None:
@@ -176,7 +190,8 @@ class RequestMemoryBudget:
         is_within_limit = self.is_within_limit(reservation, byte_count)
         return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
 
-    def _may_overdraw(self, reservation: "MemoryReservation") -> bool:
+    def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
+        """Let a reservation exceed the budget unless another one does. Returns whether it may."""
         current = self.overdrawn
         # A complete frame reserves nothing more, but may be parked for minutes.
         if current is None or (current.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
@@ -190,16 +205,10 @@ class RequestMemoryBudget:
         if self.overdrawn is reservation:
             self.overdrawn = None
 
-    def count_large(self, block: str, byte_count: int) -> None:
-        self.large_bytes += byte_count
-        block_bytes = self._bytes_by_block.get(block, 0) + byte_count
-        if block_bytes:
-            self._bytes_by_block[block] = block_bytes
-        else:
-            self._bytes_by_block.pop(block, None)
-
 
 class MemoryReservation:
+    """The memory of one connection's requests: `add` and `reserve` count it, `release` frees it."""
+
     __slots__ = (
         "_budget",
         "address_block",
@@ -233,6 +242,7 @@ class MemoryReservation:
         """Missing bytes of the current frame."""
 
     def add(self, byte_count: int) -> None:
+        """Count bytes that are allocated already, without waiting."""
         self.held_bytes += byte_count
         self._budget.used_bytes += byte_count
         if self.is_large:
@@ -257,7 +267,7 @@ class MemoryReservation:
 class SlowUploadPolicy:
     """Selects the uploads to close while others wait for memory.
 
-    The slowest are those that need the most time to completion at their recent pace. While the
+    The slowest are those that need the most time to completion at their recent rate. While the
     request is executed, or waits for memory itself, the time since its last bytes counts instead.
 
     - A reservation within its limit closes uploads that do not complete within
@@ -265,13 +275,13 @@ class SlowUploadPolicy:
       another interval.
     - A reservation above its limit closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
 
-    The one that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Others
-    within their limits are never closed: a short interruption makes any upload look slow.
+    The upload that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Other
+    uploads within their limits are never closed: a short interruption makes any of them look slow.
     """
 
     def __init__(self, budget: RequestMemoryBudget) -> None:
         self._budget = budget
-        self._paces: dict[MemoryReservation, _Pace] = {}
+        self._rates: dict[MemoryReservation, _UploadRate] = {}
         self._waiting_since_ms: dict[MemoryReservation, int] = {}
 
     @property
@@ -280,6 +290,10 @@ class SlowUploadPolicy:
         return bool(self._waiting_since_ms)
 
     def run(self, now_ms: int) -> list[MemoryReservation]:
+        """Grant the reservations that fit; return the uploads to close for the others.
+
+        To be called every `POLICY_INTERVAL_MS` while a reservation waits.
+        """
         budget = self._budget
         budget.grant_waiting()
         self._waiting_since_ms = {
@@ -287,7 +301,7 @@ class SlowUploadPolicy:
             for reservation in budget.waiting
         }
         if not self._waiting_since_ms:
-            self._paces.clear()
+            self._rates.clear()
             return []
         self._measure(now_ms)
         overdue = [
@@ -298,11 +312,11 @@ class SlowUploadPolicy:
         return self._select(overdue, now_ms) if overdue else []
 
     def _measure(self, now_ms: int) -> None:
-        paces, self._paces = self._paces, {}
+        rates, self._rates = self._rates, {}
         for upload in self._budget.uploads:
-            pace = paces.get(upload) or _Pace(upload, now_ms)
-            pace.measure(upload, now_ms)
-            self._paces[upload] = pace
+            rate = rates.get(upload) or _UploadRate(upload, now_ms)
+            rate.measure(upload, now_ms)
+            self._rates[upload] = rate
 
     def _select(self, overdue: list[MemoryReservation], now_ms: int) -> list[MemoryReservation]:
         budget = self._budget
@@ -313,17 +327,17 @@ class SlowUploadPolicy:
         ]
         smallest = min(within or [budget.waiting[reservation] for reservation in overdue])
         missing_bytes = budget.missing_bytes(smallest, is_within_limit=bool(within))
-        missing_bytes += budget.budget_bytes // _SPARE_PART
+        missing_bytes += budget.budget_bytes // _SPARE_DIVISOR
         slow: list[tuple[float, MemoryReservation]] = []
         victims = []
-        patience_ms = RESERVATION_WAIT_MS if within else UPLOAD_TIME_MAX_MS
-        for upload, pace in self._paces.items():
-            time_ms = self._remaining_ms(upload, pace, now_ms)
+        time_max_ms = RESERVATION_WAIT_MS if within else UPLOAD_TIME_MAX_MS
+        for upload, rate in self._rates.items():
+            time_ms = self._remaining_ms(upload, rate, now_ms)
             if upload is budget.overdrawn:
                 # Closing it frees no budget, but allows the next reservation to exceed it.
                 if time_ms > UPLOAD_TIME_MAX_MS:
                     victims.append(upload)
-            elif time_ms > patience_ms and not budget.is_within_limit(upload):
+            elif time_ms > time_max_ms and not budget.is_within_limit(upload):
                 slow.append((time_ms, upload))
         slow.sort(key=itemgetter(0), reverse=True)
         for _, upload in slow:
@@ -333,31 +347,35 @@ class SlowUploadPolicy:
             victims.append(upload)
         return victims
 
-    def _remaining_ms(self, upload: MemoryReservation, pace: "_Pace", now_ms: int) -> float:
-        """For how long the upload will hold its memory; 0 if unknown."""
+    def _remaining_ms(self, upload: MemoryReservation, rate: "_UploadRate", now_ms: int) -> float:
+        """Return the estimated time to completion, 0 if unknown; for a complete or waiting upload,
+        the time since its last bytes.
+        """
         if upload.left_bytes == 0 or upload in self._budget.waiting:
-            return now_ms - pace.moved_ms
-        if pace.bytes_per_ms is None:
+            return now_ms - rate.last_arrival_ms
+        if rate.bytes_per_ms is None:
             return 0
-        return upload.left_bytes / max(pace.bytes_per_ms, 0.001)
+        return upload.left_bytes / max(rate.bytes_per_ms, 0.001)
 
 
-class _Pace:
-    __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "moved_ms")
+class _UploadRate:
+    """The recent rate of one upload."""
+
+    __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "last_arrival_ms")
 
     def __init__(self, upload: MemoryReservation, now_ms: int) -> None:
         self._arrived_bytes = upload.arrived_bytes
         self._since_ms = now_ms
-        self.moved_ms = now_ms
+        self.last_arrival_ms = now_ms
         """When data last arrived, accurate to one interval."""
         self.bytes_per_ms: float | None = None
-        """The pace over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
+        """Measured over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
 
     def measure(self, upload: MemoryReservation, now_ms: int) -> None:
         elapsed_ms = now_ms - self._since_ms
         new_bytes = upload.arrived_bytes - self._arrived_bytes
         if new_bytes:
-            self.moved_ms = now_ms
+            self.last_arrival_ms = now_ms
         if elapsed_ms >= RESERVATION_WAIT_MS:
             self.bytes_per_ms = new_bytes / elapsed_ms
             self._arrived_bytes = upload.arrived_bytes

@@ -207,4 +207,4 @@ def test_nothing_is_kept_when_no_one_waits_any_more() -> None:
         client.reservation.close()
     assert edge.policy.run(edge.now_ms) == []
     assert not edge.policy.is_active
-    assert not edge.policy._paces
+    assert not edge.policy._rates
