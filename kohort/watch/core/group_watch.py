@@ -19,10 +19,10 @@ from kohort.watch.core.changes import Changes
 from kohort.watch.core.classic import ClassicGroup
 from kohort.watch.core.closing import closed_records, state_fate
 from kohort.watch.core.commits import Commit, Signs
+from kohort.watch.core.consumer import ConsumerGroup
 from kohort.watch.core.fate import Timeouts
 from kohort.watch.core.followed import Place, Poll, Seen, TimedEvent, at, ends_group, ref
 from kohort.watch.core.logged import Logs
-from kohort.watch.core.modern import ConsumerGroup
 from kohort.watch.core.share import SHARE_RECORDS, ShareGroup
 from kohort.watch.core.topics import TopicNames
 from kohort.watch.core.view import View

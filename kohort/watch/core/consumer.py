@@ -1,7 +1,7 @@
 """Follows one consumer group (KIP-848): from its records to events.
 
-The coordinator writes all records of one step as one batch, so causes, targets and what each member
-holds are exact. Only how a member went is a conclusion.
+The coordinator writes all records of one step as one batch, so causes, targets and the partitions
+of each member are exact. Only how a member left is inferred.
 """
 
 from collections import Counter
@@ -68,8 +68,8 @@ class ConsumerGroup(FollowedGroup):
     __slots__ = (
         "_current",
         "_epoch",
-        "_hash",
         "_members",
+        "_metadata_hash",
         "_names",
         "_names_version",
         "_revoking",
@@ -92,8 +92,8 @@ class ConsumerGroup(FollowedGroup):
         """Number of members that are stable at each epoch, or have left for a restart."""
         self._epoch = 0
         self._target_epoch = 0
-        self._hash: int | None = None
-        """Of the partitions of its topics, as stored with the last epoch."""
+        self._metadata_hash: int | None = None
+        """Hash of the metadata of its topics, as stored with the last epoch."""
         self._revoking: dict[str, int] = {}
         """Since when members have to give up partitions."""
         self._upgraded: tuple[MemberRef, ...] | None = None
@@ -107,7 +107,7 @@ class ConsumerGroup(FollowedGroup):
         self._epoch = self._target_epoch = generation
 
     def view(self, group_id: str, since_ms: int) -> ConsumerView | None:
-        """Return the present state, which it has since then; None if no epoch is known."""
+        """Return the present state, which began at `since_ms`; None if no epoch is known."""
         if not self._epoch:
             return None
         members = [
@@ -131,44 +131,63 @@ class ConsumerGroup(FollowedGroup):
             self._names,
         )
 
+    def signs_of(self, partition: TopicPartition) -> Signs | None:
+        """Return the signs of life of the member that owns a partition, by the topic names that are
+        known now.
+        """
+        if self._names_version != self._names.version:
+            self._names_version = self._names.version
+            self._owners = {
+                pair: member_id
+                for member_id, current in self._current.items()
+                for pair in self._named(_pairs(current.assigned))
+            }
+        return super().signs_of(partition)
+
     def last_consumers(self, record: GroupRecord) -> list[MemberRef]:
-        """Return the consumers that are missing in the classic group that this one becomes, without
-        a static one whose place a classic member has taken.
+        """Return the members that left when `record` made this group a classic one: those with the
+        consumer protocol, except static ones whose instance id a classic member has now.
         """
         ids = {member.member_id for member in record.members}
-        places = {member.instance_id for member in record.members} - {None}
+        instance_ids = {member.instance_id for member in record.members} - {None}
         return [
             ref(member)
             for member_id, member in self._members.items()
-            if member.classic is None and member_id not in ids and member.instance_id not in places
+            if member.classic is None
+            and member_id not in ids
+            and member.instance_id not in instance_ids
         ]
 
     def store(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog = NO_LINES
     ) -> Iterator[TimedEvent]:
-        """Take the records that were written together; yield the events that led to them."""
+        """Apply the records of one batch; yield the events that caused them."""
         now = Now(at_ms, at_ms)
         epochs = [record.epoch for record in batch if isinstance(record, EpochRecord)]
         if epochs and not (self._is_next(epochs[0]) and self._is_complete(batch)):
-            # Compaction has removed what was before, or a part of the batch.
+            # Compaction has removed earlier records, or a part of the batch.
             self._apply(batch, at_ms)
             self._upgraded = None
             yield GroupRestored(self._epoch, CONSUMER, None, {}), now
             return
         state, was_assigned = self._state, self._epoch == self._target_epoch
-        ids = {one.member_id for one in batch if isinstance(one, CurrentRecord | CurrentTombstone)}
+        ids = {
+            record.member_id
+            for record in batch
+            if isinstance(record, CurrentRecord | CurrentTombstone)
+        }
         before = {key: self._current[key] for key in ids & self._current.keys()}
-        hash_before = self._hash
+        hash_before = self._metadata_hash
         causes, events = self._changes(batch, at_ms, log)
-        bumped = bool(epochs)
-        began = self._started(state, batch) if bumped and was_assigned else None
+        is_bump = bool(epochs)
+        started = self._started(state, batch) if is_bump and was_assigned else None
         self._apply(batch, at_ms)
         for event in events:
             yield event, now
-        if bumped:
-            first, *rest = self._of_epoch(causes, batch, hash_before)
-            if began is not None:
-                yield began._replace(trigger=first), now
+        if is_bump:
+            first, *rest = self._epoch_causes(causes, batch, hash_before)
+            if started is not None:
+                yield started._replace(trigger=first), now
             else:
                 rest = [first, *rest]
             self._upgraded = None
@@ -180,18 +199,19 @@ class ConsumerGroup(FollowedGroup):
                     yield RebalanceAvoided(trigger), now
         for record in batch:
             if isinstance(record, TargetEpochRecord):
-                by = AT_ONCE if bumped and was_assigned else "interval"
+                by = AT_ONCE if is_bump and was_assigned else "interval"
                 computed_ms = record.computed_at_ms or at_ms
                 yield TargetAssigned(record.epoch, "", computed_ms, by), now
-        yield from ((event, now) for event in self._moves(batch, before))
+        yield from ((event, now) for event in self._reconciled(batch, before))
         if self._state != state or any(isinstance(record, TargetEpochRecord) for record in batch):
             yield from self._ended(state, now)
 
-    def _of_epoch(
+    def _epoch_causes(
         self, causes: list[Trigger], batch: Sequence[DurableRecord], hash_before: int | None
     ) -> list[Trigger]:
-        """Return the causes of an epoch. Without any change of members it is that of topics if
-        their hash differs, or what brokers before 4.1 stored in its place.
+        """Return the causes of a new epoch, of which `causes` are the changes of members. Without
+        any, its topics have changed if their hash has, or if the batch deletes the metadata that
+        brokers before 4.1 stored instead of a hash.
         """
         hashes = [record.metadata_hash for record in batch if isinstance(record, EpochRecord)]
         is_old = any(isinstance(record, OldMetadataTombstone) for record in batch)
@@ -206,19 +226,19 @@ class ConsumerGroup(FollowedGroup):
         return causes
 
     def _is_next(self, epoch: int) -> bool:
-        """Whether no epoch before this one is missing. The first member begins with epoch 2, or 1
-        before Kafka 4.1. A classic group that is converted begins with its generation.
+        """Whether no epoch before this one is missing. A new group begins with epoch 2 (1 before
+        Kafka 4.1), a converted classic group with its generation.
         """
         if self._upgraded is not None and epoch == self._epoch:
             return True
         return epoch == self._epoch + 1 or (not self._members and epoch <= _FIRST_EPOCH)
 
     def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
-        """Whether the members that the records name are known. A group without members begins an
-        epoch only if a member joins.
+        """Whether no record of a member is missing: those that are removed are known, and an epoch
+        of a group without members has the record of a new one.
         """
-        written = {one.member_id for one in batch if isinstance(one, ConsumerMemberRecord)}
-        gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
+        written = {record.member_id for record in batch if isinstance(record, ConsumerMemberRecord)}
+        gone = {record.member_id for record in batch if isinstance(record, ConsumerMemberTombstone)}
         return bool(self._members or written) and gone <= self._members.keys() | written
 
     def _ended(self, previous: str, now: Now) -> Iterator[TimedEvent]:
@@ -237,24 +257,29 @@ class ConsumerGroup(FollowedGroup):
         settled = self._stable[self._target_epoch] + self._stable[LEFT_FOR_RESTART]
         return STABLE if settled == len(self._members) else RECONCILING
 
-    # Who came, went or changed.
+    # Changes of members.
 
     def _changes(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog
     ) -> tuple[list[Trigger], list[Event]]:
-        written = {one.member_id: one for one in batch if isinstance(one, ConsumerMemberRecord)}
+        """Return the changes of members in a batch as causes, and the events of members that were
+        removed or replaced.
+        """
+        written = {
+            record.member_id: record for record in batch if isinstance(record, ConsumerMemberRecord)
+        }
         gone = [
-            self._members[one.member_id]
-            for one in batch
-            if isinstance(one, ConsumerMemberTombstone) and one.member_id in self._members
+            self._members[record.member_id]
+            for record in batch
+            if isinstance(record, ConsumerMemberTombstone) and record.member_id in self._members
         ]
-        came_back = {one.instance_id: one for one in written.values() if one.instance_id}
+        by_instance = {member.instance_id: member for member in written.values()}
         is_resolved = any(isinstance(record, RegexRecord) for record in batch)
         causes: list[Trigger] = []
         events: list[Event] = []
         replaced: set[str] = set()
         for member in gone:
-            successor = came_back.get(member.instance_id) if member.instance_id else None
+            successor = by_instance.get(member.instance_id) if member.instance_id else None
             if successor is not None and successor.member_id != member.member_id:
                 replaced.add(successor.member_id)
                 silent_ms = max(at_ms - self._signs[member.member_id].last_ms, 0)
@@ -271,7 +296,7 @@ class ConsumerGroup(FollowedGroup):
             fate = log.fate(member.member_id, fate, Times(at_ms, at_ms))
             self.fates[member.member_id] = fate
             causes.append(self._departure(member, fate))
-            held = self._held(member.member_id)
+            held = self._assigned(member.member_id)
             events.append(MemberRemoved(ref(member), fate.reason, held=held))
         for member in written.values():
             old = self._members.get(member.member_id)
@@ -284,7 +309,7 @@ class ConsumerGroup(FollowedGroup):
                 kind = TriggerKind.STATIC_ADDED if member.instance_id else TriggerKind.MEMBER_ADDED
                 causes.append(Trigger(kind, ref(member)))
         if self._upgraded is not None:
-            consumers = [one for one in written.values() if one.classic is None]
+            consumers = [member for member in written.values() if member.classic is None]
             who = ref(consumers[0]) if consumers else None
             return [Trigger(TriggerKind.UPGRADED, who)], events
         if not causes and is_resolved:
@@ -322,7 +347,7 @@ class ConsumerGroup(FollowedGroup):
             timeout_ms=timeout_ms,
             detail=fate.text or fate.detail,
             certainty=fate.certainty,
-            candidates=tuple([_TRIGGERS[one] for one in fate.candidates]),
+            candidates=tuple([_TRIGGERS[reason] for reason in fate.candidates]),
             evidence=fate.evidence,
         )
 
@@ -330,7 +355,7 @@ class ConsumerGroup(FollowedGroup):
 
     def _started(self, state: str, batch: Sequence[DurableRecord]) -> RebalanceStarted:
         members, current = self._members.values(), self._current
-        gone = {one.member_id for one in batch if isinstance(one, ConsumerMemberTombstone)}
+        gone = {record.member_id for record in batch if isinstance(record, ConsumerMemberTombstone)}
         refs = [ref(member) for member in members if member.member_id not in gone]
         if self._upgraded is not None:
             state, refs = STABLE, list(self._upgraded)
@@ -341,21 +366,23 @@ class ConsumerGroup(FollowedGroup):
             tuple(refs),
             GroupKind.CONSUMER,
             epochs={key: current[key].epoch for key, *_ in refs if key in current},
-            classic_ids=frozenset([one.member_id for one in members if one.classic is not None]),
+            classic_ids=frozenset(
+                [member.member_id for member in members if member.classic is not None]
+            ),
             heartbeat_interval_ms=self._timeouts_of().heartbeat_ms,
         )
 
-    def _moves(
+    def _reconciled(
         self, batch: Sequence[DurableRecord], before: Mapping[str, CurrentRecord]
     ) -> Iterator[Event]:
-        tombs = {one.member_id for one in batch if isinstance(one, CurrentTombstone)}
-        freed = {pair for key in tombs & before.keys() for pair in _pairs(before[key].assigned)}
+        released = {record.member_id for record in batch if isinstance(record, CurrentTombstone)}
+        freed = {pair for key in released & before.keys() for pair in _pairs(before[key].assigned)}
         for record in batch:
             member = self._members.get(getattr(record, "member_id", ""))
             if not isinstance(record, CurrentRecord) or member is None:
                 continue
             old = before.get(record.member_id)
-            # A static member that returns takes over what its previous process had.
+            # A static member that returns takes over the partitions of its previous process.
             had = set(_pairs(old.assigned)) if old else freed if member.instance_id else set()
             assigned = _pairs(record.assigned)
             yield MemberReconciled(
@@ -368,7 +395,7 @@ class ConsumerGroup(FollowedGroup):
                 member.classic is not None,
             )
 
-    def _held(self, member_id: str) -> _Named:
+    def _assigned(self, member_id: str) -> _Named:
         current = self._current.get(member_id)
         return () if current is None else self._named(_pairs(current.assigned))
 
@@ -381,29 +408,29 @@ class ConsumerGroup(FollowedGroup):
         for record in batch:
             match record:
                 case ConsumerMemberRecord():
-                    self._count(record.member_id, -1)
+                    self._count_stable(record.member_id, -1)
                     self._members[record.member_id] = record
-                    self._count(record.member_id, 1)
+                    self._count_stable(record.member_id, 1)
                     self._signs.setdefault(record.member_id, Signs(at_ms)).prove(at_ms)
                 case ConsumerMemberTombstone():
-                    self._count(record.member_id, -1)
+                    self._count_stable(record.member_id, -1)
                     self._members.pop(record.member_id, None)
                     self._signs.pop(record.member_id, None)
                 case CurrentRecord():
-                    self._hold(record.member_id, record)
+                    self._set_current(record.member_id, record)
                     if record.state == MemberState.UNREVOKED_PARTITIONS:
                         self._revoking.setdefault(record.member_id, at_ms)
                     else:
                         self._revoking.pop(record.member_id, None)
                 case CurrentTombstone():
-                    self._hold(record.member_id, None)
+                    self._set_current(record.member_id, None)
                     self._revoking.pop(record.member_id, None)
                 case EpochRecord():
-                    self._epoch, self._hash = record.epoch, record.metadata_hash
+                    self._epoch, self._metadata_hash = record.epoch, record.metadata_hash
                 case TargetEpochRecord():
                     self._target_epoch = record.epoch
 
-    def _count(self, member_id: str, step: int) -> None:
+    def _count_stable(self, member_id: str, step: int) -> None:
         """Add `step` to the number of stable members at the member's epoch, if it is stable."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
@@ -413,8 +440,8 @@ class ConsumerGroup(FollowedGroup):
             if not self._stable[current.epoch]:
                 del self._stable[current.epoch]
 
-    def _hold(self, member_id: str, current: CurrentRecord | None) -> None:
-        self._count(member_id, -1)
+    def _set_current(self, member_id: str, current: CurrentRecord | None) -> None:
+        self._count_stable(member_id, -1)
         old = self._current.pop(member_id, None)
         if old is not None:
             for pair in self._named(_pairs(old.assigned)):
@@ -423,25 +450,14 @@ class ConsumerGroup(FollowedGroup):
         if current is not None:
             self._current[member_id] = current
             self._owners |= dict.fromkeys(self._named(_pairs(current.assigned)), member_id)
-            self._count(member_id, 1)
-
-    def signs_of(self, partition: TopicPartition) -> Signs | None:
-        """See the base class; the topic may have been known by its id alone until now."""
-        if self._names_version != self._names.version:
-            self._names_version = self._names.version
-            self._owners = {
-                pair: member_id
-                for member_id, current in self._current.items()
-                for pair in self._named(_pairs(current.assigned))
-            }
-        return super().signs_of(partition)
+            self._count_stable(member_id, 1)
 
 
 def _restated(
     old: ConsumerMemberRecord, new: ConsumerMemberRecord, *, is_resolved: bool
 ) -> Iterator[Trigger]:
-    """Yield the causes in what a member states anew; an expression alone is none until it has been
-    resolved.
+    """Yield the causes in a member's new subscription and assignor. A new regular expression is the
+    cause REGEX_RESOLVED if its topics are in the same batch (`is_resolved`).
     """
     if old.topic_names != new.topic_names:
         yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, ref(new))
@@ -459,8 +475,8 @@ def _restated(
 
 
 def _is_ambiguous(causes: Sequence[Trigger], epoch_count: int) -> bool:
-    """Whether several steps within a millisecond had different causes, whose order is unknown. The
-    changes of one member may have been one step.
+    """Whether the batch holds several steps with different causes, whose order is unknown. Changes
+    of a single member count as one step.
     """
     kinds = {trigger.kind for trigger in causes}
     members = {trigger.member for trigger in causes}
