@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 from kohort.groups.events import Event
 from kohort.groups.history.build import build_avoided, build_steps
-from kohort.groups.history.facts import RebalanceFacts
-from kohort.groups.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
+from kohort.groups.history.facts import AvoidedFacts, RebalanceFacts
+from kohort.groups.history.fold import SETTLE_MS, Closed, GroupFold
 from kohort.groups.history.json_form import as_json
 from kohort.groups.history.model import HistoryRecord
 from kohort.groups.history.moves import NONE_TAKEN

@@ -14,8 +14,8 @@ from kohort.groups.events import (
 )
 from kohort.groups.history.build import build_avoided, build_steps
 from kohort.groups.history.evidence import evidence
-from kohort.groups.history.facts import RebalanceFacts
-from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.facts import AvoidedFacts, RebalanceFacts
+from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import parse_text, text_steps
 from kohort.groups.history.model import (
     AvoidedRecord,

@@ -9,8 +9,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.classic.stored_cause import StoredCause
 from kohort.groups.history.build import build_avoided, build_steps, let_go
-from kohort.groups.history.facts import AssignedFacts, RebalanceFacts
-from kohort.groups.history.fold import AvoidedFacts
+from kohort.groups.history.facts import AssignedFacts, AvoidedFacts, RebalanceFacts
 from kohort.groups.history.json_form import kind_of, parse_text, text_steps
 from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions

@@ -12,8 +12,8 @@ from kohort.groups.events import MemberRef
 from kohort.groups.history import consumer_waits
 from kohort.groups.history.awaited_members import leader_change, waited_for
 from kohort.groups.history.consumers import CONSUMER_MODE
-from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
-from kohort.groups.history.fold import AvoidedFacts
+from kohort.groups.history.facts import AvoidedFacts, Cause, RebalanceFacts
+from kohort.groups.history.listed_members import Row, select_rows
 from kohort.groups.history.model import (
     AvoidedRecord,
     MemberFate,
@@ -73,22 +73,6 @@ def let_go(remains: list[Any]) -> Steps[None]:
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
-    """One member, before it is decided whether it will be listed."""
-
-    member: MemberRef
-    gone: Departure | None
-    is_new: bool
-    is_of_phase: bool = True
-    """Whether it was a member at the end of the join phase, and did not come too late."""
-    owns: bool = False
-    """Whether its join listed owned partitions."""
-    stopped_ms: int | None = None
-    stopped_open: bool = False
-    mode: str | None = None
-
-
-@dataclass(slots=True, eq=False)
 class _Builder:
     group_id: str
     facts: RebalanceFacts
@@ -96,7 +80,7 @@ class _Builder:
     members_listed: int
     taken_before: TakenPartitions
     taken_after: TakenPartitions = field(default_factory=dict)
-    _rows: list[_Row] = field(default_factory=list)
+    _rows: list[Row] = field(default_factory=list)
     _moves: Moves = field(default_factory=lambda: Moves(NONE_TAKEN, is_known=False))
     _taken_at: dict[str, int] = field(default_factory=dict)
     _stopped_count: int = 0
@@ -162,7 +146,7 @@ class _Builder:
             members = yield from self._find_those_to_come()
         protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
         for count, member in enumerate(members, start=1):
-            row = _Row(member, facts.gone.get(member.member_id), member.member_id not in before)
+            row = Row(member, facts.gone.get(member.member_id), member.member_id not in before)
             if row.gone is None:
                 self._members_after += 1
             row.owns = self._owns(member.member_id, protocol)
@@ -173,7 +157,7 @@ class _Builder:
         listed = dict.fromkeys(member.member_id for member in members)
         for count, gone in enumerate(facts.gone.values(), start=1):
             if gone.member.member_id not in listed:
-                self._rows.append(_Row(gone.member, gone, is_new=False, is_of_phase=False))
+                self._rows.append(Row(gone.member, gone, is_new=False, is_of_phase=False))
             if count % FEW == 0:
                 yield
 
@@ -277,7 +261,7 @@ class _Builder:
             if count % FEW == 0:
                 yield
 
-    def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
+    def _measure(self, row: Row, *, is_cooperative: bool) -> None:
         member_id = row.member.member_id
         consumers = self.facts.consumers
         if consumers is not None:
@@ -310,7 +294,7 @@ class _Builder:
             row.stopped_open = answered_ms is None
         self._count_stop(row, is_counted=not row.is_new)
 
-    def _count_stop(self, row: _Row, *, is_counted: bool = True) -> None:
+    def _count_stop(self, row: Row, *, is_counted: bool = True) -> None:
         self._open_count += row.stopped_open
         if is_counted and row.stopped_ms:
             self._stopped_count += 1
@@ -339,48 +323,18 @@ class _Builder:
         # A sync that arrived after the end was answered at once.
         return max(synced_ms, finished_ms) if facts.outcome is RebalanceOutcome.STABLE else None
 
-    # Selection of listed members.
+    # Listed members.
 
     def _list_members(self) -> Steps[None]:
         rows = self._rows
         if len(rows) > self.members_listed:
-            rows = yield from self._choose()
+            rows = yield from select_rows(rows, self.facts, self.members_listed)
         for count, row in enumerate(rows, start=1):
             self._listed.append(self._timeline_of(row))
             if count % SOME == 0:
                 yield
 
-    def _choose(self) -> Steps[list[_Row]]:
-        """Choose the most significant rows: members that are named, then those that are gone or do
-        not read, then those that were interrupted for longest, then the earliest. Return them in
-        the order of all rows.
-        """
-        important = self._important_ids()
-        yield
-        weights: list[int] = []
-        size = len(self._rows)
-        for index, row in enumerate(self._rows):
-            is_gone = row.gone is not None or row.stopped_open
-            rank = 2 * (row.member.member_id in important) + is_gone
-            # A single number, all different, so that thousands are sorted in a millisecond.
-            weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
-            if index % FEW == 0:
-                yield
-        least = sorted(weights)[-self.members_listed]
-        yield
-        return [row for row, weight in zip(self._rows, weights, strict=True) if weight >= least]
-
-    def _important_ids(self) -> set[str]:
-        facts = self.facts
-        trigger = facts.started.trigger
-        ids = {*facts.awaited.member_ids, *trigger.removed}
-        if trigger.member is not None:
-            ids.add(trigger.member.member_id)
-        if facts.join_phase is not None and facts.join_phase.leader is not None:
-            ids.add(facts.join_phase.leader)
-        return ids
-
-    def _timeline_of(self, row: _Row) -> MemberTimeline:
+    def _timeline_of(self, row: Row) -> MemberTimeline:
         facts = self.facts
         member_id = row.member.member_id
         join = facts.joins.get(member_id)
@@ -427,11 +381,11 @@ class _Builder:
             **stated,
         )
 
-    def _is_in(self, row: _Row) -> bool:
+    def _is_in(self, row: Row) -> bool:
         """Whether it was a member when the join phase ended."""
         return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
 
-    def _role_of(self, row: _Row) -> str | None:
+    def _role_of(self, row: Row) -> str | None:
         join_phase = self.facts.join_phase
         if join_phase is None or not self._is_in(row):
             return None

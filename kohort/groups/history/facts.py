@@ -214,8 +214,16 @@ def remains_of(facts: RebalanceFacts) -> list[Any]:
     return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]
 
 
+class AvoidedFacts(NamedTuple):
+    """The facts about an avoided rebalance."""
+
+    sequence: int
+    generation: int
+    cause: Cause
+
+
 class AssignedFacts(NamedTuple):
-    """The facts about one assignment."""
+    """The facts about one assignment of a share group."""
 
     sequence: int
     previous_generation: int

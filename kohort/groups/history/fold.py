@@ -7,7 +7,7 @@ order of their sequence.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from kohort.groups.events import (
     CauseAdded,
@@ -35,13 +35,13 @@ from kohort.groups.events import (
     SharePartitionsAssigned,
     SyncReceived,
     TargetAssigned,
-    Trigger,
     TriggerKind,
     UnusedIdDropped,
 )
 from kohort.groups.history.consumers import ConsumerFacts
 from kohort.groups.history.facts import (
     AssignedFacts,
+    AvoidedFacts,
     Awaited,
     Bumps,
     Cause,
@@ -49,14 +49,13 @@ from kohort.groups.history.facts import (
     Holdings,
     RebalanceFacts,
 )
+from kohort.groups.history.instance_conflicts import InstanceConflicts
 from kohort.groups.history.names import AVOIDED_HELD, MemberFate, RebalanceOutcome
 from kohort.groups.kinds import EMPTY, GroupKind
 from kohort.groups.requests import CONSUMER, Now
-from kohort.protocol.errors import ErrorCode
 
 SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""
-
 
 RESTART_MS: Final = 60_000
 """A restart of the broker can cause a rebalance within this time: members missed their session
@@ -74,21 +73,6 @@ _OF_RESTART: Final = frozenset(
     }
 )
 """Causes that a restart of the broker explains. A member that leaves does so by itself."""
-
-SUCCESSORS_KEPT: Final = 100
-FOUGHT_OVER_MS: Final = 10_000
-"""Two processes that take an instance id from each other do so within this time."""
-FENCED_AGAIN_MS: Final = 600_000
-"""An instance id that two processes use is recorded once in this time."""
-
-
-class AvoidedFacts(NamedTuple):
-    """The facts about an avoided rebalance."""
-
-    sequence: int
-    generation: int
-    cause: Cause
-
 
 Closed: TypeAlias = RebalanceFacts | AvoidedFacts | AssignedFacts
 
@@ -116,16 +100,14 @@ class GroupFold:
         "_assignments",
         "_avoided",
         "_bumps",
+        "_conflicts",
         "_departed",
         "_fenced_commits",
-        "_fenced_until",
         "_is_known",
         "_last_rebalance",
         "_leader",
         "_renamed",
         "_replaced",
-        "_replaced_ms",
-        "_successors",
         "closed",
         "generation",
         "open",
@@ -146,12 +128,7 @@ class GroupFold:
         self.restarted_ms: int | None = None
         """When the broker restarted (monotonic), until the first rebalance that it explains; set by
         the owner."""
-        self._fenced_until: dict[str, int] = {}
-        """Until when two processes with an instance id are not recorded again, by instance id."""
-        self._replaced_ms: dict[str, int] = {}
-        """When an instance id that two processes use was last taken over."""
-        self._successors: dict[str, MemberRef] = {}
-        """Processes that took over an instance id, by the member ids of their predecessors."""
+        self._conflicts = InstanceConflicts()
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
         self._is_known = False
@@ -295,7 +272,7 @@ class GroupFold:
         self.stop()
 
     def _on_avoided(self, event: RebalanceAvoided, now: Now) -> None:
-        if self._is_fought_over(event.trigger, now):
+        if self._conflicts.explains(event.trigger, now.ms):
             return
         self.sequence += 1
         facts = AvoidedFacts(self.sequence, self.generation, Cause(event.trigger, now))
@@ -305,18 +282,6 @@ class GroupFold:
         self._avoided.append(facts)
         if len(self._avoided) >= AVOIDED_HELD:
             self.settle()
-
-    def _is_fought_over(self, trigger: Trigger, now: Now) -> bool:
-        """Whether two processes take an instance id from each other, which has its record already:
-        it may happen every second for hours.
-        """
-        instance = None if trigger.member is None else trigger.member.instance_id
-        is_return = trigger.kind is TriggerKind.STATIC_REPLACED
-        if not is_return or instance is None or instance not in self._fenced_until:
-            return False
-        before_ms = self._replaced_ms.get(instance)
-        self._replaced_ms[instance] = now.ms
-        return before_ms is not None and now.ms - before_ms < FOUGHT_OVER_MS
 
     # Join phase.
 
@@ -424,9 +389,7 @@ class GroupFold:
         )
         fate = MemberFate.FENCED if waits else MemberFate.REPLACED
         departure = Departure(ref, fate, now.ms, replaced_by=new.member_id)
-        self._successors[old] = new
-        if len(self._successors) > SUCCESSORS_KEPT:
-            del self._successors[next(iter(self._successors))]
+        self._conflicts.replaced(old, new)
         if facts is not None and facts.outcome is None:
             facts.add_departure(departure)
         if facts is None or not facts.is_collecting:
@@ -440,21 +403,11 @@ class GroupFold:
 
     def _on_fenced(self, event: MemberFenced, now: Now) -> None:
         facts = self.open
-        successor = self._successors.pop(event.member_id, None)
-        instance = event.instance_id
-        if successor is not None and now.ms >= self._fenced_until.get(instance, now.ms):
-            # Two processes may take the id from each other for ever.
-            self._fenced_until[instance] = now.ms + FENCED_AGAIN_MS
-            if len(self._fenced_until) > SUCCESSORS_KEPT:
-                self._replaced_ms.pop(oldest := next(iter(self._fenced_until)), None)
-                del self._fenced_until[oldest]
-            trigger = Trigger(
-                TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID
-            )
-            if facts is None or facts.outcome is not None:
-                self._on_avoided(RebalanceAvoided(trigger), now)
-            else:
-                facts.add_cause(trigger, now)
+        conflict = self._conflicts.fenced(event, now.ms)
+        if conflict is not None and (facts is None or facts.outcome is not None):
+            self._on_avoided(RebalanceAvoided(conflict), now)
+        elif conflict is not None and facts is not None:
+            facts.add_cause(conflict, now)
         if facts is None or facts.outcome is not None:
             return
         gone = facts.gone.get(event.member_id)

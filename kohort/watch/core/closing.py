@@ -3,8 +3,8 @@
 from typing import Any, TypeAlias
 
 from kohort.groups.history.build import build_avoided, build_steps
-from kohort.groups.history.facts import AssignedFacts
-from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.facts import AssignedFacts, AvoidedFacts
+from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import as_json, fields_of
 from kohort.groups.history.moves import TakenPartitions
 from kohort.groups.history.share_record import build_assigned

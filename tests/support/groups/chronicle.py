@@ -6,8 +6,8 @@ from typing import Any
 from kohort.groups.config import GroupConfig
 from kohort.groups.events import Event
 from kohort.groups.history.build import build_avoided, build_steps
-from kohort.groups.history.facts import RebalanceFacts
-from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.facts import AvoidedFacts, RebalanceFacts
+from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import from_json, text_steps
 from kohort.groups.history.model import (
     AvoidedRecord,

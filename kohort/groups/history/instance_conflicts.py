@@ -1,0 +1,59 @@
+"""Instance ids that two processes use: each takes the id from the other, perhaps every second for
+hours, so a conflict is recorded once in `RECORDED_AGAIN_MS`.
+"""
+
+from typing import Final
+
+from kohort.groups.events import MemberFenced, MemberRef, Trigger, TriggerKind
+from kohort.protocol.errors import ErrorCode
+
+INSTANCES_KEPT: Final = 100
+TAKEN_BACK_MS: Final = 10_000
+"""Two processes that take an instance id from each other do so within this time."""
+RECORDED_AGAIN_MS: Final = 600_000
+
+
+class InstanceConflicts:
+    """The conflicts of one group. Times are monotonic milliseconds."""
+
+    __slots__ = ("_recorded_until", "_replaced_ms", "_successors")
+
+    def __init__(self) -> None:
+        self._recorded_until: dict[str, int] = {}
+        """Until when a conflict is not recorded again, by instance id."""
+        self._replaced_ms: dict[str, int] = {}
+        """When an instance id with a recorded conflict was last taken over."""
+        self._successors: dict[str, MemberRef] = {}
+        """Processes that took over an instance id, by the member ids of their predecessors."""
+
+    def replaced(self, old_member_id: str, successor: MemberRef) -> None:
+        """Record that a process has taken over an instance id."""
+        self._successors[old_member_id] = successor
+        if len(self._successors) > INSTANCES_KEPT:
+            del self._successors[next(iter(self._successors))]
+
+    def fenced(self, event: MemberFenced, now_ms: int) -> Trigger | None:
+        """Return the conflict that the fencing of a member shows; None if it shows none, or it is
+        recorded already.
+        """
+        successor = self._successors.pop(event.member_id, None)
+        instance = event.instance_id
+        if successor is None or now_ms < self._recorded_until.get(instance, now_ms):
+            return None
+        self._recorded_until[instance] = now_ms + RECORDED_AGAIN_MS
+        if len(self._recorded_until) > INSTANCES_KEPT:
+            self._replaced_ms.pop(oldest := next(iter(self._recorded_until)), None)
+            del self._recorded_until[oldest]
+        return Trigger(TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID)
+
+    def explains(self, trigger: Trigger, now_ms: int) -> bool:
+        """Whether an avoided rebalance belongs to a recorded conflict: its member has taken its
+        instance id back soon after it was taken. To be called once for each.
+        """
+        instance = None if trigger.member is None else trigger.member.instance_id
+        is_return = trigger.kind is TriggerKind.STATIC_REPLACED
+        if not is_return or instance is None or instance not in self._recorded_until:
+            return False
+        before_ms = self._replaced_ms.get(instance)
+        self._replaced_ms[instance] = now_ms
+        return before_ms is not None and now_ms - before_ms < TAKEN_BACK_MS

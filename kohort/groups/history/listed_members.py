@@ -1,0 +1,55 @@
+"""Selects the members that the record of a rebalance lists, if there are more than its limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kohort.groups.events import MemberRef
+from kohort.groups.history.facts import Departure, RebalanceFacts
+from kohort.groups.steps import FEW, Steps
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One member, before it is decided whether it will be listed."""
+
+    member: MemberRef
+    gone: Departure | None
+    is_new: bool
+    is_of_phase: bool = True
+    """Whether it was a member at the end of the join phase, and did not come too late."""
+    owns: bool = False
+    """Whether its join listed owned partitions."""
+    stopped_ms: int | None = None
+    stopped_open: bool = False
+    mode: str | None = None
+
+
+def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[list[Row]]:
+    """Return the `most` significant rows: members that the record names, then those that are gone
+    or do not read, then those that were interrupted for longest, then the earliest. The order of
+    `rows` is kept.
+    """
+    named = _named_ids(facts)
+    yield
+    weights: list[int] = []
+    size = len(rows)
+    for index, row in enumerate(rows):
+        is_gone = row.gone is not None or row.stopped_open
+        rank = 2 * (row.member.member_id in named) + is_gone
+        # A single number, all different, so that thousands are sorted in a millisecond.
+        weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
+        if index % FEW == 0:
+            yield
+    least = sorted(weights)[-most]
+    yield
+    return [row for row, weight in zip(rows, weights, strict=True) if weight >= least]
+
+
+def _named_ids(facts: RebalanceFacts) -> set[str]:
+    trigger = facts.started.trigger
+    ids = {*facts.awaited.member_ids, *trigger.removed}
+    if trigger.member is not None:
+        ids.add(trigger.member.member_id)
+    if facts.join_phase is not None and facts.join_phase.leader is not None:
+        ids.add(facts.join_phase.leader)
+    return ids
