@@ -29,11 +29,12 @@ from kohort.client.engine.housekeeping import PollHousekeeping
 from kohort.client.engine.shutdown import Shutdown
 from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.fetch.position_lookups import PositionLookups
+from kohort.client.group.commit_identity import Committer
 from kohort.client.group.commits import Commits
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.listener import RebalanceListener
 from kohort.client.group.member import MembershipShell
-from kohort.client.group.offsets import Committer, GroupOffsets
+from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError

@@ -47,9 +47,9 @@ from kohort.client.core.group.membership import Membership
 from kohort.client.core.group.statistics import GroupStatistics, RebalancePhase
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.classic_requests import ClassicRequests
+from kohort.client.group.commit_identity import MemberCommits
 from kohort.client.group.coordinator import Coordinator, LeaveSender
 from kohort.client.group.heartbeat_thread import HeartbeatThread, heartbeats_are_sent_by
-from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.metadata import MetadataKeeper

@@ -11,13 +11,12 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
     CommitError,
-    CommitFailedError,
     ConsumerError,
     IllegalStateError,
     OperationTimedOutError,
@@ -26,7 +25,6 @@ from kohort.client.core.errors import (
     UnknownTopicError,
     error_for,
 )
-from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.offset_requests import (
     NAMED_UNTIL,
     commit_request,
@@ -37,6 +35,7 @@ from kohort.client.core.group.offset_requests import (
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.callbacks import CommitCallback, CommitCallbacks, Offsets
+from kohort.client.group.commit_identity import CommitIdentity, Committer
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import BrokerConnection
@@ -90,35 +89,6 @@ _LOST_MEMBERSHIP: Final = frozenset(
 _IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
-class Committer:
-    """The identity under which commits are made: none, for manually assigned partitions."""
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether a join may be blocking the group's own connection."""
-        return False
-
-    def commit_identity(self) -> Identity:
-        """Return the identity to commit with. Raises CommitError."""
-        return NO_MEMBER
-
-    def check_still(self, requested: Identity) -> Identity:
-        """Return the identity to send a commit with. Raises CommitError if it is outdated."""
-        return requested
-
-    def fetch_identity(self) -> Identity:
-        """Return the identity to fetch offsets with; NO_MEMBER outside of KIP-848."""
-        return NO_MEMBER
-
-    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
-        """Handle the rejection of the identity `sent`; return the error to raise."""
-        return CommitFailedError(
-            f"the group accepts no commits from non-members ({code.name}) while it has members;"
-            " use a separate group_id for this consumer",
-            code,
-        )
-
-
 class OffsetsObserver(Protocol):
     """Receives commit events for other parts of the consumer."""
 
@@ -136,21 +106,6 @@ class OffsetsObserver(Protocol):
 
     def callback_due(self) -> None:
         """A callback of `commit_async` is ready to be called."""
-
-
-class _CommitIdentity(NamedTuple):
-    """The member and generation that made a commit; every attempt is sent under them, or under a
-    later epoch of a member that has given up no partition since.
-
-    The offsets belong to that moment. Under a later identity the coordinator would accept them,
-    although another member may have owned the partitions meanwhile, and its commit would be undone.
-    Likewise, an offset of a deleted topic would be stored for the topic recreated by its name.
-    """
-
-    committer: Committer
-    identity: Identity
-    topic_ids: Mapping[str, bytes]
-    """The topic ids in the metadata at that moment; topics without an id are committed by name."""
 
 
 class GroupOffsets:
@@ -227,7 +182,7 @@ class GroupOffsets:
             )
         # Queued now, not when the task starts, so that a later awaited commit comes after it.
         previous, own = self._enqueue()
-        sender: _CommitIdentity | CommitError
+        sender: CommitIdentity | CommitError
         try:
             sender = self._commit_identity()
         except CommitError as error:
@@ -260,7 +215,7 @@ class GroupOffsets:
 
     async def _once_in_order(
         self,
-        sender: _CommitIdentity | CommitError,
+        sender: CommitIdentity | CommitError,
         offsets: Offsets,
         previous: asyncio.Future[None] | None,
     ) -> None:
@@ -286,12 +241,12 @@ class GroupOffsets:
         own = self._last_queued = asyncio.get_running_loop().create_future()
         return previous, own
 
-    def _commit_identity(self) -> _CommitIdentity:
+    def _commit_identity(self) -> CommitIdentity:
         identity = self.committer.commit_identity()
-        return _CommitIdentity(self.committer, identity, self._cluster.topic_ids())
+        return CommitIdentity(self.committer, identity, self._cluster.topic_ids())
 
     async def _commit_once(
-        self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool = False
+        self, sender: CommitIdentity, offsets: Offsets, *, is_automatic: bool = False
     ) -> None:
         try:
             seconds = await self._send_commit(sender, offsets, is_automatic=is_automatic)
@@ -303,7 +258,7 @@ class GroupOffsets:
         self._observer.committed(seconds)
 
     async def _send_commit(
-        self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool
+        self, sender: CommitIdentity, offsets: Offsets, *, is_automatic: bool
     ) -> float:
         committer = sender.committer
         connection = await self._connection()
@@ -349,7 +304,7 @@ class GroupOffsets:
     def _raise_errors(
         self,
         errors: Mapping[TopicPartition, ErrorCode],
-        sender: _CommitIdentity,
+        sender: CommitIdentity,
         *,
         is_automatic: bool,
     ) -> None:

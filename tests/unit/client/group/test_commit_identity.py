@@ -10,7 +10,7 @@ from kohort.client.core.group.config import MembershipConfig
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership
 from kohort.client.core.group.subscription import Subscription
-from kohort.client.group.member_commits import MemberCommits
+from kohort.client.group.commit_identity import MemberCommits
 from kohort.protocol.errors import ErrorCode
 
 SENT = Identity(4, "m-1", "cooperative-sticky")

@@ -1,8 +1,11 @@
-"""Decides whether a member may commit now, and what a rejected commit means for its membership."""
+"""The identity under which offsets are committed: whether a member may commit now, and what a
+rejected commit means for its membership.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from kohort.client.core.errors import (
     CommitError,
@@ -15,8 +18,36 @@ from kohort.client.core.group.consumer_membership import ConsumerMembership
 from kohort.client.core.group.heartbeat import Finding, FindingKind
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership
-from kohort.client.group.offsets import Committer
 from kohort.protocol.errors import ErrorCode
+
+
+class Committer:
+    """The identity under which commits are made: none, for manually assigned partitions."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join may be blocking the group's own connection."""
+        return False
+
+    def commit_identity(self) -> Identity:
+        """Return the identity to commit with. Raises CommitError."""
+        return NO_MEMBER
+
+    def check_still(self, requested: Identity) -> Identity:
+        """Return the identity to send a commit with. Raises CommitError if it is outdated."""
+        return requested
+
+    def fetch_identity(self) -> Identity:
+        """Return the identity to fetch offsets with; NO_MEMBER outside of KIP-848."""
+        return NO_MEMBER
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
+        """Handle the rejection of the identity `sent`; return the error to raise."""
+        return CommitFailedError(
+            f"the group accepts no commits from non-members ({code.name}) while it has members;"
+            " use a separate group_id for this consumer",
+            code,
+        )
 
 
 class MemberCommits(Committer):
@@ -132,3 +163,18 @@ class MemberCommits(Committer):
             " partitions; poll more often, or set max_poll_interval_ms higher",
             code,
         )
+
+
+class CommitIdentity(NamedTuple):
+    """The member and generation that made a commit; every attempt is sent under them, or under a
+    later epoch of a member that has given up no partition since.
+
+    The offsets belong to that moment. Under a later identity the coordinator would accept them,
+    although another member may have owned the partitions meanwhile, and its commit would be undone.
+    Likewise, an offset of a deleted topic would be stored for the topic recreated by its name.
+    """
+
+    committer: Committer
+    identity: Identity
+    topic_ids: Mapping[str, bytes]
+    """The topic ids in the metadata at that moment; topics without an id are committed by name."""
