@@ -13,8 +13,8 @@ from kohort.client.core.lanes import Item
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord, ConsumerRecord
-from kohort.client.core.work import RECORD_OVERHEAD_BYTES, Work
-from kohort.client.core.work_limits import WorkLimits
+from kohort.client.core.work import Work
+from kohort.client.core.work_limits import RECORD_OVERHEAD_BYTES, WorkLimits
 from kohort.protocol.records.batch import TimestampType
 from tests.support.suites.examples import examples
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from kohort.client.core.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
@@ -138,12 +139,13 @@ class Share:
         so that it would be handled again in any case."""
 
     def restart(self, items: Iterable[Item]) -> None:
-        """Have these records in hand, in this order, and none of them begun."""
+        """Wait for handlers of the records of these items, by offset; none of them has begun."""
+        singles = [single for item in items for single in item.singles()]
         self.lanes = {}
         self.done = DoneOffsets()
         self.started_to = NOTHING_BEGUN
         self.settled = []
-        for item in items:
+        for item in sorted(singles, key=attrgetter("offset")):
             key = item.lane.key
             lane = self.lanes.get(key)
             if lane is None:

@@ -15,19 +15,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping
-from typing import Final
 
 from kohort.client.core.lanes import NOTHING_BEGUN, Failure, Item, Lane, Share
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.core.work_limits import BatchLimits, WorkLimits
-
-FIRST_TAKE: Final = 16
-"""How many records are taken before their size is known."""
-
-RECORD_OVERHEAD_BYTES: Final = 500
-"""Estimated memory of a record in addition to its bytes."""
+from kohort.client.core.work_limits import (
+    FIRST_TAKE,
+    RECORD_OVERHEAD_BYTES,
+    BatchLimits,
+    WorkLimits,
+)
 
 
 class Work:
@@ -337,12 +335,9 @@ class Work:
             self._release(item)
 
     def _release(self, item: Item) -> None:
-        if item.members is None:
+        for single in item.members or (item,):
             self.held_records -= 1
-            self.held_bytes -= item.byte_count
-            return
-        self.held_records -= len(item.members)
-        self.held_bytes -= sum(member.byte_count for member in item.members)
+            self.held_bytes -= single.byte_count
 
     # Rebalances and the end.
 
@@ -442,7 +437,7 @@ class Work:
             items = [*share.settled]
             for lane in share.lanes.values():
                 items += lane.items
-            share.restart(sorted((one for item in items for one in item.singles()), key=_offset))
+            share.restart(items)
 
     def resume(self, now_ms: int) -> None:
         """Let records be started again."""
@@ -502,7 +497,3 @@ class Work:
             for lane in share.lanes.values():
                 if lane.items[0].began_ms is not None:
                     yield lane.items[0]
-
-
-def _offset(item: Item) -> int:
-    return item.offset

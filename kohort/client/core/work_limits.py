@@ -8,6 +8,12 @@ ROOM_SHARE: Final = 4
 """Once full, one part in this many of the limit must be free before records are taken again, to
 avoid taking them one by one."""
 
+FIRST_TAKE: Final = 16
+"""How many records are taken before their size is known."""
+
+RECORD_OVERHEAD_BYTES: Final = 500
+"""Estimated memory of a record in addition to its bytes."""
+
 
 class WorkLimits(NamedTuple):
     records: int

@@ -6,8 +6,8 @@ from kohort.client.core.lanes import Item
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord, ConsumerRecord
-from kohort.client.core.work import RECORD_OVERHEAD_BYTES, Work
-from kohort.client.core.work_limits import BatchLimits, WorkLimits
+from kohort.client.core.work import Work
+from kohort.client.core.work_limits import RECORD_OVERHEAD_BYTES, BatchLimits, WorkLimits
 from kohort.protocol.records.batch import TimestampType
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
