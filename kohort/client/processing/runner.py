@@ -30,14 +30,12 @@ from kohort.client.processing.options import RunOptions
 from kohort.client.processing.source import Source
 from kohort.client.processing.transactions import Transactions
 from kohort.client.processing.unreadable import Unreadable
+from kohort.client.processing.worker_timers import RetryTimer, StartSlice
 
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 1.0
 """Maximum wait of a poll."""
-
-BREATH_S: Final = 0.005
-"""How long workers may start records in one event loop iteration."""
 
 CUT_GRACE_S: Final = 1.0
 """Time for a cancelled handler to clean up."""
@@ -103,19 +101,13 @@ class Runner:
         self._cancelled: set[asyncio.Task[None]] = set()
         """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
-        self._breath_ends_s = 0.0
-        """The time until which workers may start records in this event loop iteration. They share
-        it, because each could otherwise start a handler that blocks the loop."""
-        self._is_breathing = False
-        """Whether `_breathe` is scheduled."""
+        self._start_slice = StartSlice(clock, self._check_lost)
+        self._retry_timer = RetryTimer(clock, self._on_retry_due)
         self._only: frozenset[TopicPartition] | None = None
         """The partitions being read at present; None: all, or the poll has been woken."""
-        self._timer: asyncio.TimerHandle | None = None
         self._block_watch = BlockWatch(self._handled)
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
-        self._cycle: asyncio.Task[None] | None = None
-        """The task of the transactions."""
         self._is_ending = False
         self._is_finishing = False
         """Whether workers are being cancelled."""
@@ -143,8 +135,7 @@ class Runner:
             if self._dead_letters is not None:
                 await self._dead_letters.start()
             if self._transactions is not None:
-                self._cycle = asyncio.create_task(self._transactions.run(), name="transactions")
-                self._cycle.add_done_callback(self._cycle_ended)
+                self._transactions.start(self._fail)
             await self._read()
         except ConsumerClosedError:
             logger.warning("the consumer was closed before its handlers had finished")
@@ -236,8 +227,8 @@ class Runner:
         if self._transactions is not None:
             self._transactions.note()
         wanted = self._work.ready_count
-        if wanted and self._clock() >= self._breath_ends_s:
-            self._breathe_soon()
+        if wanted and self._clock() >= self._start_slice.ends_s:
+            self._start_slice.renew_soon()
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
             if not waiting.done():
@@ -247,19 +238,9 @@ class Runner:
             task = asyncio.create_task(self._work_on(), name="handle records")
             self._workers[task] = None
             task.add_done_callback(self._left)
-        self._set_timer()
+        self._retry_timer.set(self._work.due_ms())
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_ms = self._work.due_ms()
-        if due_ms is not None:
-            left_s = max(0, due_ms - self._now_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._rested)
-
-    def _rested(self) -> None:
-        self._timer = None
+    def _on_retry_due(self) -> None:
         self._work.wake_rested(self._now_ms())
         self._employ()
 
@@ -274,13 +255,13 @@ class Runner:
     async def _work_on(self) -> None:  # noqa: C901, PLR0912 - calls cost more than handlers.
         me = asyncio.current_task()
         assert me is not None
-        clock, begin = self._clock, self._attempts.begin
+        clock, start_slice, begin = self._clock, self._start_slice, self._attempts.begin
         item: Item | None = None
         now_s = clock()
         while True:
             if item is None:
-                while now_s >= self._breath_ends_s:
-                    self._breathe_soon()
+                while now_s >= start_slice.ends_s:
+                    start_slice.renew_soon()
                     await asyncio.sleep(0)
                     now_s = clock()
                 item = self._work.next(int(now_s * 1000))
@@ -307,7 +288,7 @@ class Runner:
                     self._work.abandon(item)
                     raise
                 now_s = clock()
-                goes_on = now_s < self._breath_ends_s
+                goes_on = now_s < start_slice.ends_s
                 if self._cancelled or me.cancelling():
                     self._end_if_cut(item, me, error)
                     goes_on = False
@@ -322,18 +303,10 @@ class Runner:
             if not goes_on and me.cancelling():
                 return  # The next handler needs a task whose cancellation count is 0.
 
-    def _breathe_soon(self) -> None:
-        """Let workers start records again in the next event loop iteration."""
-        if not self._is_breathing:
-            self._is_breathing = True
-            asyncio.get_running_loop().call_soon(self._breathe)
-
-    def _breathe(self) -> None:
-        self._is_breathing = False
+    def _check_lost(self) -> None:
         if self._source.is_lost:
             # A handler has blocked the loop: the poll that reports it comes only after this.
             self.lose(list(self._work.partitions))
-        self._breath_ends_s = self._clock() + BREATH_S
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
         """Begin an attempt; None if it has succeeded already."""
@@ -348,7 +321,7 @@ class Runner:
             self._fail(failure)
             if self._transactions is not None:
                 self._transactions.failed()
-        self._set_timer()
+        self._retry_timer.set(self._work.due_ms())
 
     def _end_if_cut(self, item: Item, worker: asyncio.Task[None], error: Exception | None) -> None:
         """End the worker if the run has cancelled it.
@@ -375,10 +348,6 @@ class Runner:
             return True
         task, count_before = self._task
         return worker.cancelling() > 0 and task.cancelling() > count_before
-
-    def _cycle_ended(self, cycle: asyncio.Task[None]) -> None:
-        if not cycle.cancelled() and (error := cycle.exception()) is not None:
-            self._fail(error)
 
     def _gave_back(self) -> None:
         self._progress.set()
@@ -483,8 +452,7 @@ class Runner:
         """Cancel the remaining handlers, and commit the done offsets."""
         work = self._work
         self._is_finishing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._retry_timer.cancel()
         work.hold(work.partitions)
         await self._drain(list(work.partitions), 0.0)
         workers = list(self._workers)
@@ -495,12 +463,8 @@ class Runner:
         if self._transactions is None:
             wanted = work.uncommitted(self._source.positions)
             await self._commits.commit_now(wanted, LAST_COMMIT_S)
-        elif self._cycle is not None:
-            self._transactions.end()
-            if not await self._transactions.wait_closed(LAST_COMMIT_S):
-                logger.warning("a transaction did not end in time; its records will be read again")
-            self._cycle.cancel()
-            await asyncio.wait([self._cycle])
+        else:
+            await self._transactions.stop(LAST_COMMIT_S)
         if self._dead_letters is not None:
             await self._dead_letters.stop()
 

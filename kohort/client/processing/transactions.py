@@ -58,7 +58,7 @@ def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no typ
 
 
 class Transactions:
-    """The transactions of one run. `run` is a task beside the one that reads."""
+    """The transactions of one run, in a task beside the one that reads."""
 
     def __init__(
         self,
@@ -92,9 +92,32 @@ class Transactions:
         """The offsets of the last transactions."""
         self._size: float = float("inf")
         """How many records may be in the next one. One in which many may fail would never end."""
+        self._task: asyncio.Task[None] | None = None
         work.start_limit = 0
 
     # Called by the runner.
+
+    def start(self, on_error: Callable[[BaseException], None]) -> None:
+        """Start the task. `on_error` gets what the producer raises, if the transaction cannot be
+        aborted either.
+        """
+
+        def on_done(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                on_error(error)
+
+        self._task = asyncio.create_task(self._run(), name="transactions")
+        self._task.add_done_callback(on_done)
+
+    async def stop(self, timeout_s: float) -> None:
+        """End the current transaction, in time or by aborting it, and the task."""
+        if self._task is None:
+            return
+        self.end()
+        if not await self.wait_closed(timeout_s):
+            logger.warning("a transaction did not end in time; its records will be read again")
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
     def note(self) -> None:
         """Check again whether to begin or end: there are new records, or some were given back."""
@@ -142,8 +165,7 @@ class Transactions:
 
     # The task.
 
-    async def run(self) -> None:
-        """Raises whatever the producer raises, if the transaction cannot be aborted either."""
+    async def _run(self) -> None:
         while True:
             await self._wait(lambda: self._may_begin and self._work.has_records)
             await self._wait(lambda: self._is_ending, self._redo_at_s)
