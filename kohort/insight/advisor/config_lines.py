@@ -13,6 +13,7 @@ PRESENT: Final = "<the current assignor>"
 """
 FIRST: Final = "# 1. First rolling restart:"
 SECOND: Final = "# 2. Second rolling restart, instead:"
+STOPPED: Final = "# all members are stopped first: eager and cooperative ones do not mix"
 COOPERATIVE: Final = "cooperative-sticky"
 
 ConfigLines: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -78,7 +79,7 @@ CLIENTS: Final[Mapping[str, _Client]] = {
     LIBRDKAFKA: replace(
         _PROPERTIES,
         cooperative=(
-            "# all members are stopped first: eager and cooperative ones do not mix",
+            STOPPED,
             f"{_STRATEGY}{COOPERATIVE}",
         ),
         eager=(f"{_STRATEGY}range,roundrobin",),
@@ -150,6 +151,7 @@ def _lines(
     if becomes_cooperative:
         yield from client.cooperative
     elif setting.cooperative != recorded.cooperative:
+        yield STOPPED
         yield from client.eager
     becomes_consumer = setting.consumer and not recorded.consumer
     if becomes_consumer:

@@ -61,13 +61,14 @@ def test_no_steps_where_the_assignor_stays_or_the_client_has_no_two() -> None:
     one = replace(EAGER, session_timeout_ms=30_000)
     assert config_lines(EAGER, one)["java"] == ("session.timeout.ms=30000",)
     found = config_lines(EAGER, replace(EAGER, cooperative=True), "range")
+    stopped = "# all members are stopped first: eager and cooperative ones do not mix"
     assert found["librdkafka"] == (
-        "# all members are stopped first: eager and cooperative ones do not mix",
+        stopped,
         "partition.assignment.strategy=cooperative-sticky",
     )
     assert found["aiokafka"] == ("# not possible: aiokafka has no cooperative assignor",)
     back = config_lines(replace(EAGER, cooperative=True), EAGER, "cooperative-sticky")
-    assert back["java"] == (f"partition.assignment.strategy={PACKAGE}.RangeAssignor",)
+    assert back["java"] == (stopped, f"partition.assignment.strategy={PACKAGE}.RangeAssignor")
 
 
 def test_the_consumer_protocol_is_set_at_the_client_and_its_times_at_the_broker() -> None:
