@@ -253,9 +253,16 @@ class EpisodeReader:
         if event.restart_ms is not None:
             self._add_restart(event, trigger, at)
             return
+        others = list(self._further(event, started_at))
+        if event.trigger_member_id is None and event.trigger_kind in WENT:
+            # Several went at once, and which was the first is not known: they are further causes.
+            of_kind = (
+                (dict(one), when) for one, when in others if one.get("kind") == trigger["kind"]
+            )
+            trigger, at = next(of_kind, (trigger, at))
         cause = self._cause(event, trigger, at) or self._first_half(event, trigger, at)
         self._causes[sequence] = cause or self._other(sequence, trigger, at)
-        for further, further_at in self._further(event, started_at):
+        for further, further_at in others:
             moved = self._cause(event, further, further_at)
             if moved is None and _is_act_alone(further):
                 self._other(sequence, further, further_at)

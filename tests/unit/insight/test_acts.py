@@ -288,6 +288,16 @@ def test_what_goes_and_comes_after_a_restart_of_the_broker_is_one_act() -> None:
     ]
 
 
+def test_members_that_went_at_once_are_named_if_none_is_known_to_be_the_first() -> None:
+    gone = event(1, 0, trigger={"kind": "session_expired", "member_id": None})
+    gone["further_causes"] = [
+        {"kind": "session_expired", "member_id": f"{name}-1", "client_id": name, "after_ms": 0}
+        for name in ("a", "b")
+    ]
+    acts = acts_of([gone])
+    assert [(act.processes, act.rebalance_count) for act in acts] == [(["a"], 1), (["b"], 0)]
+
+
 def test_a_static_member_does_not_say_why_it_went() -> None:
     static = {"instance_id": "i"}
     (act,) = history(expired(0, "a", **static), (2.5, "static_added", "a", static))
