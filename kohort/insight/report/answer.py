@@ -15,7 +15,7 @@ MEMBERS_FIRST: Final = 3
 WHO_FIRST: Final = 3
 NEWEST_FIRST: Final = 3
 HOUR_MS: Final = 3_600_000
-_START: Final = "start"
+_NOT_RARE: Final = frozenset({"start", "unknown"})
 WAITED_LEAST: Final = 0.02
 """Waiting for a member is mentioned if it is at least this share of the longest wait."""
 
@@ -29,7 +29,7 @@ class Cause:
     rebalances: int
     stopped_ms: int
     share: str
-    """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
+    """Share of the group's stopped time."""
     who: str
     """The processes, with numbers of acts if they differ; empty if unknown."""
     last_ms: int | None
@@ -43,7 +43,7 @@ class FirstScreen:
     causes: Sequence[Cause]
     """The most expensive ones, and the rarest one at the end if it is not among them."""
     rarest: Cause | None
-    """The cause with the fewest acts; None if it is the most expensive one."""
+    """The cause with the fewest acts; None if only the most expensive one has so few."""
     newest: Sequence[Row]
     """Acts of the last hour of the history, the newest first; at least the newest one."""
     late: Row | None
@@ -70,9 +70,9 @@ def answer(page: GroupPage) -> FirstScreen:
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
     causes = [_cause(page, row) for row in page.causes]
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
-    rare = [cause for cause in causes if cause.kind != _START]
-    # Of equally rare ones a failure.
-    rare.sort(key=lambda cause: (cause.times, family(cause.kind) != "lost"))
+    rare = [cause for cause in causes if cause.kind not in _NOT_RARE]
+    # Of equally rare ones a failure, and not the most expensive one, which is named already.
+    rare.sort(key=lambda cause: (cause.times, cause in costly[:1], family(cause.kind) != "lost"))
     rarest = rare[0] if rare and rare[0] not in costly[:1] else None
     choices = numbered(page.advice)
     best = next((row for row in choices if row["is_best"]), None)
@@ -120,27 +120,19 @@ def numbered(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cause(page: GroupPage, row: Row) -> Cause:
-    stopped_ms = _sum(page, "stopped_total_ms")
-    if stopped_ms:
-        share = percent(row["stopped_total_ms"], stopped_ms)
-    else:
-        share = percent(row["rebalance_count"], _sum(page, "rebalance_count"))
+    # The group's own figure may cover more time.
+    stopped_ms = sum(int(row["stopped_total_ms"]) for row in page.causes)
     return Cause(
         row["kind"],
         row["act_count"],
         row["rebalance_count"],
         row["stopped_total_ms"],
-        share,
+        percent(row["stopped_total_ms"], stopped_ms),
         _who(row),
         row["last_at_ms"],
         row["avoided_count"],
         doubts(row),
     )
-
-
-def _sum(page: GroupPage, column: str) -> int:
-    """Return the sum over all causes; the group's own figures may cover more time."""
-    return sum(int(row[column]) for row in page.causes)
 
 
 def who(names: Sequence[str], count: int) -> str:
@@ -158,7 +150,8 @@ def _who(row: Row) -> str:
 
 
 def _newest(acts: Sequence[Row]) -> Sequence[Row]:
-    since_ms = (acts[0]["ended_at_ms"] if acts else 0) - HOUR_MS
+    # The last one to begin may end before others do.
+    since_ms = max((act["ended_at_ms"] for act in acts), default=0) - HOUR_MS
     return [act for place, act in enumerate(acts) if not place or act["ended_at_ms"] >= since_ms]
 
 

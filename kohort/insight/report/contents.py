@@ -73,8 +73,9 @@ class GroupPage:
     """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
     stopped_total_ms, stopped_longest_ms, missing_count."""
     causes: Sequence[Row] = ()
-    """The acts by kind, the most expensive first: kind, act_count, the sums of the columns of
-    `acts`, last_at_ms, and process_counts, a list of names and numbers of acts."""
+    """The acts by kind, the most expensive first, then those with the most rebalances: kind,
+    act_count, the sums of the columns of `acts`, last_at_ms, and process_counts, a list of names
+    and numbers of acts."""
     acts: Listed = field(default_factory=Listed)
     """Rows of `acts`, the newest first."""
     late: Row | None = None

@@ -64,7 +64,9 @@ def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
     answers: list[tuple[str, Markup | str]] = []
     if summary.newest:
         answers.append(("Last hour", _newest_briefly(summary)))
-    answers += [("Why", mostly(page, summary)), ("Waited for", slowest(page, summary))]
+    answers.append(("Why", mostly(page, summary)))
+    if summary.waited:
+        answers.append(("Waited for", slowest(page, summary)))
     if summary.recorded is not None or summary.late is not None:
         to_change = change(summary)
         if summary.recorded is not None and summary.best is not None:
@@ -90,8 +92,9 @@ def mostly(page: GroupPage, summary: FirstScreen) -> str:
     if not summary.causes:
         return NOTHING
     most, rarest = summary.causes[0], summary.rarest
+    who = f"{most.who}; " if most.who else ""
     sentence = (
-        f"{_times(most)}: {most.rebalances:,} of "
+        f"{_times(most)}: {who}{most.rebalances:,} of "
         f"{counted(page.figures['rebalance_count'], 'rebalance')}"
     )
     if most.doubt:
@@ -106,9 +109,8 @@ def _times(cause: Cause) -> str:
 
 
 def _rarest(cause: Cause) -> str:
-    of = f" ({cause.who})" if cause.who else ""
-    at = f", {last}" if (last := _last(cause)) else ""
-    return f"{_times(cause)}{of}{at}"
+    of = "; ".join(note for note in (cause.who, _last(cause)) if note)
+    return f"{_times(cause)}: {of}" if of else _times(cause)
 
 
 def slowest(page: GroupPage, summary: FirstScreen) -> Markup | str:
@@ -153,7 +155,7 @@ def _gain(before_ms: int, after_ms: int) -> Markup:
 def _gains(recorded: Row, best: Row) -> Markup:
     """Describe the change in stopped time and rebalances."""
     gain = _gain(recorded["stopped_ms"], best["stopped_ms"])
-    fewer = f"{recorded['rebalances']:,} → {counted(best['rebalances'], 'rebalance')}"
+    fewer = f"{recorded['rebalances']:,}{NBSP}→{NBSP}{counted(best['rebalances'], 'rebalance')}"
     return join((gain, f", {fewer}"))
 
 
@@ -192,8 +194,14 @@ def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
     return element(
         "div",
         _answer(_hour(summary), _newest(summary), class_="newest") if summary.newest else None,
-        _answer("Why, by stopped time", _why(page, summary)),
-        _answer("Members that the others waited for", _waited(page, summary)),
+        _answer(
+            f"Why, by {'stopped time' if _is_timed(summary) else 'number of rebalances'}",
+            _why(page, summary),
+            class_=None if summary.waited else "alone",
+        ),
+        _answer("Members that the others waited for", _waited(page, summary))
+        if summary.waited
+        else None,
         _answer(
             "What to change",
             [
@@ -214,26 +222,38 @@ def _answer(
     return element("section", element("h3", title), content, class_=class_, id=id_)
 
 
+def _is_timed(summary: FirstScreen) -> bool:
+    """Whether stopped times are known; otherwise causes are compared by their rebalances."""
+    return any(cause.stopped_ms for cause in summary.causes)
+
+
 def _why(page: GroupPage, summary: FirstScreen) -> Child:
     unit = unit_of([cause.stopped_ms for cause in summary.causes])
-    most_ms = max((cause.stopped_ms for cause in summary.causes), default=0)
+    is_timed = _is_timed(summary)
+    costs = [cause.stopped_ms if is_timed else cause.rebalances for cause in summary.causes]
     items = [
-        _cause(cause, unit, most_ms, is_rarest=cause is summary.rarest) for cause in summary.causes
+        _cause(cause, unit, cost / max(*costs, 1), is_rarest=cause is summary.rarest)
+        for cause, cost in zip(summary.causes, costs, strict=True)
     ]
     left = len(page.causes) - len(items)
-    more = element("p", f"{counted(left, 'further cause')} below.", class_="muted")
-    return [element("ol", items, class_="causes"), more if left > 0 else None]
+    notes = [] if left <= 0 else [f"{counted(left, 'further cause')} below."]
+    if not summary.waited:
+        notes.append("The history shows no member that the others waited for.")
+    more = element("p", " ".join(notes), class_="muted") if notes else None
+    return [element("ol", items, class_="causes"), more]
 
 
-def _cause(cause: Cause, unit: Unit, most_ms: int, *, is_rarest: bool) -> Markup:
+def _cause(cause: Cause, unit: Unit, length: float, *, is_rarest: bool) -> Markup:
     count = counted(cause.rebalances, "rebalance")
     if not cause.rebalances and cause.avoided:
         count = f"{counted(cause.avoided, 'rebalance')} avoided"
+    if cause.doubt:
+        count += f" ({cause.doubt})"
     amount = f"{unit.text(cause.stopped_ms)}, {cause.share}" if cause.stopped_ms else None
     bar = element(
         "span",
         class_=f"bar of-{family(cause.kind)}",
-        style=f"width:{100 * cause.stopped_ms / max(most_ms, 1):.0f}%",
+        style=f"width:{100 * length:.0f}%",
         aria_hidden="true",
     )
     notes = ("rarest" if is_rarest else "", cause.who, _last(cause))
@@ -242,11 +262,10 @@ def _cause(cause: Cause, unit: Unit, most_ms: int, *, is_rarest: bool) -> Markup
         element(
             "span",
             element("span", element("strong", _times(cause)), f": {count}"),
-            f" ({cause.doubt})" if cause.doubt else None,
             element("span", amount, class_="amount") if amount else None,
             class_="line",
         ),
-        bar if cause.stopped_ms else None,
+        bar if length else None,
         element("small", "; ".join(note for note in notes if note)),
     )
 
@@ -258,7 +277,7 @@ def _last(cause: Cause) -> str:
 
 
 def _hour(summary: FirstScreen) -> str:
-    return f"The last hour, until {minute(summary.newest[0]['ended_at_ms'])}"
+    return f"The last hour, until {minute(max(row['ended_at_ms'] for row in summary.newest))} UTC"
 
 
 def _newest(summary: FirstScreen) -> Child:
@@ -274,7 +293,7 @@ def _newest_briefly(summary: FirstScreen) -> str:
     row, more = summary.newest[0], len(summary.newest) - 1
     names = f" ({_of(row)})" if row["process_count"] else ""
     before = f", and {counted(more, 'earlier cause')}" if more else ""
-    return f"{act(row['kind'])}{names}, {minute(row['started_at_ms'])}{before}"
+    return f"{act(row['kind'])}{names}, {minute(row['started_at_ms'])} UTC{before}"
 
 
 def _of(row: Row) -> str:
@@ -310,8 +329,6 @@ def _late(late: Row) -> Markup:
 
 
 def _waited(page: GroupPage, summary: FirstScreen) -> Child:
-    if not summary.waited:
-        return element("p", "The history shows no member that the others waited for.")
     items = [_waited_for(page, summary, row) for row in summary.waited]
     slowest_ms = max((row["join_delay_p50_ms"] or 0 for row in summary.waited), default=0)
     hint = element("p", _SLOW, class_="muted") if slowest_ms >= _SLOW_MS else None
@@ -331,14 +348,18 @@ def _quicker(summary: FirstScreen) -> Markup | None:
 
 def _waited_for(page: GroupPage, summary: FirstScreen, row: Row) -> Markup:
     count, times = page.figures["rebalance_count"], row["waited_for_count"]
+    is_first = row is summary.waited[0]
     sentence = (
         f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
-        f"{duration(row['waited_for_total_ms'])} in all, each wait counted once"
+        f"{duration(row['waited_for_total_ms'])} in all"
     )
+    if is_first:
+        sentence += ", each wait counted once"
     if row["join_count"]:
-        sentence += f"; it joins {duration(row['join_delay_p50_ms'])} after a rebalance begins"
-        is_first = row is summary.waited[0]
-        if is_first and summary.others_join_ms is not None:
+        delay_ms = row["join_delay_p50_ms"]
+        when = f"{duration(delay_ms)} after" if delay_ms else "as soon as"
+        sentence += f"; it joins {when} it is notified of a rebalance"
+        if is_first and delay_ms and summary.others_join_ms is not None:
             sentence += f", the others {duration(summary.others_join_ms)}"
     if row["missed_count"]:
         sentence += f"; missed {counted(row['missed_count'], 'rebalance')}"
@@ -348,6 +369,7 @@ def _waited_for(page: GroupPage, summary: FirstScreen, row: Row) -> Markup:
 def _change(page: GroupPage, summary: FirstScreen, anchor: str) -> Child:
     if summary.recorded is None:
         return element("p", "No advice was computed for this group.")
+    besides = "" if summary.late is None else "apart from this, "
     if not summary.choices:
         unranked = summary.recorded.get("unranked") or ()
         sentence, reasons = nothing_better(unranked), [*unranked]
@@ -355,18 +377,22 @@ def _change(page: GroupPage, summary: FirstScreen, anchor: str) -> Child:
             check = summary.recorded["text"]
             sentence, reasons = off, [*([check] if check != off else []), *unranked]
         muted = [element("p", _as_sentence(reason), class_="muted") for reason in reasons]
-        return [element("p", _as_sentence(sentence)), *muted]
+        return [element("p", _as_sentence(besides + sentence)), *muted]
     best, recorded = summary.best, summary.recorded
     more = element("a", "quality of this advice", href=f"#{anchor}-advice")
     if best is None:
         count = counted(len(summary.choices), "setting")
         sentence = f"no setting is clearly better; {count} to compare"
-        head = _as_sentence(_off(recorded) or sentence).removesuffix(".")
+        head = _as_sentence(besides + (_off(recorded) or sentence)).removesuffix(".")
         check = element("p", _as_sentence(recorded["text"]), class_="muted")
         return [element("p", f"{head}; ", more, "."), compared(summary), legend(page), check]
+    setting = changed(recorded, best)
+    if besides:
+        setting = f"{setting[:1].lower()}{setting[1:]}"
     head = element(
         "p",
-        element("strong", changed(recorded, best)),
+        "Of all settings tried, " if besides else None,
+        element("strong", setting),
         " is recommended; replayed: ",
         _gains(recorded, best),
         "; ",

@@ -77,7 +77,9 @@ def page_of(
         cluster_id=cluster_id,
         group=group,
         figures=totals,
-        causes=_ranked(causes(tables["acts"]), "stopped_total_ms", "kind"),
+        causes=_ranked(
+            _ranked(causes(tables["acts"]), "rebalance_count", "kind"), "stopped_total_ms"
+        ),
         acts=Listed.first(tables["acts"][::-1], ACTS_SHOWN),
         late=late_returns(tables["acts"]),
         slow_members=Listed.first(

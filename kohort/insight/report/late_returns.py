@@ -40,8 +40,10 @@ def enough(late: Row) -> str:
 def reason(late: Row, names: str) -> str:
     """Say why that session is enough, and what it costs."""
     session_ms = late["late_session_timeout_ms"]
+    # An act with a late process may be of others as well.
+    which = f"one of {names}" if len(late["processes"]) > 1 else names
     return (
-        f"{late['late_count']:,} times a static member ({names}) was back after its session of "
+        f"{late['late_count']:,} times a static member ({which}) was back after its session of "
         f"{duration(session_ms)} had expired, at most {duration(late['late_longest_ms'])} late. In "
         "a longer session its partitions would have waited for it, without a rebalance: the "
         "history shows this without a replay. A crash would be noticed "

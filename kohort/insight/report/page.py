@@ -85,6 +85,7 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
         *_totals([page.figures for page in contents.groups]),
         texts=4,
     )
+    shown = join((element("p", "Times are UTC.", class_="muted"), shown))
     others = contents.others.rows
     if not others:
         return shown

@@ -60,8 +60,9 @@ ACTS: Final = {
     "topic_change": ("Topics changed", "other"),
     "subscription_change": ("Subscription or assignors changed", "other"),
     "enforced": ("Enforced rebalance", "other"),
-    "rejoined": ("Member joined again, reason unknown", "other"),
+    "rejoined": ("Joined again, reason unknown", "other"),
     "broker_restart": ("Broker restarted", "other"),
+    "unknown": ("Cause unknown", "other"),
 }
 """Names of acts, and the families that share a colour."""
 

@@ -91,7 +91,7 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     # Drawn behind the marks.
     parts[:0] = time_axis(times.ticks(8 if is_wide else 4), 0, bottom, width)
     for place, (kind, count) in enumerate(lanes.most_common()):
-        parts += _lane(page, times, kind, count, top + place * (LINE + _LANE))
+        parts += _lane(page, times, kind, count, top + place * (LINE + _LANE), is_wide=is_wide)
     return Drawing(parts, bottom + LINE)
 
 
@@ -118,11 +118,15 @@ def _panel(
     return parts
 
 
-def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> list[Markup]:
+def _lane(
+    page: GroupPage, times: Times, kind: str, count: int, top: float, *, is_wide: bool
+) -> list[Markup]:
     most = max((row["stopped_total_ms"] or 0 for row in page.marks.rows), default=0)
     base = top + LINE + _LANE - 4
     doubt = next((doubts(row) for row in page.causes if row["kind"] == kind), "")
-    title = f"{act(kind)}: {counted(count, 'rebalance')}" + (f" ({doubt})" if doubt else "")
+    title = f"{act(kind)}: {counted(count, 'rebalance')}" + (
+        f" ({doubt})" if doubt and is_wide else ""
+    )
     parts = [svg_text(0, top + 13, title, class_="title")]
     for row in page.marks.rows:
         if row["act"] == kind:

@@ -73,13 +73,13 @@ def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     assert "rarest; search-0; last Thu 8 Jan 12:00" in words(html(page("search")))
     # The newest first.
     newest = "Sun 11 Jan 07:09:23 Crash: billing-2; away for 4 min, 2 rebalances"
-    assert "The last hour, until Sun 11 Jan 07:13" in first
+    assert "The last hour, until Sun 11 Jan 07:13 UTC" in first
     assert first.index(newest) < first.index("Crash: billing-4") < places[0]
     # By name.
     assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
     assert (
-        "24 min in all, each wait counted once; it joins 14 s after a rebalance begins, the "
-        "others 207 ms."
+        "24 min in all, each wait counted once; it joins 14 s after it is notified of a "
+        "rebalance, the others 207 ms."
     ) in first
     assert "14 sessions expired, 4 of them of billing-5, after 10 s of silence." in first
     assert "16 partitions changed owners often: billing-events-4 108 times" in first
@@ -181,6 +181,23 @@ def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
     assert "1 rebalance, Mon 5 Jan 2026, 10:00:00 UTC; no stopped time is recorded" in said
 
 
+def test_causes_without_stopped_times_are_compared_by_their_rebalances() -> None:
+    kinds = ("session_expired", "member_added", "member_added")
+    events = [
+        event(number, number, f"{number}-{kind}", stopped={}, waited_for={}, members=[])
+        for number, kind in enumerate(kinds, start=1)
+    ]
+    for one, kind in zip(events, kinds, strict=True):
+        one["trigger"] |= {"kind": kind, "client_id": f"app-{one['sequence']}"}
+    found = answer(group_page(History("g", events)))
+    causes = [(cause.kind, cause.times, cause.rebalances) for cause in found.causes]
+    assert causes == [("scale_out", 1, 2), ("crash", 1, 1)]
+    # Of two that are equally rare the one that is not the costliest.
+    assert found.rarest is found.causes[1]
+    said = words(html(group_page(History("g", events))))
+    assert "Why, by number of rebalances" in said
+
+
 def test_a_cause_of_a_later_version_is_told_by_its_name() -> None:
     later = event(1, 0)
     later["trigger"]["kind"] = "moon_in_taurus"
@@ -194,9 +211,11 @@ def test_several_groups_have_an_overview_that_answers_for_each() -> None:
     said = words(html(page(), page("search"), page("payments"), others=listed))
     first = said[: said.index("141 rebalances in")]
     assert "Why 191 groups rebalanced, and what to change" in first
-    assert "Deploy, 10 times: 115 of 141 rebalances, 82 % of the stopped time" in first
-    assert "Scaled in, 29 times: 29 of 90 rebalances, 74 % of the stopped time" in first
-    assert "Rarest: Topics changed, 2 times (search-0), last Thu 8 Jan 12:00" in first
+    deploy = "Deploy, 10 times: billing-0, billing-1, billing-2 and 3 others; 115 of 141 rebalances"
+    assert f"{deploy}, 82 % of the stopped time" in first
+    assert "Times are UTC." in first
+    assert "29 of 90 rebalances, 74 % of the stopped time" in first
+    assert "Rarest: Topics changed, 2 times: search-0; last Thu 8 Jan 12:00" in first
     assert "billing-4, in 114 of 141" in first
     assert "1 h 48 min → 9 min stopped, 141 → 28 rebalances" in first
     assert "Groups with less stopped time (188)" in first
@@ -362,8 +381,8 @@ def test_a_small_screen_begins_with_the_answers_and_the_lines_to_paste() -> None
     begin, end = billing().index('<div class="short"'), billing().index('<div class="answers"')
     short = billing()[begin:end]
     said = words(short)
-    assert "Last hour: Crash (billing-2), Sun 11 Jan 07:09, and 1 earlier cause" in said
-    assert "Why: Deploy, 10 times: 115 of 141 rebalances" in said
+    assert "Last hour: Crash (billing-2), Sun 11 Jan 07:09 UTC, and 1 earlier cause" in said
+    assert "Why: Deploy, 10 times: billing-0, billing-1, billing-2 and 3 others; 115 of" in said
     assert "Java (properties):# 1. First rolling restart:" in said
     assert "session.timeout.ms=30000" in said
     assert 'href="#g1-change"' in short
