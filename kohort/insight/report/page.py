@@ -96,7 +96,8 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
 
 def _totals(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
     yield "Rebalances", [f"{row['rebalance_count']:,}" for row in rows]
-    yield "Stopped", column(row["stopped_total_ms"] for row in rows)
+    # Without stopped times their sum is 0.
+    yield "Stopped", column(row["stopped_total_ms"] or None for row in rows)
 
 
 def _group(page: GroupPage, summary: FirstScreen, place: int, *, is_alone: bool) -> Markup:
