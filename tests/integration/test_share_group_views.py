@@ -136,7 +136,7 @@ def test_describe_shows_the_oldest_lock_and_what_was_counted(looked: Looked) -> 
 
 def test_why_says_what_holds_the_start_and_how_a_record_ended(looked: Looked) -> None:
     why = "\n".join(looked.why.lines)
-    assert "Record 3 has held the start of jobs-0" in why
+    assert "Record 3 has kept the start offset of jobs-0" in why
     assert f"member {looked.holder} acquired it" in why
     assert "jobs-0, record 2: rejected" in why
     of_record = "\n".join(looked.of_record.lines)

@@ -68,7 +68,7 @@ async def test_the_kit_says_why_a_share_group_is_behind(virtual_kafka: VirtualKa
         await asyncio.sleep(10)
         assert await member.acknowledge(1, 2, ACCEPT) is ErrorCode.NONE
         text = "\n".join(await virtual_kafka.group("workers").why())
-        assert "Record 0 has held the start of jobs-0 for 10 s" in text
+        assert "Record 0 has kept the start offset of jobs-0 from advancing for 10 s" in text
         assert f"member {member.member_id} acquired it 10 s ago, at delivery 1 of 5" in text
         assert "the lock expires in 20 s" in text
 
@@ -89,7 +89,7 @@ async def test_a_member_that_never_acknowledges_is_warned_about(
         ]
         await asyncio.sleep(31)
         warnings = await warnings_of(virtual_kafka)
-        assert "Record 0 of jobs-0 has held the start for 60 s." in warnings
+        assert "Record 0 has kept the start offset of jobs-0 from advancing for 60 s." in warnings
         silent = "1 member had lock timeouts and no acknowledgements"
         assert any(silent in text for text in warnings)
 

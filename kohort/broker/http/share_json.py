@@ -153,8 +153,8 @@ def _warnings(view: SharePartitionView) -> Iterator[Json]:
     if share.held_offset is not None and held_ms >= 2 * limits.lock_duration_ms:
         yield _warning(
             "holds-the-start",
-            f"Record {share.held_offset:,} of {view.name} has held the start for "
-            f"{duration(held_ms)}.",
+            f"Record {share.held_offset:,} has kept the start offset of {view.name} from "
+            f"advancing for {duration(held_ms)}.",
             "Later records are delivered until the lock limit is reached. `kohort groups why "
             f"{shown(share.key.group_id)} {shown(view.log.topic_name)} {view.log.index} "
             f"{share.held_offset}` "

@@ -110,7 +110,7 @@ class SharePartition:
         return self.own_counts
 
     def note_start(self, clock: Clock) -> None:
-        """Note since when a record holds the start; to be called after each step."""
+        """Note since when a record keeps the start offset from advancing, after each step."""
         window = self._window
         if window is not None:
             held = window.start_offset if window.start_offset <= window.end_offset else None

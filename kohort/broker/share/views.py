@@ -119,7 +119,10 @@ class SharePartitionView:
         if self.share.held_offset == start:
             held = f" for {duration(self.now.ms - self.share.held_since_ms)}"
         state = self._state_text(segment)
-        return f"Record {start:,} has held the start of {self.name}{held}: {state}."
+        return (
+            f"Record {start:,} has kept the start offset of {self.name} from advancing{held}: "
+            f"{state}."
+        )
 
     def _state_text(self, segment: Segment) -> str:
         limit = self.settings.window.delivery_count_limit
@@ -165,7 +168,8 @@ class SharePartitionView:
             return (
                 f"{counted(self.in_flight, 'record')} are in flight, the limit is "
                 f"{self.settings.window.max_record_locks:,} (share.partition.max.record.locks), "
-                f"and none of them is available. Record {window.start_offset:,} holds the start"
+                f"and none of them is available. Record {window.start_offset:,} keeps the start "
+                "offset from advancing"
             )
         position = window.position
         try:

@@ -15,8 +15,9 @@ Offsets that a write has changed belong to nobody until `written` or `failed` is
 start moves only then: until then they are skipped by `acquire` and refused by `acknowledge`.
 
 If the group has a dead-letter queue (KIP-1191), rejected records and those released at the delivery
-limit become Archiving, which holds the start. Once that is durable, `take_dead_letters` returns
-them, also after a restart; the shell appends their dead letters and then calls `archive`.
+limit become Archiving, which keeps the start offset from advancing. Once that is durable,
+`take_dead_letters` returns them, also after a restart; the shell appends their dead letters and
+then calls `archive`.
 
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
 """

@@ -55,7 +55,10 @@ async def test_a_renewed_lock_is_held_since_its_acquisition(clock: VirtualClock)
         await broker.acknowledge([(0, 1, RENEW)], "a", is_renew_ack=True)
         await asyncio.sleep(20)
         text = view(broker).start_text()
-        assert "held the start of t-0 for 40 s: member a acquired it 40 s ago" in text
+        assert (
+            "kept the start offset of t-0 from advancing for 40 s: member a acquired it 40 s ago"
+            in text
+        )
         assert "the lock expires in 10 s" in text
 
 
@@ -67,10 +70,16 @@ async def test_the_start_is_held_anew_when_it_moves(clock: VirtualClock) -> None
         await asyncio.sleep(5)
         await broker.acquire("a")
         await asyncio.sleep(10)
-        assert "Record 0 has held the start of t-0 for 10 s" in view(broker).start_text()
+        assert (
+            "Record 0 has kept the start offset of t-0 from advancing for 10 s"
+            in view(broker).start_text()
+        )
         await broker.acknowledge([(0, 0, ACCEPT)], "a")
         await asyncio.sleep(3)
-        assert "Record 1 has held the start of t-0 for 3 s" in view(broker).start_text()
+        assert (
+            "Record 1 has kept the start offset of t-0 from advancing for 3 s"
+            in view(broker).start_text()
+        )
 
 
 @virtual
