@@ -79,7 +79,7 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
             continue
         files = [*sorted(directory.glob(_OLDER)), *directory.glob(_ACTIVE)]
         if not files:
-            raise UsageError(f"{path}: it has no history, whose file is {_ACTIVE}")
+            raise UsageError(f"{path}: no history in this directory: it has no file {_ACTIVE}")
         yield from map(str, files)
 
 

@@ -1,4 +1,4 @@
-"""What commands about histories share: progress messages, whole files, the time zone of logs."""
+"""Shared by commands about histories: progress messages, whole files, the time zone of logs."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def add_timezone(parser: argparse.ArgumentParser) -> None:
         type=_zone,
         default=UTC,
         metavar="NAME",
-        help="time zone of a broker's log whose times have none, as Europe/Berlin (UTC)",
+        help="time zone of logs whose times have no offset, such as Europe/Berlin (UTC)",
     )
 
 

@@ -41,10 +41,10 @@ STOPPED_OFF_MOST: Final = 0.1
 """Nothing is recommended if the replay under the recorded settings is off by more than this share,
 and by more than chance."""
 RECOMMENDED_FROM: Final = 5
-"""Fewer rebalances than this are no reason for any setting."""
+"""No setting is recommended for a history with fewer rebalances than this."""
 START_MS: Final = 60_000
-"""A history that is shorter than this and begins with the start of a group is no reason for any
-setting."""
+"""No setting is recommended for a history that is shorter than this and begins with the start of a
+group."""
 SHOWN_MS: Final = 100
 """Deviations below this are ignored, because the check line shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
@@ -74,7 +74,7 @@ class Advice:
     quicker: Prediction | None
     """The prediction if the slowest member were as fast as the others."""
     both: Prediction | None = None
-    """This prediction under the settings of `best`; None if either is missing."""
+    """`quicker` under the settings of `best`; None if `quicker` or `best` is None."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class Advice:
 
     @property
     def verdict(self) -> str:
-        """What is recommended, or why nothing is."""
+        """The recommendation, or the reason for none."""
         if self.best is not None:
             return f"Recommended: {changes(self.recorded.setting, self.best.setting)}."
         if self.is_short:
@@ -211,8 +211,8 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
         or changes_protocol,
         Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
-        # The other protocol comes with a longer session, and at worst has more rebalances than it
-        # would have had.
+        # The other protocol comes with a longer session. Its rebalances are at worst overestimated,
+        # so it is ranked.
         Uncertainty.PAUSES: is_longer and setting.static is False and not changes_protocol,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,

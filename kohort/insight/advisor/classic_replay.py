@@ -68,11 +68,11 @@ class ClassicReplay(Replay[SimulatedMember]):
     def _end_calm(self) -> None:
         """Move the heartbeats of all members by the same random time, if the group is stable.
 
-        On another day, what happens next would come at another time between two heartbeats.
+        On another day, the next event would fall at another time between two heartbeats.
         """
         if not self.is_calm:
             return
-        # The same whatever else happens, so that settings are compared by pairs.
+        # Depends on time and seed only, so that settings are compared by pairs.
         chance = Random(self.now_ms * SEEDS_MOST + self.seed)  # noqa: S311 - as all of the replay.
         moved_ms = chance.randrange(self.setting.heartbeat_interval_ms)
         for member in self.alive.values():

@@ -85,7 +85,7 @@ def libraries_of(members: Sequence[Software]) -> tuple[str, ...]:
 
 
 def is_possible(members: Sequence[Software], recorded: Setting, setting: Setting) -> bool:
-    """Whether no member lacks what `setting` has in addition to `recorded`."""
+    """Whether the clients of all members support the features that `setting` adds to `recorded`."""
     return not any(
         _first_without(members, name)
         for name in _SINCE

@@ -42,9 +42,9 @@ def compute_advice(
 
 
 STARTS_LEAST: Final = 2
-"""The initial delay concerns all groups of a broker; one start of one group is no reason for it."""
+"""Other initial delays, which affect all groups of a broker, are tried from this many starts on."""
 WAITED_LEAST: Final = 0.2
-"""A member is tried as faster if at least this share of all waiting was for it."""
+"""A faster slowest member is replayed if at least this share of all waiting was for that member."""
 
 
 def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:

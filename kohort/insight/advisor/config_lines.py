@@ -125,7 +125,7 @@ def config_lines(
 
 
 def _of_broker(recorded: Setting, setting: Setting) -> Iterator[str]:
-    """Yield the changes of what the broker decides in consumer groups."""
+    """Yield the broker's settings of consumer groups that differ from the settings in force."""
     before = recorded if recorded.consumer else CONSUMER_DEFAULTS
     for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
         value = getattr(setting, name)

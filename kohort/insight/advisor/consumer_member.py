@@ -142,8 +142,8 @@ class ConsumerMember(Process):
         """Return the time until the application polls, with nothing to give up."""
         replay, trace = self.replay, self.replay.trace
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
-        # Any moment may be the one of the next poll. With the same delay for all, heartbeats would
-        # stay in the order in which they were sent.
+        # Random, because the next poll may come at any moment. With the same delay for all members,
+        # their heartbeats would stay in the order in which they were sent.
         return replay.random.randint(1, 2 * min(took_ms, trace.quick_join_ms) + 1)
 
     def _time_to_give_up_ms(self) -> int:

@@ -130,7 +130,7 @@ class ConsumerReplay(Replay[ConsumerMember]):
             sessions.restart(data, known, last_ms)
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
-        """Whether its heartbeats have no effect until another target is computed."""
+        """Whether a member's heartbeats have no effect until another target is computed."""
         data = self.members.data
         known = data.members.get(member.member_id)
         return known is not None and known.is_reconciled(data.target_epoch)

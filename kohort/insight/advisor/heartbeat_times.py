@@ -32,8 +32,8 @@ HEARTBEATS_MOST: Final = 50
 LIBRDKAFKA_LOOK_MS: Final = 20
 """librdkafka's thread wakes up for a timer, but also has other work."""
 OWN_TIME_LEAST: Final = 0.1
-"""Share of the interval by which a member's heartbeats differ from those of a timer that a join
-restarts, if its timer runs on."""
+"""A member's timer runs on if its heartbeats differ by more than this share of the interval from
+those of a timer that a join restarts."""
 
 
 @dataclass(frozen=True, slots=True)

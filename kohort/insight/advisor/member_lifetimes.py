@@ -223,7 +223,7 @@ def causes_of(record: Json) -> Iterator[Json]:
 
 
 UNCLEAR_MOST: Final = 0.1
-"""Share of unclear departures up to which advice may rest on all."""
+"""Maximum share of unclear departures at which all departures are still used for advice."""
 
 _LEFT: Final = frozenset({"left", "removed_by_admin"})
 """Reasons that need not be told apart: either way the member left before its session ended."""

@@ -192,7 +192,7 @@ def _slot(
 
 
 def _is_same_process(before: MemberLifetime, lifetime: MemberLifetime) -> bool:
-    """Whether it is the same process, which lost its membership and joined again."""
+    """Whether both are of one process, which lost its membership and joined again."""
     if before.fate == "session_expired":
         return lifetime.reason == LOST or lifetime.member_id == before.member_id
     return before.fate in EXPIRED

@@ -158,7 +158,8 @@ def _doubts(
     if member_slots.silences:
         yield Uncertainty.PAUSES
     if recorded.consumer:
-        return  # What members take for joining and giving up is the same whatever the settings.
+        # The times that members take to join and to give up partitions do not depend on settings.
+        return
     if not modes_seen(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
     has_revocation_times = [bool(slot.revoke.took_ms) for slot in member_slots.slots]

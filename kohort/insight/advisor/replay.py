@@ -156,7 +156,7 @@ class Replay(ABC, Generic[P]):
         self._timers: dict[TimerKey, int] = {}
         self._ready: deque[Act] = deque()
 
-    # What depends on the kind of the group.
+    # Methods that depend on the kind of the group.
 
     @abstractmethod
     def _new_process(
@@ -165,7 +165,7 @@ class Replay(ABC, Generic[P]):
         """Return the next run of a slot, which has not joined yet."""
 
     def _end_calm(self) -> None:
-        """Prepare for the next act after a while without any."""
+        """Prepare for the next act of a process after CALM_INTERVALS without one."""
 
     def _timer(self, slot: Slot) -> HeartbeatTimer:
         """Return how the processes of a slot time their heartbeats."""

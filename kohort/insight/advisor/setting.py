@@ -13,7 +13,7 @@ class Setting:
     """Static membership (KIP-345); None: each process as recorded."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
-    """Both are the clients' in a classic group, and the broker's in a consumer group."""
+    """As the session timeout, set by the clients of classic groups, by the broker in others."""
     rebalance_timeout_ms: int = 300_000
     """max.poll.interval.ms of the consumers."""
     initial_rebalance_delay_ms: int = 3_000

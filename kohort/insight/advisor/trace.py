@@ -204,7 +204,7 @@ class Trace:
     """Protocol name of the last assignor; None if it is unknown."""
     rebalances: int = 0
     initial_rebalances: int = 0
-    """Number of these that were the first one of an empty group."""
+    """Number of the `rebalances` that were the first one of an empty group."""
     waited_by_slot: tuple[int, ...] = ()
     """Time that rebalances waited for each slot alone, in ms."""
     stopped_ms: int | None = None
@@ -216,6 +216,6 @@ class Trace:
 
     @property
     def software(self) -> tuple[Software, ...]:
-        """The software of the members at the end of the history; of all, if none was left."""
+        """The software of the members at the end of the history; of all, if no member was left."""
         present = [slot for slot in self.slots if slot.runs and slot.runs[-1].end_ms is None]
         return tuple([slot.software for slot in present or self.slots])

@@ -104,8 +104,8 @@ class _Run:
 
 
 def _end_of_deploy(restarts: _Run) -> int:
-    """Return how many restarts are of a deploy that has ended because the last restart is of a
-    process that was restarted before; 0 if it goes on.
+    """Return how many restarts belong to a deploy that ended before the last one, because that
+    restarts one of its processes again; 0 if the deploy continues.
     """
     episodes = restarts.episodes
     *before, last = episodes
@@ -122,8 +122,8 @@ def _end_of_deploy(restarts: _Run) -> int:
 
 
 def _restarted(run: Sequence[Episode], rest: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-    """Yield a deploy or a single restart. A single process that left, and another one that came,
-    need not have to do with each other.
+    """Yield a deploy or a single restart. A single process that left and another
+    one that came may be unrelated.
     """
     if len(run) > 1:
         yield "deploy", list(run)

@@ -37,7 +37,7 @@ WENT: Final = _SLOW | {
     "session_expired",
     "new_member_expired",
 }
-"""Kinds of causes by which a member went."""
+"""Kinds of causes that remove a member from the group."""
 _KIND_OF_FATE: Final = {"left": "member_left", "rebalance_timeout": "join_expired"}
 """Causes by the fates that have another name."""
 _REJOINED: Final = frozenset({"protocols_changed", "leader_rejoined", "forced_by_reason"})
@@ -54,7 +54,7 @@ _OF_KIND: Final = {
     "protocols_changed": "subscription_change",
     "leader_rejoined": "rejoined",
     "forced_by_reason": "rejoined",
-    # Of members without an id.
+    # Causes whose member has no id, so that they are neither an arrival nor a departure.
     "member_added": "scale_out",
     "static_added": "scale_out",
     "member_left": "scale_in",
@@ -108,7 +108,7 @@ class Move:
     is_first: bool = False
     """Whether it came into an empty group."""
     gone_at: int | None = None
-    """When the member that came went again."""
+    """Of an arrival: when the member left again."""
 
     @property
     def silent_at(self) -> int:
@@ -195,8 +195,8 @@ def _kind_of_expiry(went: Move, came: Move | None) -> str:
 
 
 def _keeps_id(cause: Cause) -> bool:
-    """Whether it is a consumer (KIP-848), which joins again under the same id if it was paused. Ids
-    of classic members begin with the client id.
+    """Whether the cause's member is a consumer (KIP-848), which joins again under the same id if it
+    was paused. Ids of classic members begin with the client id.
     """
     is_classic = str(cause.get("member_id")).startswith(f"{cause.get('client_id')}-")
     return cause.get("group_type") == "consumer" and not is_classic
@@ -218,10 +218,10 @@ class EpisodeReader:
         self._rebalances: list[Rebalance] = []
         self._second_halves: set[int] = set()
         self._causes: dict[int, Move | Episode] = {}
-        """What each rebalance belongs to, by its sequence."""
+        """The move or episode to which each rebalance belongs, by the sequence of the rebalance."""
         self._others: list[Episode] = []
         self._of_move: dict[Move, Episode] = {}
-        """Of paired departures and arrivals."""
+        """The episodes of paired departures and arrivals."""
         self._here: dict[str | None, Move] = {}
         """Arrivals of present members, by their ids."""
         self._gone: dict[str | None, Move] = {}
@@ -272,7 +272,9 @@ class EpisodeReader:
             self._unfinished_at = started_at
 
     def _add_restart(self, event: Rebalance, trigger: Cause, at: int) -> None:
-        """Add the first rebalance after a restart of the broker: whoever went or came lost it."""
+        """Add the first rebalance after a restart of the broker, which explains all departures and
+        arrivals in it.
+        """
         episode = Episode(at, event.sequence, other="broker_restart")
         self._others.append(episode)
         self._causes[event.sequence] = episode
@@ -290,7 +292,7 @@ class EpisodeReader:
                 self._gone[member_id] = move
 
     def _further(self, event: Rebalance, started_at: int) -> Iterator[tuple[Cause, int]]:
-        """Yield the further causes and their times, also those that only members show."""
+        """Yield the further causes and their times, including those that only member rows show."""
         moved = {row.member_id: row for row in self._moves.of_rebalance.get(event.sequence, ())}
         named = {(event.trigger_member_id, event.trigger_kind in _CAME)}
         for further in event.further_causes or ():
@@ -367,7 +369,9 @@ class EpisodeReader:
         return episode
 
     def _first_half(self, event: Rebalance, cause: Cause, at: int) -> "Move | Episode | None":
-        """Return what the first half of a cooperative rebalance belongs to; None if it is none."""
+        """Return the move or episode of the rebalance whose revoked partitions this one assigns;
+        None if it assigns none.
+        """
         reason = cause.get("reason")
         if cause.get("kind") not in _REJOINED or reason in _OF_REASON or cause.get("grown_topics"):
             return None

@@ -38,7 +38,7 @@ _NAMES: Final = {
     "broker_restart": "restart of the broker, which affected {members}",
 }
 _ALWAYS: Final = frozenset({"deploy", "broker_restart"})
-"""Acts that are more than their rebalance tells."""
+"""Kinds of acts that are summed up even if they have a single rebalance."""
 
 
 def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[list[Row]]:

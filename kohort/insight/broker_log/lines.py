@@ -204,7 +204,7 @@ def _fact(text: str, patterns: _Patterns) -> Fact | None:
 
 
 def _made(kind: Any, parts: dict[str, Any]) -> Fact:  # noqa: ANN401 - the class of a fact.
-    """Make a fact of the groups of its pattern, which are fields of the fact or of its member."""
+    """Create a fact from its pattern's match groups, named as fields of the fact or its member."""
     numbers = ("generation", "members", "session_timeout_ms", "rebalance_timeout_ms")
     values = parts | {name: int(parts[name]) for name in numbers if parts.get(name)}
     values["instance_id"] = optional(parts.get("instance_id"))

@@ -79,7 +79,7 @@ class Open:
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
     def supersede(self, sequence: int, generation: int, at_ms: int) -> bool:
-        """End this rebalance as another begins; return whether that follows it."""
+        """End this rebalance because another begins; False if lines between the two are missing."""
         is_continued = generation in {self.previous_generation, self.generation}
         if is_continued:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms
@@ -93,7 +93,7 @@ class Open:
         return member_id in self.cause.removed
 
     def name(self, member: Member, text: str | None) -> bool:
-        """Add details about a member that left; False if it did not leave here."""
+        """Add details about a departed member; False if it did not leave during this rebalance."""
         earlier = self.gone.get(member.member_id)
         if earlier is None:
             return False

@@ -90,7 +90,7 @@ class GroupStory:
                 assert_never(fact)
 
     def end(self) -> Iterator[Json]:
-        """Yield the records left at the end of the log, the last perhaps running."""
+        """Yield the records left at the end of the log; the last rebalance may still be running."""
         yield from self._flush()
         yield from self._settle_replaced()
         if self._open is not None:

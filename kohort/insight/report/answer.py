@@ -47,7 +47,7 @@ class FirstScreen:
     newest: Sequence[Row]
     """Acts of the last hour of the history, the newest first; at least the newest one."""
     late: Row | None
-    """See `GroupPage.late`."""
+    """The acts with late static members, summed up; None if there were fewer than two."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
@@ -71,7 +71,7 @@ def answer(page: GroupPage) -> FirstScreen:
     causes = [_cause(page, row) for row in page.causes]
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
     rare = [cause for cause in causes if cause.kind not in _NOT_RARE]
-    # Of equally rare ones a failure, and not the most expensive one, which is named already.
+    # Of equally rare causes, failures first; last the most expensive one, which is named already.
     rare.sort(key=lambda cause: (cause.times, cause in costly[:1], family(cause.kind) != "lost"))
     rarest = rare[0] if rare and rare[0] not in costly[:1] else None
     choices = numbered(page.advice)

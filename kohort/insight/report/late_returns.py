@@ -33,12 +33,12 @@ def late_returns(acts: Sequence[Row]) -> Row | None:
 
 
 def enough(late: Row) -> str:
-    """Return the setting of a session that is longer than the members were away."""
+    """Return the setting of a session timeout that exceeds the members' absences."""
     return f"session.timeout.ms={_enough_ms(late)}"
 
 
 def reason(late: Row, names: str) -> str:
-    """Say why that session is enough, and what it costs."""
+    """Explain why a longer session avoids these rebalances, and what it costs."""
     session_ms = late["late_session_timeout_ms"]
     # An act with a late process may be of others as well.
     which = f"one of {names}" if len(late["processes"]) > 1 else names

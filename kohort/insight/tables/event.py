@@ -35,8 +35,8 @@ EVENT: Final = struct(
     schema=WHOLE,
     kind=TEXT,
     **(_fields(RebalanceRecord) | _fields(AvoidedRecord)),
-    # Of watched groups only. `observed` is from what `kohort watch` concluded the record, and where
-    # in __consumer_offsets it was known.
+    # Of watched groups only. `observed`: the sources of `kohort watch`, and the place of the record
+    # in __consumer_offsets that completed this one.
     cluster=TEXT,
     observed=struct(by=TEXTS, partition=WHOLE, offset=WHOLE),
     started_between_ms=WHOLES,

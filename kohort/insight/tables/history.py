@@ -65,7 +65,7 @@ _TRIGGER: Final = (
         "For a member that left: whether its connection stayed open; null if not checked.",
     ),
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
-    Column("trigger_grown_ms", WHOLE, "How long before, or null."),
+    Column("trigger_grown_ms", WHOLE, "How long before the cause, or null."),
     Column(
         "trigger_same_process",
         FLAG,
@@ -79,7 +79,7 @@ _TRIGGER: Final = (
     ),
     Column("trigger_subscribed", TEXTS, "Topics that it did not subscribe to before."),
     Column("trigger_unsubscribed", TEXTS, "Topics that it subscribed to before."),
-    Column("trigger_away_ms", WHOLE, "Of such a process: the time since it was last heard of."),
+    Column("trigger_away_ms", WHOLE, "If `trigger_same_process`: time since its last heartbeat."),
     Column(
         "trigger_certainty",
         TEXT,
@@ -172,11 +172,11 @@ REBALANCES: Final = Table(
             "stopped_member_count",
             WHOLE,
             "Previous members that were stopped for 1 ms or longer; in a consumer group, members "
-            "that gained partitions which had no owner for so long.",
+            "that gained partitions which had no owner for that long.",
         ),
         Column("stopped_longest_ms", WHOLE, "Longest stop."),
         Column("stopped_total_ms", WHOLE, "Sum of the stops."),
-        Column("unread_partition_count", WHOLE, "Partitions of members that went."),
+        Column("unread_partition_count", WHOLE, "Partitions of departed members."),
         Column("unread_longest_ms", WHOLE, "Longest time that one had no reader."),
         Column(
             "restart_ms",
@@ -251,7 +251,7 @@ MEMBERS: Final = Table(
         Column("sync_answered_ms", WHOLE, "When it got its assignment."),
         Column("epoch_before", WHOLE, "Consumer groups: its epoch before; null for a new member."),
         Column("epoch", WHOLE, "Consumer groups: its epoch at the end."),
-        Column("revoked_ms", WHOLE, "Consumer groups: when it had given up what it lost."),
+        Column("revoked_ms", WHOLE, "Consumer groups: when it had given up revoked partitions."),
         Column("reached_ms", WHOLE, "Consumer groups: when it got the new epoch."),
         Column("completed_ms", WHOLE, "Consumer groups: when it had its whole target."),
         Column(
