@@ -23,11 +23,11 @@ _PAUSE_S_MAX: Final = 30.0
 
 @contextmanager
 def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT set the event, so that the process does not end during a batch.
+    """Let SIGTERM and SIGINT set the event, so that the process does not end during a batch.
 
     systemd and `timeout` signal the whole process group, including Spark's JVM, and then the batch
     cannot be completed. An error that follows from that is no failure of the job, because the next
-    run repeats what was not finished.
+    run repeats the unfinished batch.
     """
     stopping = threading.Event()
 
@@ -77,7 +77,7 @@ class RetryBudget:
         return isinstance(error, UnavailableError) and self._failing_s() < self._limit_s
 
     def pause(self) -> None:
-        """Wait before the next try; the longer the tries have failed, the longer."""
+        """Wait before the next try; the wait grows with the time since the last success."""
         self._stopping.wait(min(_PAUSE_S_MAX, 1 + self._failing_s() / 2))
 
     def _failing_s(self) -> float:

@@ -20,7 +20,7 @@ _RESULT: Final = pa.schema([("result", pa.binary())])
 
 
 SLICES: Final = 64
-"""More tasks than these do not write at a time."""
+"""Number of slices of the groups, and so the maximum number of tasks that write at a time."""
 
 
 def slice_of(cluster_id: str, group: str) -> int:

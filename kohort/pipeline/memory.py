@@ -1,4 +1,4 @@
-"""Processing many rows within memory: batches of keys, and a pause of the garbage collector."""
+"""Processes many rows in bounded memory: in batches, and with the garbage collector paused."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
-    """Lists of the keys in order, each with a total weight of at most `most`, or a single key."""
+    """Yield lists of the keys in order, each of one key or of a total weight up to `most`."""
     batch: list[K] = []
     total = 0
     for key, weight in weights.items():
@@ -24,7 +24,7 @@ def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
 
 
 def cut(rows: Iterable[T], size_of: Callable[[T], int], count: int, size: int) -> Iterator[list[T]]:
-    """Lists of the rows in order, each complete as soon as it has that count or size."""
+    """Yield lists of the rows in order, each complete as soon as it has that count or size."""
     held: list[T] = []
     total = 0
     for row in rows:

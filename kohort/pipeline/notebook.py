@@ -87,7 +87,7 @@ def findings(
 
     Executors compute them at the first use of one of the frames, and keep them for the others.
     """
-    del spark  # The events have it; it stays an argument for programs that pass it.
+    del spark  # Unused: the session is that of `events`. Programs may still pass it.
     limits = thresholds or Thresholds()
 
     def work(rows: pa.Table) -> pa.Table:
@@ -116,7 +116,7 @@ def advise(
     The replays run on executors, which need Kohort (`kohort pipeline py-files`). `known` are
     settings that are known to have been in force, such as ``{"session_timeout_ms": 45_000}``.
     """
-    del spark  # As above.
+    del spark  # Unused, as in `findings`.
     advice = advice_of(events, days=days, known=known or {}).persist()
     return advice.where(f.col(ERROR).isNull()).drop(ERROR)
 

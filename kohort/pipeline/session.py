@@ -107,7 +107,7 @@ def build(
     # py4j logs a stack trace for each unanswered call to the JVM; the job reports it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_not_py4js)
-    # So does the server for counts of Python workers when the JVM ends.
+    # The server of accumulators also prints a stack trace when the JVM ends.
     accumulators.AccumulatorTCPServer.handle_error = _ignored  # type: ignore[assignment]
     builder = SparkSession.builder.appName(name)
     for key, value in (settings | dict(conf or {})).items():

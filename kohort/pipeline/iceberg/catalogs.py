@@ -56,7 +56,7 @@ class Tables:
 
     @property
     def writers_max(self) -> int:
-        """Each commit fails if there was another one, whatever its rows."""
+        """Few, because a commit fails if another one came first, whatever the rows of the two."""
         return 2
 
     def begin(self, name: str, version: int | None = None) -> IcebergChange:

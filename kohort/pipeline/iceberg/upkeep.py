@@ -78,7 +78,7 @@ def _rows(table: Table, path: str) -> pa.Table | None:
 
 
 def _names(schema: Schema) -> dict[int, str]:
-    """Return the names of all columns, nested ones with those above them, by field id."""
+    """Return the names of all columns by field id; those of nested ones include their parents'."""
     return {number: schema.find_column_name(number) or "" for number in schema.field_ids}
 
 

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backfill",
         type=_moment,
         metavar="TIME",
-        help="first land the records since this time of topics that began later",
+        help="first land earlier records, from this time on, of topics whose landing began later",
     )
     parser.add_argument(
         "--max-offsets-per-trigger",

@@ -40,8 +40,8 @@ from kohort.pipeline.session import IN_PYTHON
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
 NO_HISTORY: Final = (
-    f"Kohort creates the topic {TOPIC} at the first rebalance of a group. Beside other brokers "
-    "`kohort watch` writes a history, whose file is read with --from; so are their logs"
+    f"Kohort creates the topic {TOPIC} at the first rebalance of a group. For other brokers "
+    "`kohort watch` writes a history; --from reads its file, or the brokers' logs"
 )
 _LOOK_EVERY_S: Final = 0.2
 

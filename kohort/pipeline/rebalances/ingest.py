@@ -343,7 +343,7 @@ def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[
 
 COLUMNS: Final = pa.schema(
     [
-        # The place of a file among others, 0 for a topic.
+        # Index of the file in the order in which files are read; 0 for a topic.
         ("file", pa.int32()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
