@@ -62,7 +62,7 @@ class Resource(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = Commands(parser, failure="no such rule, or the answer is no")
+    commands = Commands(parser, failure="no such rule, or an operation is not allowed")
 
     command = commands.add("list", "access rules, all or some", _list)
     _add_filter(command)
@@ -287,7 +287,7 @@ def _check(options: argparse.Namespace) -> None:
     print_result(options, data, _check_lines(options, answers, readable))
     if not all(is_allowed for _, is_allowed, _ in answers):
         hint = "" if options.super_users else "; give the broker's super users with --super-users"
-        raise NotFoundError(f"the answer is no{hint}")
+        raise NotFoundError(f"not all of these operations are allowed{hint}")
 
 
 def _check_lines(

@@ -13,8 +13,8 @@ Handler: TypeAlias = Callable[[argparse.Namespace], None]
 
 
 class _Formatter(argparse.HelpFormatter):
-    """As wide as the terminal. argparse would look with shutil, which imports three compression
-    libraries, for every argument that is added: 2 ms of each start of a broker.
+    """Formats help as wide as the terminal. For every added argument, argparse would get the width
+    from shutil, whose import of three compression libraries delays each start of a broker by 2 ms.
     """
 
     def __init__(self, prog: str) -> None:

@@ -135,7 +135,7 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _can_write(directory: Path) -> bool:
-    """Try it: some file systems, as /proc, permit what they then refuse."""
+    """Create a file: some file systems, such as /proc, report write permission and then refuse."""
     try:
         with tempfile.TemporaryFile(dir=directory):
             return True

@@ -230,7 +230,7 @@ def print_outcome(options: argparse.Namespace, plan: Plan, sentence: str) -> Non
 
 
 def counted(image: ClusterImage) -> dict[str, int]:
-    """Numbers of converted things, by their plural."""
+    """Return the numbers of converted objects, by their name in the plural."""
     return {
         "topics": len(image.topics),
         "partitions": sum(len(topic.partitions) for topic in image.topics.values()),

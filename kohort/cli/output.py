@@ -35,8 +35,8 @@ def _text(cell: Cell) -> str:
 
 
 def wrapped(lines: Iterable[str], width: int | None = None) -> Iterator[str]:
-    """Break lines between words at the width of the terminal, without one not at all; what is
-    continued is indented.
+    """Break lines between words at the width of the terminal, and indent their continuations; leave
+    them whole if standard output is not a terminal.
     """
     if width is None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -107,5 +107,5 @@ def _entity_of(options: argparse.Namespace) -> Parts:
 
 
 def _entity_text(entity: Parts) -> str:
-    """For example ``user alice, client-id <default>``."""
+    """Format an entity, such as ``user alice, client-id <default>``."""
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)

@@ -84,7 +84,7 @@ def _directories(cluster: Cluster, metadata: MetadataResponse, node_id: int) -> 
 
 
 def _of_kohort(options: argparse.Namespace, url: str) -> Json | None:
-    """What the console shows of the broker; None if it cannot be reached or refuses the user."""
+    """Figures from the broker's console; None if it cannot be reached or refuses the user."""
     with suppress(CommandError):
         figures = fetch(url, "/api/broker", options.timeout, security_of(options))
         return {

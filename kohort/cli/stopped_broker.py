@@ -148,6 +148,6 @@ def _hand_over(path: Path) -> None:
     owner = path.stat()
     for entry in os.scandir(path):
         status = entry.stat(follow_symlinks=False)
-        # Not links: with them that account could gain files that are not its own.
+        # No links: through one, the owner could take over a file outside of the directory.
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == 0:
             os.chown(entry.path, owner.st_uid, owner.st_gid, follow_symlinks=False)

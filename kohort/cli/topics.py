@@ -196,7 +196,7 @@ def _topic_json(topic: Topic, configs: Iterable[Config]) -> dict[str, Any]:
 
 
 def _each(options: argparse.Namespace, act: Callable[[Cluster, str], str]) -> None:
-    """Do something with each topic, and print the outcomes."""
+    """Call `act` with each topic, and print the outcomes."""
     outcomes: dict[str, str] = {}
     with cluster_of(options) as cluster:
         for name in options.topics:

@@ -148,7 +148,7 @@ def _left_out(options: argparse.Namespace) -> LeftOut:
 
 def _watch(options: argparse.Namespace) -> None:
     if options.once and options.http is not None and options.http.is_given:
-        raise UsageError("--once serves nothing: it does not go with --http")
+        raise UsageError("--once opens no port, so it cannot be combined with --http")
     with ExitStack() as stack:
         logs = stack.enter_context(_opened_logs(options))
         cluster = stack.enter_context(cluster_of(options))
@@ -188,7 +188,7 @@ def _progress() -> Iterator[Report]:
         progress.end()
 
 
-# Afterwards.
+# With --once: past rebalances.
 
 
 def _print_past(
@@ -286,8 +286,8 @@ def _read_or_poll(
             if error.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED or has_groups:
                 right = how_to_grant(Right.READ_OFFSETS, options.bootstrap_server)
                 announce(
-                    f"{error}. Polling the groups instead: that shows who came and went, but not"
-                    f" how. {right}"
+                    f"{error}. Polling the groups instead, which shows the members that joined and"
+                    f" left, but not how they left. {right}"
                 )
                 poll_s = options.poll or POLL_S
                 polled = PollFollower(cluster, _left_out(options), logs, poll_s)
@@ -303,8 +303,8 @@ def _has_groups(cluster: Cluster) -> bool:
 
 
 def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Serve pages without groups until there is a group, or the topic: the user may see neither
-    all groups nor all topics.
+    """Serve pages without groups until a group, or the topic, is visible: the user may be allowed
+    to see only one of the two.
     """
     with serving(options, PollFollower(cluster, ()), cluster) as service:
         service.go_live()
@@ -356,7 +356,7 @@ def _follow(
                 announce(text)
         if news is None:
             service.publish()
-            # Nothing more is read before this is stored.
+            # Read no further before these records are stored.
             store.flush()
             continue
         record = store.add(news)
@@ -365,13 +365,13 @@ def _follow(
 
 
 def _missing_rights(follower: Follower | PollFollower, server: str) -> Iterator[str]:
-    """Yield what polls do not show, and how to change it."""
+    """Yield the missing permissions that hide groups from polls, and how to grant them."""
     for error in follower.denials:
         right = how_to_grant(right_to_describe(error), server)
         yield f"some groups cannot be described, so polls do not show their members. {right}"
     if follower.is_blind:
         right = how_to_grant(Right.DESCRIBE_GROUPS, server)
-        yield f"polls show no group: there is none, or it may not be described. {right}"
+        yield f"polls show no groups: none exist, or you may not describe them. {right}"
 
 
 def _print_new(record: Json, options: argparse.Namespace) -> None:

@@ -60,7 +60,7 @@ class NotServed:
 def serving(
     options: argparse.Namespace, follower: Follower | PollFollower, cluster: Cluster
 ) -> Iterator[WatchService | NotServed]:
-    """Serve what the follower knows, as the options say. Raises UsageError."""
+    """Serve the follower's groups over HTTP, as the options say. Raises UsageError."""
     listen: Listen | None = options.http
     if listen is None:
         yield NotServed()

@@ -37,7 +37,7 @@ class Store:
         self._trouble: str | None = None
 
     def add(self, record: Json) -> Json:
-        """Add a record, and return it as it is numbered; sometimes waits until it is stored."""
+        """Add a record; return it with its sequence number. Flushes after ADDED_MAX records."""
         if self._store is None:
             return record
         record = self._store.offer(record)
@@ -47,7 +47,7 @@ class Store:
         return record
 
     def flush(self) -> None:
-        """Wait until the records are stored, or few enough wait for another watcher."""
+        """Wait until the records are stored; if another watcher writes, until few are buffered."""
         self._added = 0
         while self._store is not None and not self._try(self._store):
             sleep(POLL_S)
@@ -91,7 +91,7 @@ def _opened(options: argparse.Namespace, cluster: Cluster, stack: ExitStack) -> 
     from kohort.watch.membership import Membership  # noqa: PLC0415
 
     if options.once or options.group is not None:
-        # No watcher must stand by for one that writes less than it.
+        # Not a member of the watchers' group: watchers of all groups must not wait for this one.
         return HistoryTopic(cluster, topic, None, timeout_s=options.timeout)
     membership = Membership(topic, consumer_settings(options))
     store = HistoryTopic(cluster, topic, membership, timeout_s=options.timeout)

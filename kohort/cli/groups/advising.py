@@ -137,7 +137,7 @@ def _config(advice: Advice, prediction: Prediction) -> ConfigLines:
 
 
 def _as_json(group: str, advice: Advice | None) -> Json:
-    """`recorded` is null if the group has not rebalanced."""
+    """Return the advice as JSON; `recorded` is null if the group has not rebalanced."""
     if advice is None:
         return {"group": group, "recorded": None, "choices": [], "check": None, "unknown": []}
     trace = advice.trace

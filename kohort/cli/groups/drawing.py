@@ -152,7 +152,9 @@ def _has_joins(record: Json) -> bool:
 
 
 def _join_phase_ms(record: Json) -> int | None:
-    """Duration of the join phase; if its beginning is a guess, since then."""
+    """Return the duration of the join phase; if its beginning is a guess, the time to the latest
+    possible beginning.
+    """
     join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
     between = record.get("started_between_ms")
     if join_phase_ms is None and between:
@@ -161,8 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """First the members that caused it or that others waited for, then by time stopped; in a
-    consumer group first those without their whole target, then the last to get it.
+    """Sort members: first those that caused the rebalance or that others waited for; then by
+    stopped time or, in a consumer group, by the time at which they had their whole target,
+    those that lack a part of it before all others.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
@@ -226,7 +229,9 @@ def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:
 
 
 def _times_without_joins(member: Json, record: Json) -> Iterator[tuple[str, int | None]]:
-    """Only the end of the join phase is known, and when the assignment was stored."""
+    """Yield the times of a member's phases if only the end of the join phase is known, and when the
+    assignment was stored.
+    """
     yield "joins", 0
     if member["fate_ms"] is None:
         yield "assigned", _join_phase_ms(record)
@@ -243,7 +248,7 @@ def _consumer_times(member: Json, record: Json) -> Iterator[tuple[str, int | Non
 
 
 def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
-    """`width` characters, at least one for each phase as long as they suffice."""
+    """Yield the parts of a bar of `width` characters, at least one per phase if they suffice."""
     cells = ["absent"] * width
     first = -1
     for phase in phases:
@@ -291,7 +296,7 @@ def _note(member: Json, record: Json) -> str:
         unknown = "new" if fate == "new" else ""
         return "did not join" if _has_joins(record) else unknown
     if member["mode"] == "cooperative":
-        # It went on with the partitions it kept (KIP-429).
+        # The member kept reading the partitions that it did not lose (KIP-429).
         note = f"gained partitions after {duration(stopped_ms)}" if stopped_ms else "kept consuming"
     else:
         verb = "new, waited" if fate == "new" else "stopped"

@@ -97,7 +97,7 @@ def add_history(
         "--admin-url",
         metavar="URL",
         help=f"HTTP port of a Kohort broker, kohort.metrics.port ({HTTP}, or found through"
-        " --bootstrap-server); none to read the stored records only",
+        " --bootstrap-server); none: read only the stored records",
     )
     parser.add_argument(
         "-b",
@@ -156,7 +156,8 @@ def _through_broker(options: argparse.Namespace, kind: str | None, enough: int |
     with cluster_of(options) as cluster:
         url = None if options.http == NO_HTTP else http_of(cluster)
         if url is not None:
-            # If this port is blocked, or lacks the TLS that the password needs, the topic is left.
+            # If the port is blocked, or lacks the TLS that the password needs, the history topic is
+            # read instead.
             with suppress(UnavailableError, RefusedCommandError, UsageError):
                 return _from_http(options, url, kind)
         return _stored_history(cluster, options, kind, enough)
@@ -242,10 +243,10 @@ def _summarized(options: argparse.Namespace) -> Json:
     options.last = last
     rebalances = [record for record in records if record.get("kind") != AVOIDED]
     if is_full and len(rebalances) < last:
-        # What was avoided left no room for them.
+        # Records of avoided rebalances took the place of rebalances.
         records = rebalances = history_of(options)["rebalances"]
     answer["act"] = last_act(options.group, records)
-    answer.pop("acts", None)  # Stored records and files come without.
+    answer.pop("acts", None)  # Only the HTTP port sends acts.
     first = rebalances[-last:][0]["sequence"] if rebalances else 0
     answer["rebalances"] = [record for record in records if record["sequence"] >= first]
     return answer

@@ -256,7 +256,7 @@ def _total_lag(positions: Iterable[Position]) -> tuple[int | None, int]:
 
 
 def _partitions_text(partitions: list[TopicPartition] | None) -> str | None:
-    """For example ``orders:0-2,5 payments:1``."""
+    """Format partitions by topic, such as ``orders:0-2,5 payments:1``; ``?`` if unknown."""
     if partitions is None:
         return "?"
     by_topic = _by_topic(partitions)
@@ -271,7 +271,7 @@ def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """``0-2,5`` for 0, 1, 2, 5."""
+    """Format numbers as ranges: ``0-2,5`` for 0, 1, 2, 5."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
