@@ -94,7 +94,7 @@ class Evidence:
     or log_line; in share groups last_record, or not_taken (an assignment that the member would have
     got with its next heartbeat)."""
     ms: int
-    """How long before the event it was."""
+    """Time from the fact to the event."""
 
 
 UNDER_OLD_ID: Final = "under its old member id"
@@ -170,7 +170,7 @@ class Trigger(NamedTuple):
     unsubscribed: tuple[str, ...] = ()
     """Topics that it subscribed to before."""
     away_ms: int | None = None
-    """Of such a process: the time since the last heartbeat of its lost membership."""
+    """If `same_process`: the time since the last heartbeat of its lost membership."""
     certainty: Certainty = Certainty.CERTAIN
     candidates: tuple[TriggerKind, ...] = ()
     """If the cause is unclear: all possible ones, the most likely first."""

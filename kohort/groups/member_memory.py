@@ -23,7 +23,7 @@ class MemberMemory:
         """Bytes of all members; changed by the rosters."""
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether a member, or an assignment, may take so many bytes more than before."""
+        """Whether a member, or an assignment, may take `more_bytes` more than before."""
         if more_bytes <= 0:
             return True
         limit_bytes = self._bytes_max if more_bytes <= SMALL_BYTES else self._bytes_max // 2

@@ -11,8 +11,8 @@ from kohort.protocol.errors import ErrorCode
 AGAIN_MS: Final = 600_000
 """A client is noted once in this time for each error, as it may retry for ever."""
 CLIENTS_MAX: Final = 10
-"""Maximum number of clients noted in this time: their ids are of their own choice, and must not
-displace a group's rebalances from its history."""
+"""Maximum number of clients noted in this time: clients choose their ids, and must not displace a
+group's rebalances from its history with ever new ones."""
 
 
 class Refusals:

@@ -25,7 +25,7 @@ one Reply, and never looks inside."""
 
 
 _BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What Java trims."""
+"""The characters that Java's `String.trim` removes."""
 
 
 def is_blank(text: str | None) -> bool:
@@ -157,7 +157,7 @@ class CommittedOffset(NamedTuple):
     """Id of the topic it was committed for; zero if unknown."""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it was committed for this topic, not for an earlier one with the same name.
+        """Whether the offset was committed for this topic, not an earlier one of the same name.
 
         True if either id is unknown, as in Kafka.
         """

@@ -38,7 +38,7 @@ NewMemberId = Callable[[str], str]
 """Creates an id that was never used before and begins with the given text."""
 
 _DEAD: Final = ClassicState.DEAD
-"""Compared with in each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
+"""A constant for each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
 
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
 """Maximum length of the client or instance id at the beginning of a member id. Kafka uses all of

@@ -14,9 +14,9 @@ row wins.
 | 9 | Stable | known or replacement, differs | any | yes: a protocol change outranks the reason |
 | 10 | Stable | remaining | forcing | yes |
 | 11 | Stable | leader | TOPIC_METADATA_CHANGE | yes |
-| 12 | Stable | follower | TOPIC_METADATA_CHANGE | no: its word counts from the leader only |
+| 12 | Stable | follower | TOPIC_METADATA_CHANGE | no: only the leader's statement counts |
 | 13 | Stable | leader, known | RESTART | no: the purpose of the extension |
-| 14 | Stable | leader, known | other | yes: stock clients see no difference |
+| 14 | Stable | leader, known | other | yes: as in Kafka |
 | 15 | Stable | replacement | other | no (KIP-345, KIP-814) |
 | 16 | Stable | follower, known | other | no |
 """

@@ -156,5 +156,5 @@ class PendingMember(NamedTuple):
 
     member_id: str
     reason: StatedReason
-    """The reason of the first join; that of the second may say nothing new."""
+    """The reason of the first join: in the second, clients often state only that they got an id."""
     deadline_ms: int

@@ -34,7 +34,7 @@ from kohort.groups.requests import JoinedMember, JoinResult, Now, SyncResult, Ti
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
-"""For every join: see `NO_ERROR` in `kohort.protocol.errors`."""
+"""A constant for every join: see `NO_ERROR` in `kohort.protocol.errors`."""
 
 
 def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:

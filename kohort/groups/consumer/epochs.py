@@ -159,7 +159,7 @@ def check_topics(draft: Draft) -> Steps[Trigger | None]:
     existing = yield from existing_topics(topics, names)
     known = draft.known_topics
     if known is not None:
-        # What a replaced expression matched is no longer subscribed to, and not deleted.
+        # Topics of a replaced expression were not deleted: nobody subscribes to them any more.
         known = {name: topic for name, topic in known.items() if name in names}
     draft.known_topics = existing if len(existing) <= KNOWN_TOPICS_MAX else None
     new_hash = yield from metadata_hash(existing)

@@ -73,7 +73,7 @@ def compile_re2(regex: str, bytes_max: int) -> "re2._Regexp[str]":
         raise ValueError(f"it is longer than {LENGTH_MAX} characters")
     options = re2.Options()
     options.max_mem = bytes_max
-    options.log_errors = False  # It would write to standard error.
+    options.log_errors = False  # RE2 would log errors to standard error.
     options.never_capture = True  # With captures, the worst expressions take five times as long.
     try:
         return re2.compile(regex, options)

@@ -302,7 +302,7 @@ class _Builder:
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
 
     def _held_nothing(self, member_id: str) -> bool:
-        """Whether it had nothing to stop reading. Such a member owns nothing, in any mode."""
+        """Whether the member had no partitions to stop reading: it owned none, in any mode."""
         holdings = self.facts.holdings
         return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
 
@@ -382,7 +382,7 @@ class _Builder:
         )
 
     def _is_in(self, row: Row) -> bool:
-        """Whether it was a member when the join phase ended."""
+        """Whether the row is of a member when the join phase ended."""
         return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
 
     def _role_of(self, row: Row) -> str | None:

@@ -56,7 +56,7 @@ def stop(
 
 
 def partitions(member: Progress | None) -> MemberPartitions:
-    """Return what a member kept, gave up and gained."""
+    """Return the partitions that a member kept, gave up and gained."""
     if member is None:
         return MemberPartitions()
     return MemberPartitions(

@@ -211,7 +211,7 @@ class GroupFold:
         self._departed = []
         replaced, self._replaced = self._replaced, None
         trigger = event.trigger.member
-        # One that was replaced without a rebalance has nothing to do with a later one.
+        # A member that was replaced without a rebalance did not cause a later one.
         is_now = replaced is not None and replaced.at_ms == now.ms
         if is_now and replaced and trigger and replaced.replaced_by == trigger.member_id:
             facts.add_departure(replaced)

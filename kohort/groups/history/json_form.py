@@ -48,7 +48,7 @@ def kind_of(record: HistoryRecord) -> str:
 
 
 def as_json(record: HistoryRecord, *, without: str = "") -> Json:
-    """Return all fields but the named one."""
+    """Return a record as JSON: all fields except the one named `without`."""
     return {"schema": SCHEMA, "kind": kind_of(record), **fields_of(record, without)}
 
 
@@ -58,7 +58,7 @@ def member_as_json(member: MemberTimeline) -> Json:
 
 
 def fields_of(value: Any, without: str = "") -> Json:  # noqa: ANN401 - any of the model's classes.
-    """Return the fields of a part of a record, but the named one."""
+    """Return the fields of a part of a record, except the one named `without`."""
     fields = {name: _plain(getattr(value, name)) for name in value.__slots__ if name != without}
     if fields.get(_BLANK_AFTER, 0) is None:
         del fields[_BLANK_AFTER]

@@ -100,7 +100,7 @@ class TriggerRecord:
     unsubscribed: tuple[str, ...] = ()
     """Topics that it subscribed to before; truncated."""
     away_ms: int | None = None
-    """Of such a process: the time from the last heartbeat of its former member id to this join."""
+    """If `same_process`: the time from the last heartbeat of its former member id to this join."""
     certainty: Certainty = Certainty.CERTAIN
     """certain for all that a broker saw itself; likely or unclear if it was concluded from a
     cluster's __consumer_offsets."""

@@ -17,11 +17,11 @@ ASSIGNED: Final = "assigned"
 
 
 UNKNOWN_GENERATION: Final = -1
-"""In records of a watcher that cannot see the generations of a group."""
+"""The generation in records of a watcher that cannot see a group's generations."""
 
 
 COOPERATIVE: Final = "cooperative"
-"""Mode of members that read on what they keep during a rebalance."""
+"""Mode of members that keep reading their remaining partitions during a rebalance."""
 
 
 class RebalanceOutcome(StrEnum):

@@ -82,7 +82,7 @@ def completed(record: RebalanceRecord, stored: Generation) -> RebalanceRecord:
 
 
 def _assigned(record: RebalanceRecord, stored: TargetEpochRecord) -> RebalanceRecord:
-    """Complete it with a target assignment: which members reached it is not known."""
+    """Complete the record with its target assignment; the members that reached it are unknown."""
     took_ms = max(stored.computed_at_ms - record.started_at_ms, 0)
     bumps = stored.epoch - record.previous_generation
     is_empty = not stored.computed_at_ms

@@ -39,7 +39,7 @@ from kohort.groups.kinds import GroupKind
 PROBLEMS: Final = frozenset(
     {TriggerKind.INSTANCE_FENCED, TriggerKind.PROTOCOL_REFUSED, TriggerKind.MEMBER_REFUSED}
 )
-"""Causes of no rebalance that need somebody's attention."""
+"""Causes that begin no rebalance, but need an operator's attention."""
 
 
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
@@ -89,7 +89,7 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
         case RebalanceOutcome.UNFINISHED:
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if is_of_consumers(record):
-            # Not in vain: members of a consumer group continue with what they own by now.
+            # It has a result: members of a consumer group keep the partitions that they got.
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
             return f"began a rebalance without a result at {at},{_after(record)}"
@@ -165,7 +165,7 @@ def _costs(record: RebalanceRecord) -> Iterator[str]:
 
 
 def _read_on(record: RebalanceRecord) -> bool:
-    """Whether those that count as stopped read on what they kept, and waited for the rest."""
+    """Whether stopped members kept reading their other partitions, and waited only for new ones."""
     if is_of_consumers(record):
         return True
     stopped = [m for m in record.members if m.stopped_ms and m.fate is not MemberFate.NEW]

@@ -37,7 +37,7 @@ def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
 
 
 def waited_for(waiting: Json) -> str:
-    """Return what it waits for: "for member x to join again"."""
+    """Return what the rebalance waits for: "for member x to join again"."""
     phase = waiting["phase"]
     if phase == "initial_delay":
         return "for more members, as the first rebalance of a group does"

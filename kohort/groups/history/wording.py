@@ -116,7 +116,7 @@ def _plain_verb(cause: TriggerRecord) -> str | None:
 
 
 def is_stuck(cause: TriggerRecord) -> bool:
-    """Whether it is a member that left because its application did not poll."""
+    """Whether the cause is a member that left because its application did not poll."""
     return cause.kind is TriggerKind.MEMBER_LEFT and has_stopped_polling(
         cause.reason_text, cause.unfetched_ms, still_connected=cause.still_connected
     )
@@ -238,7 +238,7 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
 
 
 def _unchanged(trigger: TriggerRecord) -> str:
-    """Say why a leader may have joined again that states nothing."""
+    """Say why a leader that states no reason may have joined again."""
     if not trigger.same_subscription or trigger.reason_text or trigger.grown_topics:
         return ""
     return " with the same subscription, as leaders do that see a change of topics"
@@ -305,7 +305,7 @@ def _stated(trigger: TriggerRecord) -> str:
     """Format the client's own statement, marked as such."""
     text = trigger.reason_text
     if trigger.kind in _CAME and trigger.reason == JoinReason.RESTART.name:
-        return ""  # Whoever joins has started.
+        return ""  # Redundant: every new member has just started.
     text = f'"{shown(text)}"' if text and not is_first_join(text) else ""
     if trigger.reason_source == "tag":
         reason = trigger.reason or f"reason {trigger.reason_number}"

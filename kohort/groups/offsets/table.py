@@ -50,7 +50,7 @@ class HeldValues(Generic[K, V]):
         self.by_producer.setdefault(producer_id, {})[key] = _Held(self._order, value)
 
     def overtake(self, key: K) -> None:
-        """Process the next record, which is not transactional."""
+        """Mark a key's values as overtaken by the next record, which is not transactional."""
         self._overtake(key, self._order + 1)
 
     def end(self, producer_id: int, *, commit: bool) -> list[tuple[K, V]]:

@@ -183,7 +183,7 @@ class Acknowledger:
         runs = _joined(batches)
         error = self._apply(runs)
         if error is not None and len(runs) < len(batches):
-            # What the error is, or whether it is one, depends on the batches as they were sent.
+            # Whether this is an error, and which, depends on the batches before they were joined.
             error = self._apply(
                 [
                     _Run(batch.first_offset, batch.last_offset, batch.acknowledge_types)

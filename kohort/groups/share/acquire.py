@@ -1,8 +1,9 @@
 """Acquisition: which records a fetch gets from a share-partition.
 
 Records are taken in offset order, those of the window first, at least range by range: a range is
-what was first acquired together. New ranges end where producer batches end. As deliveries of a
-range are used up, fewer of its records are delivered together, at last one by one (KIP-1222).
+the records that were first acquired together. New ranges end where producer batches end. As
+deliveries of a range are used up, fewer of its records are delivered together, at last one by one
+(KIP-1222).
 """
 
 from bisect import bisect_right

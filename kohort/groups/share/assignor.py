@@ -72,7 +72,7 @@ def _distribute(
         if wanted:
             missing.append((member, wanted))
         yield
-    # The partition with the fewest members goes first. As many places are left as are missing.
+    # The partition with the fewest members goes first. The free places equal the missing ones.
     free = [(count, partition) for partition, count in counts.items() if count < sharing]
     heapify(free)
     for member, places in missing:

@@ -153,8 +153,8 @@ class InFlight:
     def undo(
         self, first: int, last: int, write: object, state: RecordState, lock: Lock | None
     ) -> None:
-        """Give offsets that a write has changed another state. The log start may have passed them
-        in the meantime.
+        """Set another state for offsets that a write has changed. The log start may have passed
+        them in the meantime.
         """
         segments = self.segments
         items = segments.items

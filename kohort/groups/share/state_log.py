@@ -225,11 +225,11 @@ class StateWriter:
         )
 
     def failed(self) -> None:
-        """A record could not be appended: the next one is a snapshot."""
+        """Make the next record a snapshot, because a record could not be appended."""
         self._needs_snapshot = True
 
     def undo_alteration(self, state_epoch: int) -> None:
-        """The record of `altered` could not be appended: the former state is written again."""
+        """Write the former state again, because the record of `altered` could not be appended."""
         self._state_epoch = state_epoch
         self._needs_snapshot = True
 

@@ -296,7 +296,7 @@ class Window:
         return write
 
     def written(self, write: PendingWrite) -> None:
-        """The write is durable: its offsets may be acquired again, and the start may move."""
+        """Process a durable write: its offsets may be acquired again, and the start may move."""
         self._writes.remove(write)
         self._end_write(write)
         self._dead_letters += [
@@ -306,9 +306,9 @@ class Window:
         ]
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
-        """The write has failed: acknowledged records are Acquired again, or released if their lock
-        has ended; releases by `release_all` and `on_deadline` stand. The log does not have them,
-        so the next write must be a snapshot (`StateWriter.failed`).
+        """Process a failed write: acknowledged records are Acquired again, or released if their
+        lock has ended; releases by `release_all` and `on_deadline` stand. The log does not have
+        them, so the next write must be a snapshot (`StateWriter.failed`).
         """
         self._writes.remove(write)
         limit, archived = self.settings.delivery_count_limit, self.settings.archived
