@@ -171,13 +171,13 @@ class ConsumerConfig(SecuritySettings):
     version."""
 
     fetch_min_bytes: int = 1
-    """A fetch waits until the broker has this much data,"""
+    """A fetch waits for this much data, or for fetch_max_wait_ms."""
     fetch_max_wait_ms: int = 500
-    """but at most for this long."""
+    """The longest wait for fetch_min_bytes."""
     fetch_max_bytes: int = 50 << 20
     """The largest fetch response."""
     max_partition_fetch_bytes: int = 1 << 20
-    """The largest part of one partition in it."""
+    """The largest part of one partition in a response."""
     prefetch_bytes_limit: int = 50 << 20
     """Bytes fetched ahead of the polls, as received; also the limit for decompressed batches that
     are partly read."""

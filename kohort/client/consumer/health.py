@@ -88,7 +88,7 @@ class Health:
     rebalance_cause: str | None = None
     """This member's own reason to join, which it also sends to the broker (KIP-800)."""
     last_rebalance_cause: str | None = None
-    """The same for the last complete rebalance."""
+    """This member's reason in the last complete rebalance."""
     last_rebalance_duration_seconds: float | None = None
     """From its first JoinGroup to its assignment."""
     last_rebalance_seconds_ago: float | None = None

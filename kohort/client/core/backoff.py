@@ -66,7 +66,7 @@ TWICE: Final = 2
 
 
 class OngoingFailure(NamedTuple):
-    """Something that has not succeeded since its first failure."""
+    """An operation that has not succeeded since its first failure."""
 
     error: str
     times: int
@@ -75,7 +75,7 @@ class OngoingFailure(NamedTuple):
     """Whether an operator has to intervene; otherwise it may be temporary."""
 
     def lasts(self, limit_ms: int) -> bool:
-        """Whether it occurred twice, and is permanent or has lasted for `limit_ms`."""
+        """Whether the failure occurred twice, and is permanent or has lasted for `limit_ms`."""
         return self.times >= TWICE and (self.is_refused or self.seconds * 1000 >= limit_ms)
 
 

@@ -13,7 +13,7 @@ from kohort.client.core.records import AnyRecord
 
 
 class Failure:
-    """What is known of a record whose handler has failed."""
+    """The failed attempts at a record, and the decision that followed."""
 
     __slots__ = ("attempts", "error", "failed_at_ms", "is_alone", "is_final", "write_failures")
 
@@ -96,9 +96,9 @@ class Lane:
         self.share = share
         self.items: deque[Item] = deque()
         self.resting = 0
-        """The number of its valid entry among the resting lanes; 0: none."""
+        """The number of its valid entry in `Work._resting`; 0 if it has none."""
         self.since_ms: int | None = None
-        """With batches: since when records have waited for others; perhaps earlier."""
+        """With batches: when its oldest record began to wait for others, or an earlier time."""
 
 
 class Share:
@@ -139,7 +139,7 @@ class Share:
         so that it would be handled again in any case."""
 
     def restart(self, items: Iterable[Item]) -> None:
-        """Wait for handlers of the records of these items, by offset; none of them has begun."""
+        """Put the records of these items into new lanes, by offset, as if none had been started."""
         singles = [single for item in items for single in item.singles()]
         self.lanes = {}
         self.done = DoneOffsets()

@@ -53,7 +53,7 @@ def as_committed(
     """Convert offsets as users give them, including aiokafka's pairs. Raises as `check_offset`."""
     for partition in offsets:
         if not isinstance(partition, tuple):
-            raise TypeError(f"{partition!r} is not a TopicPartition, which offsets are given for")
+            raise TypeError(f"{partition!r} is not a TopicPartition: each offset is given for one")
     return {TopicPartition(*tp): _with_metadata(given) for tp, given in offsets.items()}
 
 

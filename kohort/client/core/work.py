@@ -39,7 +39,7 @@ class Work:
         batches: BatchLimits | None = None,
         is_transactional: bool = False,
     ) -> None:
-        """Create it empty.
+        """Create the state of a run without records.
 
         Args:
             by_key: whether a lane is a key of a partition; otherwise it is a whole partition.
@@ -54,9 +54,9 @@ class Work:
         self._batches = batches
         self._is_transactional = is_transactional
         self.start_limit: float = float("inf")
-        """How many records may be started before `settle` or `undo`."""
+        """How many records may be started before the next `settle` or `undo`."""
         self.started_count = 0
-        """How many records were started since."""
+        """How many records were started since the last `settle` or `undo`."""
         self._shares: dict[TopicPartition, Share] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._ready: deque[Lane] = deque()
@@ -160,7 +160,7 @@ class Work:
         return lane
 
     def _line_up(self, lane: Lane, now_ms: int) -> None:
-        """Make a lane ready whose head is not running; with batches perhaps later."""
+        """Make a lane ready whose head is not running; with batches, when one is full or due."""
         batches = self._batches
         head = lane.items[0]
         if head.runs_since_ms is not None:
@@ -276,7 +276,7 @@ class Work:
         if self._is_transactional and not share.is_dropped:
             share.settled.append(item)
         elif item.members is None:
-            # As `_release`, whose call takes as long.
+            # `_release` inlined: the call would take as long as its work.
             self.held_records -= 1
             self.held_bytes -= item.byte_count
         else:
@@ -303,8 +303,8 @@ class Work:
         return None
 
     def rest(self, item: Item, until_ms: int) -> None:
-        """Schedule the next attempt, or the next attempt at its dead letter; its lane waits. A held
-        partition's record is given up if that is too late.
+        """Schedule the next attempt at a record, or at its dead letter; its lane waits. Abandon the
+        record if its partition is held and the drain ends before that time.
         """
         share = item.lane.share
         if share.is_held and until_ms > share.drain_until_ms:
@@ -415,7 +415,7 @@ class Work:
         return any(share.lanes for share in self._shares.values())
 
     def close(self, until_ms: int) -> None:
-        """Drain all partitions, those to come included, until `resume`."""
+        """Drain all partitions, including those assigned later, until `resume`."""
         self._is_closed = True
         self.start_limit = float("inf")
         self.drain(self._shares, until_ms)

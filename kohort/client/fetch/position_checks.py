@@ -177,7 +177,7 @@ class PositionChecks:
             return False
         if end.offset < doubt.offset:
             logger.warning(
-                "%s-%d: its log was truncated before offset %d, up to which it was read;"
+                "%s-%d: the log was truncated below offset %d, up to which it was read;"
                 " continuing at %s",
                 *partition,
                 doubt.offset,

@@ -61,7 +61,7 @@ class MemberCommits(Committer):
         learn: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`learn` takes the thread's findings; `on_changed` says that polls have work."""
+        """`learn` applies the heartbeat thread's findings; `on_changed` makes the next poll act."""
         self._membership = membership
         self._is_joining = is_joining
         self._learn = learn
@@ -130,7 +130,7 @@ class MemberCommits(Committer):
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Return the error for an unrecognised commit identity; None for `error_for`'s."""
+        """Return the error for a rejected commit identity; None if `error_for` has the error."""
         membership = self._membership
         is_same = sent == membership.identity
         state = membership.state

@@ -164,7 +164,10 @@ class HeartbeatThread:
 
     @property
     def expired(self) -> Identity | None:
-        """See `HeartbeatRules.expired`. Read without the lock, as runs ask in each iteration."""
+        """The identity that left because polls were too far apart; None after `begin`.
+
+        Read without the lock, because runs read it in each event loop iteration.
+        """
         return self._rules.expired
 
     @property
@@ -272,7 +275,7 @@ class HeartbeatThread:
                 case Wait():
                     pass
         except (TokenError, TlsError) as error:
-            # No user was refused: there may be a token, or a renewed certificate, next time.
+            # No login was rejected: the next attempt may have a token, or a renewed certificate.
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._give_up(action)
         except AuthenticationError as error:

@@ -21,7 +21,7 @@ async def token_for(security: SecurityConfig, timeout_s: float) -> OAuthToken | 
 
 
 async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
-    """Return a token. Raises TokenError, as above."""
+    """Return a token. Raises TokenError, as `token_for`."""
     attempt = tokens.ask(timeout_s, runner=_Loop(asyncio.get_running_loop()))
     waiting = asyncio.wrap_future(attempt)
     # The call may complete after this wait has timed out.

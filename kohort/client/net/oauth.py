@@ -99,7 +99,7 @@ def is_good(token: OAuthToken, now_s: float) -> bool:
 
 class Provider:
     def __init__(self, given: object) -> None:
-        """Raises ValueError if it is not a provider."""
+        """Raises ValueError if `given` is not a provider."""
         token = getattr(given, "token", None)
         call = token if callable(token) else given
         if not callable(call) or isinstance(given, type):
@@ -115,7 +115,7 @@ class Provider:
         """Whether calling it returns a coroutine, so that the call does not block."""
 
     def begin(self) -> Any:  # noqa: ANN401 - as the application has it.
-        """Call it. Returns its answer, or an awaitable of it."""
+        """Call the provider; return its result, or an awaitable of that if `is_async`."""
         return self._call()
 
     def finish(self, answer: object, now_s: float) -> OAuthToken:

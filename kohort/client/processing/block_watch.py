@@ -10,10 +10,10 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.5
-"""The interval of a timer. It is late if the loop was blocked when it was due."""
+"""The interval of a timer whose delay shows how long the loop was blocked."""
 
 BLOCKED_S: Final = 1.0
-"""How late it may be."""
+"""The delay of that timer from which the loop counts as blocked."""
 
 
 class BlockWatch:
@@ -38,8 +38,8 @@ class BlockWatch:
             self.start()
             return
         logger.warning(
-            "a handler blocks the event loop: nothing else ran for %.1f s, not even polls, without"
-            " which the group gives the partitions away after max_poll_interval_ms. Await"
-            " asynchronous libraries in the handler, or call what blocks with asyncio.to_thread",
+            "a handler blocks the event loop: nothing else ran for %.1f s, not even polls; without"
+            " polls the group reassigns the partitions after max_poll_interval_ms. Await"
+            " asynchronous libraries in the handler, or run blocking code with asyncio.to_thread",
             late_s,
         )

@@ -285,7 +285,7 @@ class _EngineSource:
 
     async def confirm(self, timeout_s: float) -> bool:
         if not self._engine.subscription.is_by_group:
-            return True  # Nobody else assigns these partitions.
+            return True  # Without a group, no other member can own these partitions.
         member = self._engine.member
         return member is not None and await member.confirm(timeout_s)
 

@@ -112,7 +112,7 @@ class Runner:
         self._is_finishing = False
         """Whether workers are being cancelled."""
         self._is_watched = producer is not None
-        """Whether something waits for records to be given back, except for room to read more."""
+        """Whether the end, a drain or a transaction waits for workers to finish records."""
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
@@ -153,7 +153,7 @@ class Runner:
             raise self._failure
 
     def end(self, timeout_s: float | None = None) -> None:
-        """Take no more records; `run` returns when those in hand are drained (see `Work.drain`),
+        """Take no more records; `run` returns when the taken ones are drained (see `Work.drain`),
         or after `timeout_s`.
         """
         if timeout_s is None:
@@ -305,7 +305,7 @@ class Runner:
 
     def _check_lost(self) -> None:
         if self._source.is_lost:
-            # A handler has blocked the loop: the poll that reports it comes only after this.
+            # A handler blocked the loop for too long, and no poll has reported the loss yet.
             self.lose(list(self._work.partitions))
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
@@ -357,7 +357,7 @@ class Runner:
             if self._is_over:
                 self._source.wake()
         elif self._only is not None and self._work.has_space and self._wanted() != self._only:
-            self._only = None  # Waking it for every further record would cost more than handlers.
+            self._only = None  # One wake-up suffices; one per record would cost more than handlers.
             self._source.wake()
 
     def _fail(self, error: BaseException) -> None:
@@ -478,7 +478,7 @@ class Runner:
         # Reading is ahead of handling; later reads and commits must start from the done offsets.
         # With transactions, the last one's outcome may not be known here.
         self._source.go_back({} if self._transactions is not None else self.committable())
-        self._work.drop(self._work.partitions)  # None of them is in hand any longer.
+        self._work.drop(self._work.partitions)  # No worker handles their records any longer.
         if not self.over.done():
             self.over.set_result(None)
 

@@ -73,4 +73,4 @@ class Source(Protocol):
         """Continue reading from this offset."""
 
     def go_back(self, offsets: Positions) -> None:
-        """Continue from these offsets, else from the committed ones."""
+        """Read on from these offsets; partitions without one from their committed offset."""

@@ -91,7 +91,8 @@ class Transactions:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         """The offsets of the last transactions."""
         self._size: float = float("inf")
-        """How many records may be in the next one. One in which many may fail would never end."""
+        """Maximum records of the next transaction; halved after an abort, because a large one with
+        many failing records would never commit."""
         self._task: asyncio.Task[None] | None = None
         work.start_limit = 0
 
@@ -110,7 +111,7 @@ class Transactions:
         self._task.add_done_callback(on_done)
 
     async def stop(self, timeout_s: float) -> None:
-        """End the current transaction, in time or by aborting it, and the task."""
+        """End the task, and the current transaction; abort that if it takes too long."""
         if self._task is None:
             return
         self.end()
@@ -199,7 +200,7 @@ class Transactions:
             else:
                 await self._commit()
         except asyncio.CancelledError:
-            # An open transaction would hold up those who read the output.
+            # An open transaction would delay read_committed consumers of the output.
             with suppress(Exception):
                 async with asyncio.timeout(LAST_ABORT_S):
                     await self._producer.abort_transaction()
@@ -214,7 +215,7 @@ class Transactions:
         work = self._work
         if self._must_abort or not self._may_begin or work.started_count >= work.start_limit:
             return True
-        # All that there is room for is done.
+        # Its records fill the limits, and all are done: only its end makes room for more.
         return not work.has_space and not work.ready_count and not work.begun_count
 
     async def _commit(self) -> None:

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 OnUnreadable: TypeAlias = Literal["stop", "skip", "dead_letter"]
 
 READS: Final = 3
-"""How often a batch is read before it is passed over: it may have been damaged on the way."""
+"""How often a batch is fetched before it is skipped: it may have been damaged in transit."""
 
 
 class Unreadable:

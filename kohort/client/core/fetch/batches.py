@@ -141,7 +141,7 @@ class Fetched:
             try:
                 more = self._unpacked(records[-1].offset + 1, wanted - len(records))
             except ConsumerError:
-                break  # The next call begins with it.
+                break  # The next call starts with that record, and raises.
             if not more:
                 break
             records += more

@@ -30,7 +30,7 @@ class FetchConfig(Protocol):
 
     @property
     def max_partition_fetch_bytes(self) -> int:
-        """The same limit for one partition in a response."""
+        """Limit for one partition in a response; a larger first batch is returned anyway."""
 
     @property
     def prefetch_bytes_limit(self) -> int:
@@ -67,4 +67,4 @@ class FetchConfig(Protocol):
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """Also how long such a follower is used before the leader is asked again."""
+        """How long a follower that a leader has named is used before the leader is asked again."""

@@ -109,7 +109,7 @@ class Positions:
         return self._states.get(partition)
 
     def has_fence(self, partition: TopicPartition, fence: int) -> bool:
-        """Whether it is assigned, and requests made under this fence are still valid."""
+        """Whether the partition is assigned, and requests made under this fence are still valid."""
         state = self._states.get(partition)
         return state is not None and state.fence == fence
 
