@@ -15,11 +15,11 @@ from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
 BUSY_POLL_S: Final = 0.25
-"""While any group is rebalancing, or records wait for others of the same step, so that their
-rebalance is printed in time."""
+"""Poll interval while any group is rebalancing, or records wait for others of the same step, so
+that their rebalance is printed in time."""
 
 _LATER_MS: Final = 1_000
-"""After so long no more records of the same step of a coordinator follow."""
+"""After this time, no more records of the same step of a coordinator follow."""
 
 
 class AnyFollower:
@@ -113,10 +113,10 @@ class Follower(AnyFollower):
 
     def _step(self) -> Iterator[Json]:
         ends = self._reader.ends()
-        # What is read up to there was logged before.
+        # Logs first: the lines of all records up to `ends` are written by now.
         if self._logs is not None:
             self._logs.read_new(self.watcher.logs)
-        # Compared with a commit, a poll with a wrong time would make a false certainty.
+        # Without the difference of the clocks, the order of polls and commits could be wrong.
         if self._poll_s and self._poller.can_poll and self._reader.ahead_ms is not None:
             self._poller.poll(self.watcher)
         yield from self._reader.read(ends)

@@ -1,7 +1,7 @@
 """A directory with the records that a watcher has made: ``--from`` of other commands reads it.
 
-It also says how far the watcher has come, so that a later run continues it. The records are lines
-of JSON in segments: `history.jsonl` is appended to until it has `SEGMENT_BYTES`, then it is renamed
+Its records also show how far the watcher has come, so that a later run continues. They are lines of
+JSON in segments: `history.jsonl` is appended to until it has `SEGMENT_BYTES`, then it is renamed
 to `history-N.jsonl`, and the oldest one beyond `SEGMENTS_MAX` is deleted.
 """
 
@@ -15,13 +15,13 @@ from kohort.watch.store import HistoryStore, StoreError
 
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENTS_MAX: Final = 8
-"""Beside the active one. A start reads them all, 100 MB in a second."""
+"""Maximum number besides the active one. A start reads all of them, at 100 MB per second."""
 
 _ACTIVE: Final = "history.jsonl"
 _LOCK: Final = "lock"
 
 _BEGIN: Final = b'{"schema":'
-"""What all records begin with: a file that begins otherwise is no history cut short."""
+"""The first bytes of every record; a truncated file that begins otherwise is not a history."""
 
 
 class HistoryDirectory(HistoryStore):
@@ -45,7 +45,7 @@ class HistoryDirectory(HistoryStore):
             for segment in self._segments:
                 self._read(segment)
             self._size = self._read(path / _ACTIVE)
-            """Of the complete lines in the active segment."""
+            """Bytes of the complete lines in the active segment."""
             self._active = stack.enter_context((path / _ACTIVE).open("ab", buffering=0))
             self._active.truncate(self._size)
             self._open = stack.pop_all()

@@ -39,7 +39,7 @@ _CONFIGS: Final = {
 _REPLICAS_MAX: Final = 3
 
 WAITING_MAX: Final = 1_000
-"""A watcher that may not write stops reading at so many records."""
+"""A watcher that does not write stops reading while this many records wait."""
 
 _DENIALS: Final = frozenset(
     {
@@ -151,7 +151,7 @@ def _ensure(cluster: Cluster, topic: str) -> None:
     answer = cluster.metadata([topic])
     described = answer.topics[0]
     if described.is_internal:
-        raise ValueError("its brokers write it, and record the history themselves")
+        raise ValueError("the brokers of this cluster write it: they record the history themselves")
     if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         replicas = min(len(answer.brokers), _REPLICAS_MAX)
         try:

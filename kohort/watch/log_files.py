@@ -15,19 +15,19 @@ from kohort.watch.core.logged import Logs
 
 STDIN: Final = "-"
 STEP_BYTES: Final = 16 << 20
-"""At most so much of each log is read at once, unless it is the past."""
+"""Maximum bytes of each log that are read at once, except for the past at the start."""
 
 LINE_MAX: Final = 1 << 20
-"""Longer lines are skipped: they are of something else."""
+"""Longer lines are skipped: the group coordinator logs none of this length."""
 
 IDLE_S: Final = 1.0
-"""If a pipe has nothing more for so long, its past is over."""
+"""The past of a pipe has been read if no more bytes arrive for this time."""
 
 _CHUNK: Final = 1 << 18
 
 
 _Source: TypeAlias = Callable[[float | None], bytes]
-"""Returns new bytes; empty if there are none yet, for so many seconds (None: until the end)."""
+"""Returns new bytes; empty if none arrive within the given seconds, or, for None, at the end."""
 
 
 class _File:
@@ -67,7 +67,7 @@ def _compressed(file: gzip.GzipFile) -> _Source:
     """Return the contents of a file that is not written any more."""
 
     def chunk(_: float | None) -> bytes:
-        with suppress(EOFError):  # It was cut.
+        with suppress(EOFError):  # The file was truncated.
             return file.read(_CHUNK)
         return b""
 
@@ -108,7 +108,7 @@ class LogFiles:
     """Passes the lines of several logs to the core. Its methods raise OSError."""
 
     def __init__(self, names: Sequence[str], zone: tzinfo) -> None:
-        """`names` are of files or `STDIN`; `zone` is that of times in the logs that have none."""
+        """`names` are paths of files, or `STDIN`; `zone` applies to times without an offset."""
         self._zone = zone
         self._lines: list[_Lines] = []
         with ExitStack() as stack:

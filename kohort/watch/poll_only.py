@@ -66,7 +66,7 @@ class PollFollower(AnyFollower):
             present.update(group.group_id for group in groups)
             snapshots += self._snapshots(broker, groups)
         if self._logs is not None:
-            # What a poll shows was logged before.
+            # After the poll: the lines of all changes that it shows are written by now.
             self._logs.read_new(self.watcher.logs)
         for snapshot in snapshots:
             yield from self.watcher.take(snapshot)
@@ -97,7 +97,7 @@ class PollFollower(AnyFollower):
             yield from self._cluster.ask(broker, request).groups
 
     def _is_whole(self, group: DescribedGroup | consumer_groups.DescribedGroup) -> bool:
-        """Whether it was described: it may just have been removed, or have another coordinator."""
+        """Whether the group was described: it may just have been removed, or have moved."""
         if group.error_code in DENIALS:
             self.denials.add(group.error_code)
         return not group.error_code and group.group_state != DEAD
@@ -160,7 +160,7 @@ def _snapshot(
 
 
 def _subscription(member: consumer_groups.Member) -> bytes:
-    """Encode it as classic members state theirs; with a regular expression as user data."""
+    """Encode a subscription as classic members do; a regular expression becomes the user data."""
     regex = member.subscribed_topic_regex
     subscription = ConsumerProtocolSubscription(
         topics=sorted(member.subscribed_topic_names),

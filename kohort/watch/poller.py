@@ -67,16 +67,16 @@ class Poller:
         self.denials: set[int] = set()
         """Errors of groups that may not be described."""
         self.is_blind = False
-        """Whether the user may not see any group, or there is none."""
+        """Whether the user sees no group: none exists, or none may be described."""
 
     def poll(self, watcher: Watcher) -> None:
-        """Pass what the brokers answer to the watcher. Raises DisconnectedError."""
+        """Report the groups that are rebalancing to the watcher. Raises DisconnectedError."""
         brokers = self._cluster.brokers()
         if any(broker.versions.best(ListGroupsRequest) < _STATES_SINCE for broker in brokers):
             self.can_poll = False
             return
         self._list_visible(brokers)
-        # It was at rest at some time after this.
+        # Groups that are not listed below were at rest at some time after this.
         began_ms = self._now_ms()
         busy: set[str] = set()
         is_complete = True

@@ -84,7 +84,7 @@ class PositionsReader:
         return Positions(by_group, self._readable)
 
     def _ask(self, lowest: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Readable]:
-        """Return what can be read of partitions whose lowest committed offset is given."""
+        """Return the readable offsets of partitions, given the lowest committed offset of each."""
         if self._cluster is None:
             self._cluster = self._connect()
         ends = known_offsets(self._cluster, dict.fromkeys(lowest, END))

@@ -50,7 +50,7 @@ class OffsetsReader:
     """
 
     def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
-        """`group` is None for all groups, but those that are left out."""
+        """`group` is None for all groups except those in `left_out`."""
         self._cluster = cluster
         prefix = None if group is None else key_prefix(group)
         # In a new cluster, the topic has just been created.
@@ -163,7 +163,7 @@ def _topic_names(cluster: Cluster) -> dict[bytes, str]:
 
 
 def _starts(cluster: Cluster, group: str | None) -> dict[TopicPartition, int]:
-    """Return the beginnings of the partitions that have records of the group, or of any if None."""
+    """Return the first offsets of the partitions with records of the group; of all if None."""
     topic = cluster.metadata([TOPIC]).topics[0]
     if topic.error_code:
         raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
@@ -235,7 +235,7 @@ class ClockDifference:
         self._count = 0
 
     def compare(self, now_ms: int, stored_ms: int, batch_count: int = 1) -> None:
-        """Note when batches were read, and the timestamp of the last one."""
+        """Record when batches were read, and the timestamp of the last one."""
         ahead_ms = now_ms - stored_ms
         self._ahead_ms = min(self._ahead_ms, ahead_ms) if self._count else ahead_ms
         self._count += batch_count

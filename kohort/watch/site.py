@@ -1,4 +1,4 @@
-"""What a watcher serves: the pages about groups, the console and the metrics, on an event loop."""
+"""A watcher's pages about groups, its console and its metrics, on an event loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POSITIONS_WAIT_S: Final = 3.0
 
 
 class Sources(NamedTuple):
-    """What the pages ask of the thread that follows the groups."""
+    """The data that pages read from the thread that follows the groups."""
 
     cluster_id: str
     positions: Callable[[], Positions]

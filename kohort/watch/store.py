@@ -41,7 +41,7 @@ class HistoryStore:
         raise NotImplementedError
 
     def _note(self, text: bytes) -> None:
-        """Note a stored record. Raises ValueError if it is none."""
+        """Record that the store has a record. Raises ValueError if the text is not one."""
         try:
             self._backlog.note(json.loads(text))
         except (TypeError, KeyError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Which records of a history are stored, whoever wrote them, and which are not written yet.
+"""Tracks the records of a history that any watcher has stored, and those to write.
 
 A record is identified by its place: its group, the offset at which it was known, and its number
 among the records with this offset, as one stored generation may show several rebalances. Watchers
@@ -41,13 +41,13 @@ class Backlog:
         self._sequences: dict[str, int] = {}
         """The highest stored sequence number of each group."""
         self._shifts: dict[str, int] = {}
-        """What to add to the sequence numbers of each group, as far as known."""
+        """The difference between stored and own sequence numbers, by group, if known."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def note(self, record: Json) -> None:
-        """Note a record of the store. Repeated ones, by a watcher that was paused, are ignored.
+        """Record that the store has a record; repetitions by a watcher that was paused are ignored.
 
         Raises:
             TypeError, KeyError: it is not a record of a history.
@@ -66,7 +66,7 @@ class Backlog:
             self._stored[origin] = _Place(offset, place.number + 1), sequence
 
     def offer(self, record: Json) -> Json:
-        """Add the next record that was made, unless it is stored; return it as it is numbered."""
+        """Add the next record, unless it is stored; return it with the store's sequence number."""
         origin, offset = _origin(record)
         last = self._made.get(origin, _Place(-1, 0))
         place = _Place(offset, last.number + 1 if offset == last.offset else 1)
@@ -93,8 +93,8 @@ class Backlog:
         return waiting.place <= place
 
     def _numbered(self, record: Json) -> Json:
-        """Continue the numbers of the store. They may be lower than those of the record: then some
-        that were to be between them are lost.
+        """Return the record with the next sequence number of the store, or with its own if that is
+        higher: then records between the two are lost.
         """
         group = record["group"]
         shift = self._shifts.get(group)

@@ -1,4 +1,4 @@
-"""What has changed in the watched groups since somebody last asked."""
+"""The changes of the watched groups since they were last taken, for the HTTP port."""
 
 from typing import Final, NamedTuple, TypeAlias
 
@@ -8,13 +8,13 @@ from kohort.groups.requests import Now
 GroupEvent: TypeAlias = tuple[str, Event, Now]
 
 EVENTS_MAX: Final = 100_000
-"""Events kept; the counts of further ones are lost."""
+"""Maximum number of events kept until they are taken; metrics miss further ones."""
 
 
 class Taken(NamedTuple):
     groups: set[str]
     removed: set[str]
-    """Groups that were removed, and may exist again."""
+    """Groups that were removed; some may have been created again since."""
     events: list[GroupEvent]
 
 
@@ -25,9 +25,9 @@ class Changes:
 
     def __init__(self) -> None:
         self.keeps_groups = False
-        """Whether anybody asks."""
+        """Whether to record which groups have changed: only with an HTTP port."""
         self.keeps_events = False
-        """Whether anybody asks for the events, too."""
+        """Whether to record the events as well: once the past has been read."""
         self._groups: set[str] = set()
         self._removed: set[str] = set()
         self._events: list[GroupEvent] = []

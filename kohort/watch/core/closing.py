@@ -35,7 +35,7 @@ def closed_records(
 
 
 def state_fate(member: Json, fate: Fate) -> None:
-    """State in the record of a member how sure it is how it went."""
+    """Set how certain a member's fate is, with its candidates and evidence, in its record."""
     member["certainty"] = fate.certainty.value
     member["candidates"] = [reason.value for reason in fate.candidates]
     member["evidence"] = [fields_of(fact) for fact in fate.evidence]

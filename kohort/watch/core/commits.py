@@ -3,7 +3,7 @@
 They are signs of life and nothing else, so they are not decoded: the bytes of a key lead to the
 signs of the partition's owner.
 
-A commit of a classic member starts its session anew, in Stable and PreparingRebalance, as a
+A commit of a classic member restarts its session, in Stable and PreparingRebalance, as a
 heartbeat does. So a member that has committed within its session timeout cannot have expired.
 Commits in transactions do not.
 """
@@ -63,12 +63,12 @@ class Signs:
         self.last_ms = since_ms
         """The last sign of life."""
         self.restarted_ms = since_ms
-        """The first record of the coordinator; it had started the session anew before."""
+        """Time of the latest coordinator's first record; it restarted the session before that."""
         self.count = 0
         self.commit_ms = -1
         """Time of the last commit; -1 if it was in a transaction."""
         self.in_transaction = False
-        """Whether the last commit was in a transaction, which does not start the session anew."""
+        """Whether the last commit was in a transaction, which does not restart the session."""
         self._times: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:

@@ -95,7 +95,7 @@ class ConsumerGroup(FollowedGroup):
         self._metadata_hash: int | None = None
         """Hash of the metadata of its topics, as stored with the last epoch."""
         self._revoking: dict[str, int] = {}
-        """Since when members have to give up partitions."""
+        """By member id, the time since which the member has had partitions to give up."""
         self._upgraded: tuple[MemberRef, ...] | None = None
         """The members of the classic group that the next batch converts."""
 

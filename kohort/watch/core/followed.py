@@ -1,5 +1,5 @@
-"""What following a group has in common for all protocols: members, their signs of life, polls, and
-the places of records.
+"""Shared by the followers of groups of all kinds: members, their signs of life, polls, and the
+places of records.
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:
 
 
 def likely(trigger: Trigger) -> Trigger:
-    """Return a trigger that is at most likely."""
+    """Return the trigger with LIKELY in the place of CERTAIN."""
     is_certain = trigger.certainty is Certainty.CERTAIN
     return trigger._replace(certainty=Certainty.LIKELY) if is_certain else trigger
 
@@ -95,7 +95,7 @@ def restored(record: GroupRecord) -> GroupRestored:
 
 
 def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
-    """Return that a trigger began a rebalance in this state."""
+    """Return the event of a rebalance that a trigger began in the state `old`."""
     return RebalanceStarted(
         trigger,
         ClassicState.STABLE.value if old.members else EMPTY,
@@ -108,7 +108,7 @@ def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceSta
 def ended(
     record: GroupRecord, end: JoinPhaseEnd, joined_ms: int, stored_ms: int
 ) -> Iterator[TimedEvent]:
-    """Yield how a rebalance led to this state."""
+    """Yield the events with which a rebalance ended in the state `record`."""
     if not record.members:
         yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), joined_ms)
         return

@@ -1,5 +1,5 @@
-"""What the stored generations of a classic group contain: the settings of members, and what changed
-between two of them.
+"""Compares the stored generations of a classic group: the settings of members, and the changes
+between two generations.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscript
 
 
 class MemberSettings(NamedTuple):
-    """What a member's last join asked for."""
+    """The timeouts and the mode of a member's last join."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
     mode: str | None
-    """eager or cooperative; None if it does not show."""
+    """eager or cooperative; None if the stored generations do not show it."""
 
 
 def settings_of(old: GroupRecord, new: GroupRecord) -> dict[str, MemberSettings]:

@@ -265,7 +265,7 @@ class GroupWatch:
             self._followed.fates.clear()
 
     def _observed(self, data: Json, place: Place) -> Json:
-        """Complete a record by what only an observer states, and null what it cannot know."""
+        """Add the fields that only an observer sets, and set those to null that it cannot know."""
         by = ["records", *([] if isinstance(self._followed, ShareGroup) else ["commits"])]
         by += ["polls"] if self._has_polls else []
         by += ["log"] if self._logs.of(self.group_id).is_used else []
@@ -288,7 +288,7 @@ def _complete(data: Json, followed: ClassicGroup) -> None:
     data["started_between_ms"] = None
     if followed.began_between_ms is not None:
         data["started_between_ms"] = list(followed.began_between_ms)
-        # All of these count from the beginning.
+        # These times count from the start of the rebalance, which is unknown.
         data["timeline"] |= dict.fromkeys(("join_phase_ms", "durable_ms", "finished_ms"))
     for member in data["members"]:
         member["stopped_ms"] = None

@@ -1,4 +1,4 @@
-"""Which groups are not followed."""
+"""Selects the groups that are not followed."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ OWN_GROUP: Final = "kohort-watch"
 """The group of watchers that share a topic."""
 
 DEFAULT: Final = re.compile(rf"{OWN_GROUP}|console-consumer-.*")
-"""That, and Kafka's console consumers."""
+"""OWN_GROUP, and the groups of Kafka's console consumers."""
 
 
 @dataclass(frozen=True, slots=True)

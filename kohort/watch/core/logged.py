@@ -1,7 +1,7 @@
-"""What the brokers' logs say about groups.
+"""Causes and fates from the lines about groups in the brokers' logs.
 
-A line has the exact cause of a rebalance, or how a member went, and perhaps the reason that its
-client stated. It belongs to a stored generation if it names the generation before, and was logged
+A line has the exact cause of a rebalance, or of a departure, and perhaps the reason that the client
+stated. It belongs to a stored generation if it names the generation before, and was logged
 between the two: the log has the coordinator's clock, as the records have. So lines of another group
 of the same name, or with times of a wrong time zone, are not used.
 """
@@ -29,13 +29,13 @@ from kohort.watch.core.followed import ref
 from kohort.watch.core.origin import Cause
 
 LINES_KEPT: Final = 200_000
-"""Of all groups; more than a week of logs of most clusters."""
+"""Maximum number of lines of all groups together: more than a week of most clusters' logs."""
 
 _APART_MS: Final = 1_000
-"""A record is written a moment after the line, and perhaps read by another clock."""
+"""Tolerance: a record is written after its line, and its time may be that of another clock."""
 
 _LINE: Final = "log_line"
-"""Kind of evidence."""
+"""The kind of evidence that a line is."""
 
 _REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
 _KINDS: Final = {kind.value: kind for kind in TriggerKind if kind is not TriggerKind.UNKNOWN}
@@ -57,7 +57,7 @@ class _Gone(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Between two stored generations."""
+    """The times of two successive stored generations; contains the times between them."""
 
     after_ms: int
     before_ms: int
@@ -73,8 +73,8 @@ _T = TypeVar("_T", _Began, _Gone)
 
 
 def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
-    """Return the last line of these times, unless others say something else: if the coordinator
-    moved meanwhile, one of two brokers may have done what was never stored.
+    """Return the last line of these times, None if they differ: if the coordinator moved
+    meanwhile, one of two brokers may have logged a change that was never stored.
     """
     found = [line for line in lines or () if line.at_ms in times]
     if len({line[1:] for line in found}) != 1:
@@ -124,14 +124,14 @@ class GroupLog:
         return not self._began and not self._gone
 
     def fate(self, member_id: str, concluded: Fate, times: Times) -> Fate:
-        """Return how a member went; `concluded` if no line says it."""
+        """Return the fate of a member according to its line; `concluded` if it has no line."""
         gone = _sole(self._gone.get(member_id), times)
         if gone is None:
             return concluded
         self.is_used = True
         evidence = (*concluded.evidence, Evidence(_LINE, 0))
         if gone.reason is RemovalReason.LEFT and gone.text is None and concluded.is_poll_timeout:
-            # librdkafka and aiokafka state no reason when they leave because of it.
+            # librdkafka and aiokafka state no reason when they leave because of the poll timeout.
             return Fate(
                 gone.reason, Certainty.LIKELY, gone.at_ms, (), evidence, POLL_TIMEOUT, gone.text
             )
@@ -140,7 +140,7 @@ class GroupLog:
     def origin(
         self, old: GroupRecord, new: GroupRecord, generation: int, times: Times
     ) -> Cause | None:
-        """Return what began the rebalance after a generation; None if no line says it."""
+        """Return the logged cause of the rebalance after a generation; None if it has no line."""
         began = _sole(self._began.get(generation), times)
         if began is None:
             return None
@@ -195,7 +195,7 @@ def _is_same(concluded: Trigger, logged: Trigger) -> bool:
         return both_rejoin or concluded.kind is logged.kind
     if concluded.member.member_id == logged.member.member_id:
         return True
-    # Who joined again was a guess, unless it has another subscription.
+    # The concluded member was a guess, unless its subscription has changed.
     return both_rejoin and not concluded.detail
 
 
@@ -206,7 +206,7 @@ def _is_last_resort(cause: Cause) -> bool:
 
 
 NO_LINES: Final = GroupLog()
-"""Of a group that no line is about."""
+"""The log of a group without lines."""
 
 
 class Logs:

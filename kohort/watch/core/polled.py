@@ -42,10 +42,10 @@ from kohort.watch.core.view import PolledView, View
 Json: TypeAlias = dict[str, Any]
 
 FORGOTTEN_MS: Final = 3_600_000
-"""A group that is not listed for so long is forgotten."""
+"""A group that is not listed for this time is forgotten."""
 
 _SKEW_MS: Final = 600_000
-"""The clocks of the brokers and of this machine are not further apart."""
+"""Assumed maximum difference between the clocks of the brokers and of this machine."""
 
 _POLLS_KEPT: Final = 1_000
 _BRIEF_KEPT: Final = 100
@@ -92,7 +92,7 @@ class PolledGroup:
         """Time of the last snapshot."""
         self._last: Snapshot | None = None
         self._since_ms = 0
-        """Since when it is in the state of the last snapshot."""
+        """When it entered the state of the last snapshot."""
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
         """Take the next snapshot; yield the records of what has happened since the last one."""
@@ -188,8 +188,10 @@ class PolledGroup:
         yield from ended(new.record, JoinPhaseEnd.ALL_JOINED, new.at_ms, new.at_ms)
 
     def _logged(self, member: StoredMember, fate: Fate, old: Snapshot, new: Snapshot) -> Fate:
-        """Return how a member went, by the broker's log if that says it. Members of consumer groups
-        may join again under their id, and which line is meant is not known without a common clock.
+        """Return the fate of a member, as in the broker's log if that names it.
+
+        Members of consumer groups may join again under their id; without a common clock it is not
+        known which line belongs to which membership.
         """
         if old.kind is not GroupKind.CLASSIC:
             return fate
@@ -226,7 +228,7 @@ class PolledGroup:
 
 
 def _placed(data: Json, at_ms: int) -> Json:
-    """State where the record comes from: of no offset, but of a time."""
+    """Set the origin of a record to a poll: the time of the poll takes the place of an offset."""
     data["observed"] = {"by": ["polls"], "partition": -1, "offset": at_ms}
     return data
 
@@ -259,8 +261,8 @@ def _avoided(changes: Difference, at_ms: int) -> Iterator[TimedEvent]:
 
 
 def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
-    """It left, or its session expired; if the group was waiting for it, perhaps for as long as its
-    rebalance timeout, that may have ended.
+    """Return the possible fates of a member: it left or its session expired; if polls showed it
+    during a rebalance, its rebalance timeout may have expired too.
     """
     candidates = [RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED]
     if any(poll.state not in _AT_REST and member.member_id in poll.member_ids for poll in polls):
@@ -303,9 +305,9 @@ class PolledGroups:
 
     def __init__(self, groups_max: int) -> None:
         self.logs = Logs()
-        """What the brokers' logs say about the groups."""
+        """The lines about the groups in the brokers' logs."""
         self.changes = Changes()
-        """What has changed in the groups."""
+        """The changes of the groups since they were last taken."""
         self._groups: dict[str, PolledGroup] = {}
         self._groups_max = groups_max
 

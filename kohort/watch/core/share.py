@@ -61,7 +61,7 @@ class ShareGroup(FollowedGroup):
         """Time of the first assignment that a member has not picked up yet, by member id."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
-        """Return the present state, which it has since then."""
+        """Return the present state, which began at `since_ms`."""
         members = tuple(self._state.members.values())
         timeouts = self._timeouts_of()
         return ShareView(group_id, self._state.epoch, since_ms, members, timeouts, self._names)
@@ -95,7 +95,7 @@ class ShareGroup(FollowedGroup):
         if targets and self._lost_epoch < targets[-1] <= new.epoch:
             yield partitions_assigned(old, new, self._named), now
 
-    # How members went.
+    # Fates of members.
 
     def _fate(self, member: ShareMember, at_ms: int, log: GroupLog) -> Fate:
         member_id = member.member_id
@@ -172,7 +172,7 @@ def _follows(old: ShareState, epoch: int, batch: Sequence[DurableRecord], cause_
 
 
 def _restated(old: ShareState, new: ShareState) -> Iterator[Trigger]:
-    """Yield the causes in what members state."""
+    """Yield a cause for each new member, and for each member with another subscription."""
     for member_id, member in new.members.items():
         before = old.members.get(member_id)
         if before is None:
@@ -188,8 +188,8 @@ def _restated(old: ShareState, new: ShareState) -> Iterator[Trigger]:
 
 
 def _of_epoch(causes: list[Trigger], old: ShareState, new: ShareState) -> list[Trigger]:
-    """Return the causes of an epoch: without any change of members its topics, or the partitions
-    that were initialized since the last assignment.
+    """Return the causes of an epoch: the changes of members; without any, changed topics, or the
+    partitions that were initialized since the last assignment.
     """
     if causes:
         # The order of changes within a millisecond is unknown.

@@ -14,7 +14,7 @@ class TopicNames:
         """Changes if a name does."""
 
     def learn(self, topic_id: bytes, name: str) -> bytes:
-        """Note a name; return the id, the same object each time."""
+        """Record the name of a topic; return its id, always as the same object."""
         if self._names.get(topic_id) != name:
             self._names[topic_id] = name
             self._ids[topic_id] = topic_id

@@ -1,4 +1,4 @@
-"""The present state of a group, as its records and the polls say.
+"""The present state of a group, according to its records and the polls.
 
 Views are immutable and made of values that are never changed: another thread may read them while
 the group is followed.
@@ -39,7 +39,7 @@ _STABLE: Final = ClassicState.STABLE.value
 class View:
     """A group, as :class:`kohort.broker.groups_seen.GroupSeen` describes it, without offsets.
 
-    Without an override, a group that nobody has joined.
+    The defaults of the methods describe a group without members.
     """
 
     __slots__ = ()
@@ -246,7 +246,7 @@ class ConsumerView(View):
         return WaitingFor(phase, self.since_ms, None, _refs(by_phase.get(phase, ())))
 
     def _phase_of(self, current: CurrentRecord | None) -> str | None:
-        """Return what a member still has to do; None if it has its whole target."""
+        """Return the phase of a member that lacks a part of its target; None if it lacks none."""
         if current is None:
             return "tell"
         if current.state == MemberState.UNREVOKED_PARTITIONS:

@@ -69,14 +69,14 @@ class Watcher:
         self._sequences: dict[str, int] = {}
         """The last sequence numbers of groups that are gone."""
         self._leaving: dict[str, None] = {}
-        """Groups of which something was deleted: they may be gone."""
+        """Groups with a deleted record: they may no longer exist."""
         self._commits = KnownCommits()
         self._epochs: dict[int, _LeaderEpoch] = {}
-        """Of the partitions of __consumer_offsets."""
+        """The leader epoch of each partition of __consumer_offsets."""
         self.logs = Logs()
-        """What the brokers' logs say about the groups."""
+        """The lines about the groups in the brokers' logs."""
         self.changes = Changes()
-        """What has changed in the groups."""
+        """The changes of the groups since they were last taken."""
         self._busy: set[str] = set()
         """The groups that a poll has shown to rebalance."""
         self.unread_count = 0
@@ -214,7 +214,7 @@ class Watcher:
             self.changes.note(group_id)
 
     def rest(self, at_ms: int, busy: Container[str]) -> None:
-        """Note that a poll showed no rebalance but of the groups in `busy`."""
+        """Record that a poll showed no rebalance except of the groups in `busy`."""
         for group_id in [group_id for group_id in self._busy if group_id not in busy]:
             self._busy.discard(group_id)
             self.changes.note(group_id)
@@ -244,7 +244,9 @@ class Watcher:
         return None if group is None else group.running(now_ms)
 
     def flush(self, before_ms: int | None = None) -> Iterator[Json]:
-        """Yield what the last records of all groups complete; only those from before a time."""
+        """Yield the history records that the last records of all groups complete; only those of
+        records from before a time.
+        """
         for group in self._groups.values():
             if before_ms is None or group.last_ms < before_ms:
                 yield from group.flush()
