@@ -45,7 +45,7 @@ leader, as right after the creation of its topic.
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator manages, by the number in FindCoordinator."""
+    """Kinds of keys that coordinators manage, by their number in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -69,7 +69,7 @@ class RefusedError(Exception):
 
 
 def error_name(error: int) -> str:
-    """For example GROUP_ID_NOT_FOUND, or "error 999" for an unknown code."""
+    """The name of an error, such as GROUP_ID_NOT_FOUND; "error 999" for an unknown code."""
     try:
         return ErrorCode(error).name
     except ValueError:

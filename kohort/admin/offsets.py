@@ -89,7 +89,7 @@ def checked_offsets(
 
 
 def by_topic(partitions: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]]]:
-    """Group what is said of partitions by topic, as requests do."""
+    """Group values of partitions by topic, as requests do."""
     topics: dict[str, list[T]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

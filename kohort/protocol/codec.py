@@ -1,4 +1,4 @@
-"""The fast way between messages and bytes: ``codec(HeartbeatRequest, 4).decode(frame)``."""
+"""Fast encoding and decoding of messages: ``codec(HeartbeatRequest, 4).decode(frame)``."""
 
 import importlib
 import linecache

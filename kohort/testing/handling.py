@@ -1,6 +1,6 @@
 """`run_handler`: what `Consumer.run` does with a handler, without a broker, on virtual time.
 
-Only the consumer is played: for rebalances and commits that fail there is `virtual_kafka`.
+Only the consumer is simulated; use `virtual_kafka` to test rebalances and failed commits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTITION: Final = TopicPartition("topic", 0)
 
 @dataclass(slots=True)
 class Handled:
-    """What has become of one record."""
+    """The outcome of one record."""
 
     record: AnyRecord
     attempts_ms: list[int] = field(default_factory=list)
