@@ -133,7 +133,7 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
     if records:
         # The next call starts with the invalid record.
         return Unpacked(records, position, left)
-    raise DecodeError(f"record at {position} of {end} bytes, {left} before the end, is none")
+    raise DecodeError(f"record at {position} of {end} bytes, {left} before the end, is invalid")
 
 
 def _varint(view: bytes, cursor: int) -> tuple[int, int]:
@@ -192,7 +192,7 @@ def _headers(view: bytes, data: bytes, cursor: int, end: int) -> tuple[Headers, 
         start = cursor
         cursor += size >> 1
         if size & 1 or cursor > end:
-            raise DecodeError("record with a header whose key is none")
+            raise DecodeError("record with a header without a key")
         name = data[start:cursor].decode("utf-8", "surrogateescape")
         size = view[cursor]
         cursor += 1
@@ -204,7 +204,7 @@ def _headers(view: bytes, data: bytes, cursor: int, end: int) -> tuple[Headers, 
             start = cursor
             cursor += size >> 1
             if size & 1 or cursor > end:
-                raise DecodeError("record with a header whose value is none")
+                raise DecodeError("record with a header without a value")
             headers.append((name, data[start:cursor]))
         count -= 2
     return tuple(headers), cursor
