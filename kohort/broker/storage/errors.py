@@ -1,10 +1,10 @@
-"""What storage raises.
+"""The exceptions that storage raises.
 
 Exception
   KafkaError                 (protocol.errors) an answer to the peer
-    StorageError             KAFKA_STORAGE_ERROR: the disk or the file system failed us
+    StorageError             KAFKA_STORAGE_ERROR: the disk or the file system failed
     CorruptBatchError        CORRUPT_MESSAGE: stored bytes are not what was written
-    OffsetOutOfRangeError    OFFSET_OUT_OF_RANGE: the peer asks below the start or beyond the end
+    OffsetOutOfRangeError    OFFSET_OUT_OF_RANGE: the offset is below the start or beyond the end
   DataDirectoryLockedError   another process uses the data directory: the operator's mistake
   CorruptFileError           a file beside the log (index, snapshot, checkpoint) is damaged; it
                              never leaves this package, because all of them can be rebuilt

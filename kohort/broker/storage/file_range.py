@@ -21,12 +21,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 _CACHESTAT: int | None = 451 if sys.platform == "linux" else None
-"""Recent system calls have the same number on every architecture, but not on other systems."""
+"""The number of the system call, the same on all architectures; None except on Linux."""
 _PAGE_BYTES = resource.getpagesize()
 
 
-class _Question(threading.local):
-    """The arguments of a call, reused by each thread, because creating them takes longer than the
+class _CachestatArguments(threading.local):
+    """A thread's arguments and result of cachestat, reused: creating them takes longer than the
     call.
     """
 
@@ -34,12 +34,12 @@ class _Question(threading.local):
         self.asked = (ctypes.c_uint64 * 2)()
         """The range to examine: its first byte and its length."""
         self.found = (ctypes.c_uint64 * 5)()
-        """Pages that are cached, dirty, being written, evicted, and recently evicted."""
+        """The result: numbers of pages cached, dirty, being written, evicted, recently evicted."""
         self.asked_at = ctypes.addressof(self.asked)
         self.found_at = ctypes.addressof(self.found)
 
 
-_QUESTION = _Question()
+_ARGUMENTS = _CachestatArguments()
 
 # PyDLL keeps the interpreter's lock; reacquiring it would take longer than the call.
 _ask = ctypes.PyDLL(None).syscall
@@ -63,7 +63,7 @@ def is_cached(descriptor_number: int, start: int, stop: int) -> bool:
         return True
     if _CACHESTAT is None:
         return False
-    question = _QUESTION
+    question = _ARGUMENTS
     question.asked[:] = [start, stop - start]
     if _ask(_CACHESTAT, descriptor_number, question.asked_at, question.found_at, 0) != 0:
         return False
@@ -102,9 +102,9 @@ class FileRange:
         return self._stop - self._position
 
     def send_to(self, socket_number: int) -> int:
-        """Send what the (non-blocking) socket takes now; return the number of bytes.
+        """Send as many bytes as the (non-blocking) socket accepts now; return their number.
 
-        Raises BlockingIOError if that is none. Waits for the disk if `is_cached` is False.
+        Raises BlockingIOError if it accepts none. Waits for the disk if `is_cached` is False.
         """
         count = len(self)
         sent = os.sendfile(socket_number, self._descriptor.number, self._position, count)
@@ -119,7 +119,9 @@ class FileRange:
         return data
 
     def is_cached(self) -> bool:
-        """Whether the rest is in the page cache, so that sending does not wait for the disk."""
+        """Whether the rest of the range is in the page cache, so that sending does not wait for the
+        disk.
+        """
         return is_cached(self._descriptor.number, self._position, self._stop)
 
     def _advance(self, byte_count: int) -> None:

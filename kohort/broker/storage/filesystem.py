@@ -29,8 +29,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 OPEN_FILES_MAX = 8192
 """Maximum number of open descriptors, whatever the limit of the process is."""
 _RANGES_PART = 8
-"""The part of the limit that ranges may hold in addition, of files evicted or removed: an
-eighth."""
+"""Ranges of evicted or removed files may hold descriptors beyond the limit: an eighth of it."""
 _RANGES_ALWAYS = 16
 """Descriptors that ranges may hold in any case, without checking the limit."""
 
@@ -39,7 +38,7 @@ _DIRECTORY_MODE = 0o700
 """Modes of new files and directories: only the broker may read records. Existing ones keep
 theirs."""
 _ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
-"""Used only on Linux, where it is defined."""
+"""Makes preadv fail instead of waiting for the disk; defined on Linux only."""
 _WRITE_BUFFERS_MAX = 1024
 """IOV_MAX on Linux."""
 
@@ -290,7 +289,7 @@ class OsFileSystem:
         """Reentrant, because a range may be released anywhere, also by the garbage collector."""
 
     def may_give_range(self) -> bool:
-        """Count a new range, unless there are too many."""
+        """Count a new range; False, without counting it, if there are too many."""
         with self._range_lock:
             count = self._range_count
             if count >= _RANGES_ALWAYS and count * _RANGES_PART >= self._limit():

@@ -1,12 +1,12 @@
 """Names in the data directory, as Kafka gives them.
 
 <data directory>/
-    .lock                               who uses the directory (lock.py)
+    .lock                               locked by the broker; has its process id (lock.py)
     .kafka_cleanshutdown                the last stop was clean (clean_shutdown.py)
-    recovery-point-offset-checkpoint    what is known to be on the disk (offset_checkpoint.py)
-    log-start-offset-checkpoint         what DeleteRecords took away; and a .copy of it
+    recovery-point-offset-checkpoint    offsets below which logs are flushed (offset_checkpoint.py)
+    log-start-offset-checkpoint         log starts set by DeleteRecords; and a .copy of it
     log-size-checkpoint                 bytes of all logs at the last clean stop
-    newest-leader-epoch-checkpoint      of partitions that a cluster's leaders wrote
+    newest-leader-epoch-checkpoint      leader epochs at the last clean stop, if above the first
     <topic>-<partition>/
         partition.metadata              the topic's id (partition_metadata.py)
         leader-epoch-checkpoint         (leader_epochs.py)
@@ -16,8 +16,8 @@
         <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
         segments.crc                    checksums of these two (segment_checksums.py)
         *.deleted                       to be removed
-        *.cleaned *.swap                compaction at work (cleaner.py)
-    <topic>-<partition>.<hex>-delete/   a deleted partition on its way out
+        *.cleaned *.swap                replacements made by compaction (cleaner.py)
+    <topic>-<partition>.<hex>-delete/   a deleted partition, to be removed
 """
 
 LOG_SUFFIX = ".log"

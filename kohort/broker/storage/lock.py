@@ -41,8 +41,8 @@ class DataDirectoryLock:
         except BaseException:
             os.close(self._descriptor)
             raise
-        # For the message above in another process; Kafka leaves the file empty, and so does a full
-        # disk.
+        # For the message above in another process. The file stays empty if Kafka has the lock, or
+        # the disk is full.
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -50,7 +50,8 @@ class DataDirectoryLock:
     def release(self) -> None:
         """Release the lock; further calls do nothing."""
         if self._descriptor >= 0:
-            # Kafka does not write to the file, and must not be mistaken for this process later.
+            # Kafka, which may lock the file next, leaves the content as it is: our process id must
+            # not remain.
             with suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)

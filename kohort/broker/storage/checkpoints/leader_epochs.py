@@ -34,14 +34,14 @@ class EpochRun(NamedTuple):
 
 
 def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
-    """Return the epochs of a log's batches, although single ones may be damaged.
+    """Return the epochs of a log's batches, without those of damaged batches.
 
-    Epochs never decrease: of two runs that contradict this, the shorter one is damaged. A last
-    batch that is the only one of its epoch has no other to confirm it, and is believed if that
-    epoch is not far ahead.
+    Epochs never decrease: of two runs that contradict this, the shorter one is damaged. If only the
+    last batch has the latest epoch, no other batch confirms it; the epoch is accepted unless it is
+    implausibly far ahead.
 
     Args:
-        leader_epoch_max: the current epoch here. Kafka, if it wrote the log, had later ones.
+        leader_epoch_max: this broker's current epoch. A log written by Kafka may have later ones.
     """
     kept: list[EpochRun] = []
     for run in runs:
@@ -75,7 +75,7 @@ class LeaderEpochs:
         self._is_unsaved = False
         self._starts: list[EpochStart] = []
         self.latest = NO_EPOCH
-        """The latest epoch, NO_EPOCH if there is none. Kept, because every append reads it."""
+        """The latest epoch, NO_EPOCH if there is none. Cached, because every append reads it."""
         self._set(list(starts))
 
     @property
@@ -154,7 +154,7 @@ class LeaderEpochs:
         self._is_unsaved = False
 
     def write(self) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the checkpoint file. Raises OSError."""
         if self._is_deferred:
             self._is_unsaved = True
             return
@@ -165,7 +165,7 @@ class LeaderEpochs:
 
 
 def read_leader_epochs(files: FileSystem, directory: str) -> list[EpochStart] | None:
-    """Read the file; None if there is none. Raises OSError.
+    """Read the checkpoint file; None if there is none. Raises OSError.
 
     Raises CorruptFileError if the file is damaged; the batches of the log have the same
     information.

@@ -225,7 +225,7 @@ class ProducerLog:
         try:
             self._read_snapshot(offset)
         except CorruptFileError as error:
-            logger.warning("%s: the snapshot at %d: %s", self._directory, offset, error)
+            logger.warning("%s: damaged snapshot at %d: %s", self._directory, offset, error)
             return False
         return True
 
@@ -264,7 +264,7 @@ class ProducerLog:
                 state.restore(self._read_snapshot(offset))
             except CorruptFileError as error:
                 path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
-                logger.warning("%s: %s; more of the log is read instead", path, error)
+                logger.warning("%s: %s; reading more of the log instead", path, error)
                 if removes_damaged:
                     self._snapshots.remove(offset)
                     self._snapshot_sums.pop(offset, None)
@@ -377,7 +377,7 @@ class ProducerLog:
             after = ProducerState()
             after.restore(self._read_snapshot(end))
         except CorruptFileError as error:
-            logger.warning("%s: the snapshot at %d: %s", self._directory, end, error)
+            logger.warning("%s: damaged snapshot at %d: %s", self._directory, end, error)
             return
         if replayed.found is None:
             holes = list(replayed.holes)

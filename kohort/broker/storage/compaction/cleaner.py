@@ -55,9 +55,9 @@ class CompactionPlan(NamedTuple):
     """The segments from the start of the log, all sealed."""
     first_dirty_offset: int
     end_offset: int
-    """Where the last of these segments ends."""
+    """The end offset of the last segment."""
     dirty_ratio: float
-    """Bytes of dirty segments, as a share of all of these."""
+    """Bytes of the dirty segments, as a share of all `segments`."""
 
 
 def plan_compaction(
@@ -110,13 +110,13 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether all records are older than `wall_ms`, by the file's time if they have none."""
+    """Whether all records are older than `wall_ms`; without timestamps, the file's time counts."""
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
 
 def _first_written_ms(segment: LogSegment) -> int:
-    """When a segment was started, from which max.compaction.lag.ms counts, as in Kafka."""
+    """Return when a segment was started, from which max.compaction.lag.ms counts, as in Kafka."""
     first = load_first_timestamp(segment)
     return first if first > 0 else segment.created_ms
 
@@ -210,7 +210,7 @@ class Compaction:
             while living := [segment for segment in group if not segment.is_deleted]:
                 self._transactions = before.copy()
                 yield from self._clean(living, terms)
-        # Flushed before anything that relies on it is stored.
+        # The renamed files' names are flushed before the cleaner offset is stored.
         self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:

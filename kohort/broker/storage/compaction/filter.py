@@ -116,7 +116,7 @@ def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
     if header.is_control or not header.record_count:
         return
     block = inflate(batch, header)
-    # All of them first: an unreadable batch must not supersede readable ones.
+    # Parse all records first: an unreadable batch must not supersede readable ones.
     spans = list(iter_spans(block, header.record_count))
     base_offset = header.base_offset
     for span in spans:
@@ -224,10 +224,10 @@ def _with_horizon(
 ) -> bytes | None:
     """Encode with the horizon in place of the base timestamp, to which deltas are relative.
 
-    Returns None if the format cannot hold the horizon, or a timestamp relative to it: 64 bits do
-    for neither if delete.retention.ms is near its maximum, or for a timestamp 290 million years
-    away. A horizon that was cut short instead would end the tombstone too early. Kafka's overflows
-    to a negative number, which it does not set.
+    Returns None if the horizon, or the difference between it and a record's timestamp, exceeds 64
+    bits: if delete.retention.ms is near its maximum, or a timestamp is 290 million years away. A
+    horizon limited to 64 bits would remove the tombstone too early. In Kafka it overflows to a
+    negative number, which Kafka does not store.
     """
     horizon_ms = terms.wall_ms + terms.delete_retention_ms
     if horizon_ms > _INT64_MAX:
@@ -253,7 +253,7 @@ def _assembled(
 ) -> bytes:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         latest = header.max_timestamp
-    # A producer may have sent deltas that lead out of the type: topics that are not compacted
+    # A producer may have sent timestamp deltas that overflow 64 bits: topics that are not compacted
     # accept them, and may become compacted.
     latest = min(max(latest, _INT64_MIN), _INT64_MAX)
     changed = header._replace(record_count=record_count, max_timestamp=latest)

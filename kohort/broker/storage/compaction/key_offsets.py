@@ -46,7 +46,7 @@ class KeyOffsets:
     __slots__ = ("_keys_max", "_overflow", "_shards", "_size")
 
     def __init__(self, memory_bytes: int, *, offset_span: int) -> None:
-        """`memory_bytes` limits it; there cannot be more keys than offsets in its range."""
+        """`memory_bytes` limits the map; `offset_span` is the most keys that its range can have."""
         self._keys_max = max(1, int(memory_bytes / KEY_MEMORY_BYTES))
         entry_count = min(self._keys_max, max(1, offset_span)) / LOAD_FACTOR
         shard_count = int(entry_count / (_BUCKETS * _BUCKET_ENTRIES)) + 1

@@ -28,7 +28,7 @@ class Written(NamedTuple):
     base_offset: int
     last_offset: int
     is_rolled: bool = False
-    """Whether a new segment was started for it."""
+    """Whether a new segment was started for the batch."""
 
 
 class LogAppender(LogState):
@@ -42,7 +42,8 @@ class LogAppender(LogState):
     ) -> Written:
         """Write one validated batch to the page cache; `flush` makes it durable.
 
-        On StorageError the batch is not in the log; `failed` says whether another one may be tried.
+        On StorageError the batch is not in the log; `failed` says whether the log has failed for
+        good.
 
         Args:
             batch: exactly one batch; the kernel copies it.
@@ -117,7 +118,7 @@ class LogAppender(LogState):
         return started
 
     def _prepare(self, wall_ms: int) -> None:
-        """Load what appends need, and make sure that they follow the last whole batch."""
+        """Load the state that appends need, and verify that the log ends with a whole batch."""
         self.check_usable()
         active = self.active
         with self.errors_as("the log cannot be prepared for appending"):

@@ -27,7 +27,7 @@ class Detached(Generic[T]):
         self._twins = [(segment, segment.twin()) for segment in segments]
 
     def run(self) -> T:
-        """Return the result. Raises StorageError and CorruptBatchError."""
+        """Execute the query and return its result. Raises StorageError and CorruptBatchError."""
         try:
             return self._ask([twin for _, twin in self._twins])
         except OSError as error:

@@ -91,7 +91,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
         content.segments.append(segment)
     _compare_indexes(files, content, sizes)
     for name in left_over:
-        # After the indexes that are deleted because of it.
+        # Removed last: a deleted .log is the reason why its indexes were removed above.
         files.remove(f"{directory}/{name}")
     return content
 

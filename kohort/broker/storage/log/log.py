@@ -72,7 +72,7 @@ class PartitionLog(LogAppender, LogReader):
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets were found missing when the log was opened."""
+        """The number of offsets found missing when the log was opened."""
         return sum(lost.stop - lost.start for lost in self.lost)
 
     @property
@@ -230,7 +230,8 @@ def expired_segments(
     """Return how many of the oldest segments may be deleted, by Kafka's rules: possibly all.
 
     A segment may be deleted if it is below the log start; with cleanup.policy=delete also if its
-    latest record is older than retention.ms, or if the rest has retention.bytes without it.
+    latest record is older than retention.ms, or if the remaining segments have at least
+    retention.bytes.
 
     Args:
         config: None if only the log start is to be considered.

@@ -50,15 +50,15 @@ class OpeningTerms(NamedTuple):
     clean_shutdown: bool
     """Whether every log of the data directory was closed; nothing is scanned then."""
     recovery_point: int = 0
-    """Otherwise, only data at or above this offset is scanned."""
+    """After an unclean shutdown, only data at or above this offset is scanned."""
     log_start_offset: int = 0
-    """As far as it was stored; the first segment may start later."""
+    """The stored log start offset, 0 if none is stored; the first segment may start later."""
     noted_bytes: int | None = None
-    """Size of its .log files when it was closed, if known; less means a loss."""
+    """Total size of the .log files when the log was closed, if known; less means a loss."""
     leader_epoch_max: int = (1 << 31) - 1
     """The current epoch, if known. A batch of a later one is damaged."""
     is_known: bool = True
-    """Whether it was opened here before; otherwise there may be gaps, where Kafka compacted it."""
+    """Whether Kohort opened the log before; otherwise Kafka's compaction may have left gaps."""
     before_roll: Callable[[], None] | None = None
     """Called before a segment is started after another one. May raise OSError."""
     on_verified: Callable[[int], None] | None = None
@@ -76,7 +76,7 @@ class OpenedLog:
         self._directory = directory
         self._terms = terms
         self._may_have_gaps = is_compacted or not terms.is_known
-        """Whether Kafka may have compacted it."""
+        """Whether Kafka may have compacted the log."""
         self.is_new = not files.exists(directory)
         """Whether the directory has just been created."""
         if self.is_new:
@@ -130,7 +130,7 @@ class OpenedLog:
         )
 
     def _begin_empty(self) -> None:
-        """Start over, because there are no batches, or none are left."""
+        """Begin with an empty segment after the proven end, because no batches exist."""
         start_offset = self._terms.log_start_offset
         if self._proven > start_offset:
             self.lost.append(LostOffsets(start_offset, self._proven))
@@ -143,7 +143,7 @@ class OpenedLog:
         terms, proven = self._terms, self._proven
         self.is_tail_known = False
         end_offset = self._clean_end() if terms.clean_shutdown else None
-        self._look_inside()
+        self._find_lost_ranges()
         if end_offset is None:
             is_clean = terms.clean_shutdown
             point = self.segments[-1].base_offset if is_clean else terms.recovery_point
@@ -167,8 +167,10 @@ class OpenedLog:
             if max(found, terms.log_start_offset) < proven:
                 self.lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
 
-    def _look_inside(self) -> None:
-        """Detect losses before the end; after a clean shutdown only if something indicates them."""
+    def _find_lost_ranges(self) -> None:
+        """Detect lost ranges before the end; after a clean shutdown only if there are signs of
+        loss.
+        """
         may_have_gaps = self._may_have_gaps
         up_to_offset = self._terms.recovery_point
         if self._terms.clean_shutdown:
@@ -196,8 +198,8 @@ class OpenedLog:
             self.lost.append(LostOffsets(end, behind))
 
     def _found_end(self, end_offset: int) -> int:
-        """Return the end of the batches; from stored data unless that proves that bytes are
-        missing.
+        """Return the end of the log's batches: `end_offset`, or the end found in the active segment
+        if a clean shutdown's data proves that bytes are missing.
         """
         active = self.segments[-1]
         if not self._terms.clean_shutdown or (
@@ -272,11 +274,11 @@ class OpenedLog:
             segment.note_first_crc(sums.get(file_name(segment.base_offset, LOG_SUFFIX)))
 
     def _report(self) -> None:
-        """Log one line for each lost range, and for each missing .log that is in none of them."""
+        """Log one line for each lost range, and for each missing .log outside of these ranges."""
         for offset in self._orphans:
             if not any(hole.start <= offset < hole.stop for hole in self.lost):
                 logger.error(
-                    "%s: the .log of the segment at %d is missing; the loss is unknown",
+                    "%s: the .log of the segment at %d is missing; how much is lost is unknown",
                     self._directory,
                     offset,
                 )

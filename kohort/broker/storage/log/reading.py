@@ -224,7 +224,8 @@ class LogReader(LogState):
                 continue
             asked.append(segment)
             late_count += latest is not None
-            # In the first segment the record may be before the log start, but not in two.
+            # In the first such segment the record may be before the log start; the second one
+            # certainly has a later record.
             if late_count == 2:
                 break
         return Detached(

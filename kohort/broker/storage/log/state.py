@@ -99,7 +99,7 @@ class LogFlusher:
 
     @staticmethod
     def _take(noted: dict[str, None]) -> list[str]:
-        """Take what was recorded so far; later records are left to the next flush."""
+        """Return and clear the names recorded so far; later ones are left to the next flush."""
         taken = []
         while noted:
             taken.append(noted.popitem()[0])
@@ -161,7 +161,7 @@ class LogState:
         self.failure: str | None = None
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
-        """The leader epoch when it was opened, -1 for none; no append may have a lower one."""
+        """The leader epoch when the log was opened, -1 for none; no append may have a lower one."""
         self.loaded_producers: ProducerState | None = None
         """The producers, None if they have not been loaded yet."""
         self._recovered_from = opened.recovered_from
@@ -203,7 +203,7 @@ class LogState:
             return self.load()
 
     def load(self) -> ProducerState:
-        """Load everything that appends make differ from the files. Raises OSError."""
+        """Load the producers on first use, and repair their files if necessary. Raises OSError."""
         if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
@@ -257,7 +257,7 @@ class LogState:
         self._drop_checksums(point)
         if self._beyond(point)[0].base_offset >= point:
             self.load()
-        # A process that was killed may have left them in the page cache only.
+        # A killed process may have left these snapshots in the page cache only.
         self._sync_snapshots([offset for offset in self.snapshots if offset >= point])
 
     def _beyond(self, point: int) -> list[LogSegment]:
@@ -318,7 +318,7 @@ class LogState:
                 sums[name] = None
             elif (checksum := segment.aborted.checksum()) is not None:
                 sums[name] = checksum
-            # Reading the others would take long if there are many.
+            # The CRC is read from the last two segments only: reading thousands would take long.
             first_crc = segment.first_crc(reads=segment in self.segments[-2:])
             if first_crc is not None:
                 sums[file_name(segment.base_offset, LOG_SUFFIX)] = first_crc

@@ -1,7 +1,7 @@
 """The aborted transactions of a log, from the indexes of its segments.
 
-An index is verified once before it is used, and rebuilt from the batches if it is damaged. The slow
-parts of that are for another thread: verifying a long index, and rebuilding any.
+An index is verified once before it is used, and rebuilt from the batches if it is damaged.
+Verifying a long index, and rebuilding any index, are slow and run in another thread.
 """
 
 from contextlib import suppress
@@ -173,7 +173,7 @@ class IndexRepair:
         """The correct content; None if the checksum of the file proves it."""
 
     def run(self) -> None:
-        """Perform the slow part. Raises StorageError and CorruptBatchError."""
+        """Verify the index, or rebuild it in a file. Raises StorageError and CorruptBatchError."""
         index = self._index
         try:
             if index.check_in_thread():
@@ -236,7 +236,7 @@ class AbortedReading:
     """
 
     def __init__(self, state: LogState, offset: int, end_offset: int) -> None:
-        """Raises OSError."""
+        """Collect the segments to read. Raises OSError."""
         self._offset = offset
         self._end_offset = end_offset
         self._segments: list[tuple[LogSegment, Detached[CorrectIndex] | None]] = []
@@ -251,7 +251,7 @@ class AbortedReading:
                 self._segments.append((segment, None))
 
     def read(self) -> list[AbortedTransaction]:
-        """Return them, ordered by marker. Raises OSError."""
+        """Return the aborted transactions, ordered by marker. Raises OSError."""
         aborted: list[AbortedTransaction] = []
         for segment, rebuilding in self._segments:
             index = segment.aborted

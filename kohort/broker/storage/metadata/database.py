@@ -79,7 +79,7 @@ _ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """UnicodeDecodeError occurs if SQLite's own message quotes a damaged name."""
 _SHORT_FILE: Final = {sqlite3.SQLITE_IOERR_SHORT_READ}
 _FAILING_DISK: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
-_IN_OUR_WAY: Final = {
+_OPERATOR_ERRORS: Final = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_NOMEM,
@@ -124,7 +124,7 @@ def _at_once(statements: Sequence[Statement]) -> Statement | None:
 
 
 def checksum_of(columns: Sequence[bytes | str | int]) -> int:
-    """Compute the last column of a row from the others."""
+    """Compute the checksum, which is the last column of a row, from the other columns."""
     return crc32(repr(tuple(columns)).encode())
 
 
@@ -149,7 +149,7 @@ class TopicRecord(NamedTuple):
     """Wall-clock time of the creation."""
     configs: Mapping[str, str] = {}
     deleted: bool = False
-    """Whether it is deleted: its name is free again, and remaining directories are removed."""
+    """Whether the topic is deleted: its name is free, and remaining directories are removed."""
 
     def put(self) -> Statement:
         """Return the statement that stores the topic, replacing any row with its id."""
@@ -237,7 +237,7 @@ class MetadataDatabase:
                 Path(self.path + suffix).unlink()
 
     def read(self) -> Content:
-        """Read the whole content. Raises DamagedError or StorageError."""
+        """Read all topics and properties. Raises DamagedError or StorageError."""
         topics = sorted(map(_topic_of, self._checked_rows(_TOPICS)), key=lambda topic: topic.name)
         return Content(topics, self._checked_properties())
 
@@ -291,7 +291,7 @@ class MetadataDatabase:
             raise explained(self.path, "cannot be read", error) from error
         finally:
             connection.text_factory = _Text
-        # Thousands of users and rules are read at every start.
+        # No object is created per row: thousands of users and rules are read at every start.
         for name, value, checksum in rows:
             is_text = type(name) is str and type(value) is str
             if not is_text or checksum_of((name, value)) != checksum:
@@ -356,7 +356,7 @@ class MetadataDatabase:
 
 @cache
 def _our_tables() -> set[_Row]:
-    """Return what `_TABLES` finds in a database created by this release.
+    """Return the result of the query `_TABLES` for a database created by this release.
 
     No other program has any of these tables, and no later release has exactly these.
     """
@@ -447,7 +447,7 @@ def explained(path: str, doing: str, error: Exception) -> MetadataError | Storag
     primary = code & 0xFF
     if primary in _FAILING_DISK:
         return UnreadableError(text)
-    if primary in _IN_OUR_WAY:
+    if primary in _OPERATOR_ERRORS:
         return StorageError(text)
     if primary in _MAYBE_OURS:
         # A damaged header looks like a missing permission, so check what SQLite would do.

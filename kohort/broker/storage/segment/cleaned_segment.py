@@ -42,8 +42,8 @@ class CleanedSegment:
         """`interval`: bytes between two index entries.
 
         Args:
-            replaces_aborted: whether there is an index of aborted transactions, which must not
-                outlive the segment that it belongs to: a removed marker ends none of them.
+            replaces_aborted: whether the replaced segments have an index of aborted transactions,
+                which is then replaced even by an empty one: it may list removed markers.
         """
         self.base_offset = base_offset
         self.size_bytes = 0

@@ -2,11 +2,11 @@
 place.
 
 Nothing is loaded: a search reads a few entries from the page cache (13 to 18 reads of a microsecond
-for a segment of 1 GB, one after the entry found last, which is where a consumer continues), so a
-broker with a terabyte of logs needs no memory for their indexes. New entries are kept encoded in
-memory until the owner saves them, without fsync, because whatever an unclean shutdown leaves is
-checked or rebuilt. For the same reason entries are hints: code that uses one compares it with the
-batch it points to.
+each in a segment of 1 GB; one read if the entry follows the one found last, as for a consumer that
+continues), so a broker with a terabyte of logs needs no memory for their indexes. New entries are
+kept encoded in memory until the owner saves them, without fsync, because whatever an unclean
+shutdown leaves is checked or rebuilt. For the same reason entries are hints: code that uses one
+compares it with the batch it points to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class SegmentIndex:
 
     @property
     def unsaved_count(self) -> int:
-        """How many entries are not saved yet."""
+        """The number of entries that are not saved yet."""
         return len(self._pending) // self.entry.size
 
     def is_cached(self) -> bool:
@@ -169,7 +169,7 @@ class SegmentIndex:
         return self._unpacked(data, 0)
 
     def _read(self, number: int, count: int) -> bytes:
-        """Read as many whole entries as there are."""
+        """Read up to `count` encoded entries; fewer where the file ends."""
         if self._file is None or count == 0:
             return b""
         size = self.entry.size
@@ -246,7 +246,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex(SegmentIndex):
-    """How timestamps increase with offsets (Kafka's TimeIndex).
+    """The maximum timestamps up to certain offsets (Kafka's TimeIndex).
 
     An entry (timestamp, offset) says: no record up to `offset` is later than `timestamp`, and the
     batch that ends at `offset` is the first that contains a record with that timestamp. Both
@@ -281,7 +281,7 @@ class TimeIndex(SegmentIndex):
         return self.find_last(1, offset - self._base_offset)
 
     def keep_up_to(self, offset: int) -> None:
-        """Drop entries with later offsets. Raises OSError."""
+        """Drop entries with offsets above `offset`. Raises OSError."""
         self.keep_first(self.find_offset(offset) + 1)
 
     def replace_all(self, entries: Iterable[TimestampOffset]) -> None:

@@ -44,8 +44,8 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Perform step 1 (see above). The files must be on disk. Raises OSError: then nothing is
-    decided.
+    """Perform step 1 (see above): rename the new files to *.swap. The files must be on disk. Raises
+    OSError: then nothing is decided.
     """
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
@@ -54,7 +54,7 @@ def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
 
 
 def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Perform step 3. Raises OSError."""
+    """Perform step 3 (see above): rename the new files to their final names. Raises OSError."""
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + SWAP_SUFFIX):
@@ -90,15 +90,15 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
     replaced = sorted(offset for offset in offsets if offset is not None and offset >= base_offset)
     end_offset = _end_of(files, path, base_offset)
     if end_offset is None or end_offset not in offsets:
-        # It was complete and on disk when this was decided, and ended where the next segment
-        # starts; so it was damaged or truncated later.
+        # The replacement was complete and on disk when it was decided, and ended where the next
+        # segment starts; so it was damaged or truncated later.
         if base_offset in replaced:
             logger.error("%s is damaged; the segments that it replaces are kept", path)
             discard_cleaned(files, directory, base_offset)
             return
         logger.error("%s is damaged; offsets from %s on are lost", path, end_offset or base_offset)
         end_offset = end_offset or base_offset
-    logger.info("installing the compacted segment %s", path)
+    logger.info("Completing the replacement by the compacted segment %s", path)
     for offset in replaced:
         if offset < end_offset:
             for suffix in _IN_ORDER[::-1]:

@@ -60,7 +60,7 @@ def _last_entry(segment: LogSegment) -> TimestampOffset | None:
 
 
 def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
-    """Whether no batch after this one is later; damage after it hides no indexed batch."""
+    """Whether no later batch has a later timestamp; damage after `batch` hides no indexed batch."""
     try:
         for _, header in segment.walk(batch.position, batch.header.base_offset):
             if header.max_timestamp > batch.header.max_timestamp:

@@ -174,12 +174,12 @@ class TransactionIndex:
 
     @property
     def damage(self) -> str | None:
-        """Why the file has to be rebuilt; None if no reason is known."""
+        """The reason why the file has to be rebuilt; None if no reason is known."""
         return self._damage
 
     @property
     def is_checked(self) -> bool:
-        """Whether it was checked and is intact, or was written entirely by this process."""
+        """Whether the file was checked and is intact, or was written entirely by this process."""
         return self._is_checked
 
     @property
@@ -315,7 +315,7 @@ class TransactionIndex:
         return list(_ENTRY_BEHIND_VERSION.iter_unpack(self._bytes(number, count)))
 
     def _bytes(self, number: int, count: int) -> bytes:
-        """Return the entries as they are in the file, as many as there are."""
+        """Return up to `count` encoded entries; fewer at the last saved one."""
         wanted = min(count, self._saved - number) * ENTRY_BYTES
         if wanted <= 0:
             return b""
