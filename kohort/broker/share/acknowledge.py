@@ -15,7 +15,8 @@ from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 class Acknowledging:
     """Steps the windows, and stores their changes: one record per share-partition.
 
-    Each change is staged with its step, so that a request that is interrupted leaves none behind.
+    Each step is followed by staging its changes, so that an interrupted request leaves no change
+    unstored.
     """
 
     __slots__ = ("_member_id", "_partitions", "_then", "_unstored_count", "errors")
@@ -36,8 +37,8 @@ class Acknowledging:
         *,
         releases: bool = False,
     ) -> None:
-        """Apply the acknowledgements of a share-partition, which are valid, and then release what
-        the member still has locked, if it `releases`.
+        """Apply acknowledgements, which the caller has validated, to a share-partition; if
+        `releases`, then release the records that the member still has locked.
         """
         window = None if share.is_gone else self._partitions.window(share)
         if window is None:
@@ -53,7 +54,7 @@ class Acknowledging:
         self._store(share)
 
     def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:
-        """Release everything that the member has locked in these partitions, in slices; goes on
+        """Release all records that the member has locked in these partitions, in slices; continues
         even if the request is interrupted.
         """
         self._unstored_count += 1
@@ -63,7 +64,7 @@ class Acknowledging:
             for topic_id, number in left:
                 share = self._partitions.find_loaded(group_id, topic_id, number)
                 if share is not None and share.window is not None:
-                    # With the group's settings of now.
+                    # Looked up again, to apply the group's present settings.
                     window = self._partitions.window(share)
                     if window is not None:
                         window.release_all(self._member_id)

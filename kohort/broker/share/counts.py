@@ -8,7 +8,7 @@ from kohort.groups.share.window import AcknowledgeType
 from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 REST: Final = ""
-"""In place of the ids of groups beyond the limit; no group has this id."""
+"""The id under which groups beyond the limit are counted; no group has this id."""
 
 
 class GroupCounts:
@@ -33,10 +33,10 @@ class GroupCounts:
         self.archived_at_limit = 0
         self.dead_letters = 0
         self.dead_letter_batches = 0
-        """Attempts to append one."""
+        """Attempts to append a batch of dead letters."""
         self.dead_letter_batches_failed = 0
         self.acknowledgements: Counter[int] = Counter()
-        """By `AcknowledgeType`."""
+        """Acknowledged records, by `AcknowledgeType`."""
 
     def note_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
         counts = self.acknowledgements
@@ -49,15 +49,17 @@ class GroupCounts:
 
 
 class ShareCounts:
-    """Counts of a bounded number of groups, and of the rest. They never decrease."""
+    """Counts of a bounded number of groups, and one sum for all further groups. They never
+    decrease.
+    """
 
     def __init__(self, groups_max: int) -> None:
         self._groups_max = groups_max
         self.by_group: dict[str, GroupCounts] = {}
-        """Also of groups that do not exist any more."""
+        """Counts by group id; those of deleted groups are kept."""
 
     def of(self, group_id: str) -> GroupCounts:
-        """Return the counts of a group, or those of the rest."""
+        """Return the counts of a group, or the sum for groups beyond the limit."""
         known = self.by_group.get(group_id)
         if known is None:
             if len(self.by_group) >= self._groups_max:

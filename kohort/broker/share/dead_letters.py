@@ -2,8 +2,9 @@
 within the delivery count limit, are appended to the group's dead-letter topic, and then archived.
 
 One task serves all groups, in order of acknowledgement, and exists while there is something to
-append. What is waiting is limited by the windows, whose start it holds. After a crash the state
-topic still has the records as Archiving, and they are appended again: at least once.
+append. Records that wait keep the start of their window from advancing, so the windows' size limits
+their number. After a crash the state topic still has the records as Archiving, and they are
+appended again: at least once.
 
 As in Kafka, a dead letter has headers about its record, and only key and value are copied; records
 that cannot be appended are logged and archived.
@@ -47,7 +48,7 @@ _TERMS: Final = ProduceTerms(api_version=13, acks=-1, has_transactional_id=False
 
 
 OnDone: TypeAlias = Callable[[Sequence[tuple[DeadLetters, Outcome]]], None]
-"""Called with records that can be archived."""
+"""Called with records that can be archived now, and where their dead letters are."""
 
 
 class _Work(NamedTuple):
@@ -57,12 +58,12 @@ class _Work(NamedTuple):
 
 
 class DeadLetterQueue:
-    """The records of all share groups that wait for their dead letter."""
+    """The records of all share groups whose dead letters are not appended yet."""
 
     def __init__(
         self, topics: TopicManager, settings: Callable[[str], GroupSettings], clock: Clock
     ) -> None:
-        """`settings` returns those of a group."""
+        """`settings` returns the settings of a group."""
         self._topics = topics
         self._settings = settings
         self._clock = clock
@@ -81,7 +82,7 @@ class DeadLetterQueue:
             )
 
     async def close(self) -> None:
-        """Stop; what is waiting is appended after the next start."""
+        """Stop; the waiting dead letters are appended after the next start."""
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()
@@ -122,7 +123,9 @@ class DeadLetterQueue:
         work.on_done([(each, outcome) for each in left])
 
     async def _append_all(self, work: _Work, left: list[DeadLetters], time_slice: Slice) -> None:
-        """Append dead letters and archive their records, which leave `left`. Raises KafkaError."""
+        """Append dead letters, archive their records and remove them from `left`. Raises
+        KafkaError.
+        """
         key = work.share.key
         settings = self._settings(key.group_id)
         target = await self._target(settings.dead_letter_topic, key.partition)
@@ -130,7 +133,7 @@ class DeadLetterQueue:
         name = self._topic_name(key.topic_id)
         config = target.config
         batch = _Batch(min(config.max_message_bytes, config.segment_bytes, BATCH_BYTES_MAX))
-        wall_ms = self._clock.wall_ms()  # One for all, as the size of a record depends on it.
+        wall_ms = self._clock.wall_ms()  # The same for all: an encoded record's size depends on it.
         for each in work.dead_letters:
             for offset in range(each.first_offset, each.last_offset + 1):
                 headers = _headers(name, key.partition, offset, key.group_id, each)
@@ -152,7 +155,7 @@ class DeadLetterQueue:
     async def _append(
         self, work: _Work, target: Partition, batch: "_Batch", time_slice: Slice
     ) -> None:
-        """Append a batch, and archive its records. Raises KafkaError."""
+        """Append a batch of dead letters, and archive their records. Raises KafkaError."""
         counts = work.share.counts
         counts.dead_letter_batches += 1
         try:
@@ -185,8 +188,8 @@ class DeadLetterQueue:
         return appended.base_offset
 
     async def _target(self, name: str, source_partition: int) -> Partition:
-        """Return the partition of the dead-letter topic for those of a partition; create the topic
-        if the settings say so. Raises KafkaError.
+        """Return the partition of the dead-letter topic for dead letters of a source partition;
+        create the topic if auto-creation is enabled. Raises KafkaError.
         """
         config = self._topics.settings.config
         if not name:
@@ -241,7 +244,7 @@ class _Batch:
         self.bytes_max = bytes_max
         self.records: list[Record] = []
         self.parts: list[DeadLetters] = []
-        """Their records, in the same order."""
+        """The ranges of source offsets whose dead letters are in `records`, in the same order."""
         self._size = _BATCH_HEADER_BYTES
 
     def add(self, record: Record, dead_letters: DeadLetters, offset: int) -> bool:
@@ -269,7 +272,7 @@ def _encoded_bytes(record: Record, index: int) -> int:
 
 
 def _remove_first(left: list[DeadLetters], parts: Iterable[DeadLetters]) -> None:
-    """Remove records from the first of those that are left."""
+    """Remove `parts`, with which `left` begins, from `left`."""
     for part in parts:
         if part.last_offset == left[0].last_offset:
             del left[0]
@@ -306,13 +309,13 @@ class _Source:
         self._peer_log = peer_log
         self._is_readable = True
         self._asked = 0
-        """The last offset that was asked for."""
+        """The last requested offset."""
         self._base = self._end = 0
-        """First offset of the open batch, and the one after its last."""
+        """First offset of the open batch, and the offset after its last one."""
         self._block: bytes | memoryview = b""
         self._spans: Iterator[RecordSpan] = iter(())
         self._at = -1
-        """Offset of `_span`, the last one that was read."""
+        """Offset of `_span`, the last record read; `_end` after the last record of the batch."""
         self._span: RecordSpan | None = None
 
     async def content(self, offset: int, time_slice: Slice) -> tuple[bytes | None, bytes | None]:

@@ -1,4 +1,4 @@
-"""What the handlers of ShareFetch and ShareAcknowledge use: sessions, fetches that wait, and
+"""The services for the handlers of ShareFetch and ShareAcknowledge: sessions, waiting fetches, and
 share-partitions.
 """
 
@@ -30,7 +30,7 @@ class ShareDelivery:
         self._topic = topic
         self._dead_letters = dead_letters
         self._waiting: dict[tuple[str, str], ShareFetch] = {}
-        """The fetch of each (group, member) that has no answer yet."""
+        """The unanswered fetch of each (group, member)."""
         self._is_closed = False
 
     def accept_fetch(
@@ -65,7 +65,7 @@ class ShareDelivery:
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions that a connection has opened."""
         if self._is_closed:
-            return  # Locks end with the process.
+            return  # The broker is stopping, which ends all locks.
         for session in self.sessions.connection_closed(connection):
             self._supersede(session.group_id, session.member_id)
             acknowledging = Acknowledging(self.partitions, session.member_id)
@@ -80,13 +80,11 @@ class ShareDelivery:
     # Start and stop.
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the topic of the state if it does not exist; None if it exists. Raises
-        KafkaError.
-        """
+        """Create the state topic if it does not exist; None if it exists. Raises KafkaError."""
         return self._topic.prepare()
 
     async def close(self) -> None:
-        """Store what has changed, and stop."""
+        """Store staged changes, and stop."""
         self._is_closed = True
         await self.maintenance.close()
         await self._dead_letters.close()

@@ -1,12 +1,12 @@
-"""Acquires records for one ShareFetch, at once or when there are some.
+"""Acquires records for one ShareFetch, at once or when some become available.
 
-A fetch without records waits in the purgatory under its partitions of the log, which wake it when
-something is appended, and under its share-partitions, which wake it when records are released or
-the window has room again. It acquires only when it is answered: a fetch that a client no longer
-waits for acquires nothing.
+A fetch without records waits in the purgatory under the keys of its log partitions, which complete
+it when records are appended, and of its share-partitions, which complete it when records are
+released or the window has room again. It acquires records only when it is answered, so a fetch for
+which no client waits any more locks none.
 
 Cached data is read on the event loop, other data in another thread. The window may change during
-such a read, so what was read is compared with its position afterwards.
+such a read, so the result is compared with the window's position afterwards.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 UNSLICED_PARTITIONS_MAX: Final = 100
-"""Records of more partitions than this are acquired in slices."""
+"""A fetch of more partitions than this acquires records in slices."""
 
 _HELD_BYTES: Final = 400
-"""Estimated memory that a waiting fetch keeps for each of its partitions."""
+"""Estimated memory per partition of a waiting fetch."""
 
 ATTEMPTS: Final = 3
-"""Reads of one partition in another thread, if its window changes meanwhile."""
+"""Maximum reads of one partition in another thread, if its window changes during each."""
 
 RETRIES: Final = 3
-"""Reads in other threads that found nothing, before the fetch waits for a change."""
+"""Reads in other threads without acquirable records, before the fetch waits for a change."""
 
 NOT_INITIALIZED: Final = "The share group has not initialized this partition."
 
 
 class FetchTerms(NamedTuple):
-    """What a ShareFetch wants; no value is negative."""
+    """The limits in a ShareFetch request; no value is negative."""
 
     max_wait_ms: int
     min_bytes: int
@@ -59,8 +59,8 @@ class FetchTerms(NamedTuple):
     max_records: int
     batch_size: int
     response_bytes: int
-    """Bytes of records at which the response is full. `max_bytes` does not limit it: each partition
-    yields a batch of any size."""
+    """Bytes of records at which the response is full. `max_bytes` is not such a limit: each
+    partition returns at least one batch, of any size."""
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
 
 
@@ -71,14 +71,14 @@ class FetchedPartition:
     topic_id: bytes
     number: int
     was_acquirable: bool = False
-    """Whether records of it could be acquired when the fetch was executed."""
+    """Whether the partition had acquirable records when the fetch was executed."""
     was_acknowledged: bool = False
     share: SharePartition | None = None
     log: Partition | None = None
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     acknowledgement: AcknowledgementError | None = None
-    """Why its acknowledgements failed."""
+    """The error of the partition's acknowledgements, if they failed."""
     data: bytes | memoryview = b""
     acquired: Sequence[AcquiredRange] = ()
 
@@ -87,7 +87,7 @@ class FetchedPartition:
 
 
 _Uncached: TypeAlias = tuple[FetchedPartition, int]
-"""A partition whose data is not cached, and the bytes to read of it."""
+"""A partition whose data is not cached, and how many bytes of it to read."""
 
 
 class ShareReader(NamedTuple):
@@ -114,14 +114,14 @@ class ShareFetch:
         run: Callable[[Coroutine[Any, Any, None], str], Deferred[None]],
         check_again: Callable[[], None],
     ) -> None:
-        """Create it; `begin` executes it.
+        """Create a fetch; `begin` executes it.
 
         Args:
             epoch: the session's epoch after this request.
             fetched: all partitions of the session.
             threads: limits the number of requests that read in other threads.
             run: runs a coroutine for the client.
-            check_again: fails the partitions that the client may no longer read.
+            check_again: sets the error of partitions that the client may no longer read.
         """
         self._reader = reader
         self._session = session
@@ -135,7 +135,8 @@ class ShareFetch:
         self._deadline_ms = 0
         self._parked: DelayedShareFetch | None = None
         self._has_advanced = False
-        """Whether a window has passed records that are not delivered, such as aborted ones."""
+        """Whether the fetch moved a window past records without delivering them, such as aborted
+        ones."""
         self._retries_left = RETRIES
         self._response_bytes = 0
         self.answer: Deferred[ErrorCode] = Deferred()
@@ -186,7 +187,7 @@ class ShareFetch:
             )
             if missing <= 0:
                 return True
-        # The change of one partition may complete a sum that others have begun.
+        # Together with bytes of other partitions, it may reach `min_bytes`.
         return key is not None and self._terms.min_bytes > 1 and self.is_ready()
 
     def _readable(self) -> list[FetchedPartition]:
@@ -205,7 +206,7 @@ class ShareFetch:
         self._reader.purgatory.try_complete_else_watch(operation, keys, self._deadline_ms)
 
     def on_complete(self, completion: Completion) -> None:
-        """Acquire what there is; called by the delayed operation."""
+        """Acquire the available records; called by the delayed operation."""
         if self.answer.is_done:
             return
         self._check_again()
@@ -214,7 +215,7 @@ class ShareFetch:
     # Acquiring.
 
     def _acquire(self, *, may_wait: bool) -> None:
-        """Acquire records, as many as wanted, and answer; keep waiting if there are none."""
+        """Acquire up to the wanted number of records and answer; without any, keep waiting."""
         readable = self._readable()
         steps = self._acquire_steps(readable)
         if len(readable) > UNSLICED_PARTITIONS_MAX:
@@ -227,7 +228,7 @@ class ShareFetch:
             self._finish_or_wait(may_wait=may_wait)
 
     def _run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Acquire in a task; it ends if the client disconnects."""
+        """Run `work` in a task, which is cancelled if the client disconnects."""
         task = self._run(work, "share fetch")
         task.add_done_callback(self._on_task_done)
         self.answer.add_done_callback(lambda _: task.cancel())
@@ -244,8 +245,8 @@ class ShareFetch:
     def _acquire_steps(
         self, readable: list[FetchedPartition]
     ) -> Steps[tuple[list[_Uncached], int]]:
-        """Acquire what is cached; return the partitions that are not, each with the bytes to read,
-        and how many records are still wanted.
+        """Acquire records from cached data; return the partitions whose data is not cached, each
+        with the bytes to read, and how many records are still wanted.
 
         Share-partitions that were not loaded before are left to the next fetch if the others have
         records. Kafka, too, answers when the first share-partition is loaded; librdkafka's tests
@@ -280,11 +281,11 @@ class ShareFetch:
                 for fetched in unloaded:
                     fetched.was_acquirable = False
                 break
-            left = self._terms.max_records  # Aborted records were counted, but not acquired.
+            left = self._terms.max_records  # The loaded ones had aborted records only.
         return uncached, left
 
     def _check_acquirable(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
-        """Set whether records of a partition can be acquired, or its error. Returns the former."""
+        """Set the error of a partition, or whether it has acquirable records, which is returned."""
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
@@ -329,7 +330,7 @@ class ShareFetch:
         for fetched, max_bytes in uncached:
             if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
-        # A partition may have got records after it was read.
+        # Records may have become available in a partition after it was read.
         self._retries_left -= 1
         self._finish_or_wait(may_wait=may_wait, after_check=self._retries_left <= 0)
 
@@ -355,7 +356,8 @@ class ShareFetch:
                 return 0
             if self._is_superseded or share.is_gone:
                 return 0
-            # Others may have acquired, or released, records meanwhile.
+            # Other members may have acquired or released records meanwhile, or the window was
+            # replaced.
             if reader.partitions.window(share) is not window:
                 continue
             if not read.batches:
@@ -367,7 +369,7 @@ class ShareFetch:
     def _acquire_from(
         self, fetched: FetchedPartition, window: Window, read: LogRead, max_records: int
     ) -> int:
-        """Acquire records of a read; return their number."""
+        """Acquire records from the result of a read; return their number."""
         share = fetched.share
         assert share is not None
         if not read.batches:
@@ -401,7 +403,7 @@ class ShareFetch:
 
     @property
     def _is_superseded(self) -> bool:
-        """Whether the answer would not be used, so that nothing may be acquired for it."""
+        """Whether the client no longer expects this answer: no record may be locked for it."""
         session = self._session
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
@@ -458,7 +460,7 @@ class DelayedShareFetch(DelayedOperation):
     def __init__(
         self, fetch: ShareFetch, *, owner: Hashable, held_bytes: int, after_check: bool
     ) -> None:
-        """`after_check`: the fetch has just found nothing, whatever `is_ready` says."""
+        """`after_check`: the fetch found no records just now, so `is_ready` is not called first."""
         super().__init__(owner=owner, held_bytes=held_bytes)
         self._fetch = fetch
         self._is_checked = after_check

@@ -1,4 +1,4 @@
-"""Begins the share-partitions that groups have initialized: in slices, as a topic may have
+"""Creates the state of share-partitions that groups initialize: in slices, as a topic may have
 thousands of partitions. The heartbeat that initialized them is answered afterwards.
 """
 
@@ -16,13 +16,13 @@ class NewPartition(NamedTuple):
     topic_id: bytes
     number: int
     epoch: int
-    """Of the group."""
+    """The group's epoch."""
     is_added: bool
     """Whether it was added to a topic that the group had initialized before."""
 
 
 Begin: TypeAlias = Callable[[str, NewPartition], None]
-"""Begins the state of a partition of a group."""
+"""Creates the state of one share-partition of a group."""
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class Initializations:
     def __init__(
         self, begin: Begin, flush: Callable[[], None], run_in_slices: Callable[[Work], None]
     ) -> None:
-        """`flush` appends the states that have begun."""
+        """`flush` appends the created states to the state topic."""
         self._begin = begin
         self._flush = flush
         self._run_in_slices = run_in_slices
         self._groups: dict[str, _Group] = {}
 
     def add(self, group_id: str, partitions: list[NewPartition]) -> None:
-        """Begin the state of partitions: now for one slice, the rest in later slices."""
+        """Create the state of partitions: now for one slice, the rest in later slices."""
         group = self._groups.get(group_id)
         if group is not None:
             group.partitions.extend(partitions)
@@ -51,13 +51,15 @@ class Initializations:
         self._run_in_slices(partial(self._run, group_id))
 
     def remove(self, group_id: str, partitions: frozenset[tuple[bytes, int]]) -> None:
-        """Do not begin partitions."""
+        """Remove partitions that were deleted before their state was created."""
         group = self._groups.get(group_id)
         if group is not None:
             group.partitions = deque([p for p in group.partitions if p[:2] not in partitions])
 
     def under_way(self, group_id: str) -> Deferred[None] | None:
-        """Return what is done when all partitions of a group have begun; None if they have."""
+        """Return a `Deferred` that completes when the state of all added partitions exists; None if
+        it does.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -72,7 +74,8 @@ class Initializations:
             if time_slice.is_over() and group.partitions:
                 return True
         del self._groups[group_id]
-        # Before the request that caused it is answered: a crash must not move the start.
+        # Before the heartbeat is answered: after a crash, the start offset would be determined
+        # again and might differ.
         self._flush()
         for done in group.waiting:
             done.set_result(None)

@@ -20,7 +20,7 @@ _HEADER: Final = Struct(">qi9xhi16xq")
 
 
 class LogRead(NamedTuple):
-    """The result of a read."""
+    """Whole batches read from the log, and their headers."""
 
     data: bytes | memoryview
     batches: Sequence[LogBatch]
@@ -41,7 +41,7 @@ class LogRead(NamedTuple):
         return memoryview(self.data)[start:stop]
 
     def since(self, offset: int) -> "LogRead":
-        """Return the read without the batches that end below an offset."""
+        """Return a copy without the batches that end below an offset."""
         count = sum(batch.last_offset < offset for batch in self.batches)
         return LogRead(self.data, self.batches[count:], self.stops[count:]) if count else self
 
@@ -61,14 +61,14 @@ class Wanted(NamedTuple):
     stop_offset: int
     """Batches from this offset on are not needed."""
     max_bytes: int
-    """Exceeded only by the first batch."""
+    """Upper bound, except that the first batch may exceed it."""
     chunk_bytes: int
-    """Bytes that the wanted records probably have."""
+    """Estimated size of the wanted records: the bytes of one read."""
     committed_only: bool
 
 
 def read_cached(partition: Partition, wanted: Wanted) -> LogRead | None:
-    """Read what is cached; None if the first batch is not. Raises KafkaError."""
+    """Read cached batches; None if the first one is not cached. Raises KafkaError."""
     reads, committed_only = partition.reads, wanted.committed_only
     chunks: list[bytes | memoryview] = []
     batches: list[LogBatch] = []
@@ -119,8 +119,8 @@ async def read_in_thread(partition: Partition, wanted: Wanted, clock: Clock) -> 
 
 
 def readable_bytes(partition: Partition, offset: int, enough: int, *, committed_only: bool) -> int:
-    """Return the bytes from an offset on; at most about `enough`, which is also the result if they
-    are not cached, and 0 if they cannot be read.
+    """Return how many bytes can be read from an offset on, up to about `enough`; `enough` if the
+    data is not cached, 0 if it cannot be read.
     """
     try:
         end = partition.last_stable_offset if committed_only else partition.high_watermark
@@ -143,7 +143,7 @@ def _add_batches(
     batches: list[LogBatch],
     stops: list[int],
 ) -> None:
-    """Add the batches in `data`, which is at `position` of the read."""
+    """Add the batches in `data`, which begins at byte `position` of the whole read."""
     by_producer: dict[int, list[AbortedTransaction]] = {}
     for transaction in aborted:
         by_producer.setdefault(transaction.producer_id, []).append(transaction)

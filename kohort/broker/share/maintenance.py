@@ -1,8 +1,8 @@
 """Loads the state of share-partitions at the start, and keeps its log short.
 
-Only the records from the oldest snapshot on that is the latest of its share-partition are needed.
-So a share-partition that is rarely written gets a snapshot from time to time, and what is below all
-snapshots is deleted.
+Each share-partition needs the records from its latest snapshot on. So a rarely written
+share-partition gets a new snapshot from time to time, and records below the latest snapshots of all
+share-partitions are deleted.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Maintenance:
                         share = partitions.add(key, state)
                         share.snapshot_offset = stored.snapshot_offsets.get(key)
                         if any(batch.state is RecordState.ARCHIVING for batch in state.batches):
-                            partitions.window(share)  # Loaded, it gets its dead letters.
+                            partitions.window(share)  # Loading it resumes its dead letters.
                     await time_slice.pause()
         if begun:
             logger.warning("Initialized %d share-partitions that had no stored state", begun)
@@ -159,7 +159,7 @@ class Maintenance:
             await self.write_cold_snapshots()
 
     async def write_cold_snapshots(self) -> None:
-        """Write a snapshot of each share-partition that has not been written for the interval."""
+        """Write a snapshot of share-partitions whose last one is older than the interval."""
         interval_ms = self._config().share_coordinator_cold_partition_snapshot_interval_ms
         time_slice = Slice(self._clock)
         for share in list(self._partitions):
@@ -172,7 +172,7 @@ class Maintenance:
             await self.unload()
 
     async def unload(self) -> None:
-        """Free the windows that nobody has used for a while."""
+        """Free the windows that have been idle for UNLOADED_AFTER_MS."""
         time_slice = Slice(self._clock)
         for share in list(self._partitions):
             if self._clock.monotonic_ms() - share.used_ms >= UNLOADED_AFTER_MS:
@@ -187,7 +187,7 @@ class Maintenance:
             self.prune()
 
     def prune(self) -> None:
-        """Delete the records below all snapshots; all if there is no share-partition."""
+        """Delete the records below all latest snapshots; without share-partitions, all records."""
         end_offsets = {n: self._topic.end_offset(n) for n in range(self._topic.partition_count)}
         needed: dict[int, int] = {}
         for share in self._partitions:

@@ -54,16 +54,16 @@ class SharePartition:
         partition: int,
         counts: GroupCounts,
     ) -> None:
-        """`partition` of the state topic stores it."""
+        """`partition` is the partition of the state topic that stores it."""
         self.key = key
         self.counts = counts
-        """Of its group."""
+        """The counts of its group."""
         self.own_counts: Mapping[str, int] = NOTHING_COUNTED
         self.state = state
         """The state in the log when it was loaded; None while the start offset is determined."""
         self.state_partition = partition
         self.snapshot_offset: int | None = None
-        """Where the state topic has its last snapshot; None if it has none."""
+        """Offset of its last snapshot in the state topic; None without one."""
         self.record_bytes: float = RECORD_BYTES_GUESS
         """Average size of the records last read."""
         self.reset_policy: int | None = None
@@ -74,7 +74,7 @@ class SharePartition:
         self.determining: object = None
         """Token of the current lookup of the start offset; None if there is none."""
         self.waiting: tuple[OnStored, ...] = ()
-        """Callbacks of alterations that wait for it."""
+        """Callbacks of alterations that wait for the start offset."""
         self.is_gone = False
         """Whether its state was deleted."""
         self.used_ms = 0
@@ -82,7 +82,7 @@ class SharePartition:
         self.held_offset: int | None = None
         """The record that keeps the start offset from advancing; None if nothing is in flight."""
         self.held_since_ms = 0
-        """Since when it does: monotonic time."""
+        """Monotonic time since when that record does."""
         self._window: Window | None = None
         self._stored: tuple[Window, int] | None = None
         """The last stored window and its state epoch, while the snapshot of `_window` is written.
@@ -93,7 +93,7 @@ class SharePartition:
         return f"SharePartition({shown(str(self.key))})"
 
     def note_acquired(self, ranges: Iterable[AcquiredRange]) -> None:
-        """Count acquired records, of the group and of the share-partition."""
+        """Add acquired records to the counts of the group and of the share-partition."""
         of_group, own = self.counts, self.changing_counts
         for first, last, delivery_count in ranges:
             count = last - first + 1
@@ -110,7 +110,7 @@ class SharePartition:
         return self.own_counts
 
     def note_start(self, clock: Clock) -> None:
-        """Note since when a record keeps the start offset from advancing, after each step."""
+        """Update `held_offset` and `held_since_ms`; to be called after each step."""
         window = self._window
         if window is not None:
             held = window.start_offset if window.start_offset <= window.end_offset else None
@@ -136,13 +136,13 @@ class SharePartition:
                 return None
             window = self._window = Window(settings.window, state.start_offset, state.batches)
             self._writer = StateWriter(self.key, state)
-            state.batches = []  # The window has them.
+            state.batches = []  # The window has its own copy.
         elif window.settings is not settings.window:
             window.settings = settings.window
         return window
 
     def unload(self) -> None:
-        """Keep only the stored state of an idle window."""
+        """Free the window if it is idle; its stored state remains."""
         window = self._window
         if window is None or self._stored is not None:
             return
@@ -151,7 +151,7 @@ class SharePartition:
             self._window = self._writer = None
 
     def begin(self, state: StoredState) -> None:
-        """Set the first state."""
+        """Set the first state of a share-partition without one."""
         self.state, self.state_epoch = state, state.state_epoch
 
     def take_waiting(self) -> tuple[OnStored, ...]:
@@ -160,7 +160,7 @@ class SharePartition:
         return waiting
 
     def forget_state(self) -> None:
-        """Return to having no state: the first one could not be stored."""
+        """Discard the first state, which could not be stored."""
         self.state = self._window = self._writer = self._stored = None
 
     def restart(self, window: Window, state_epoch: int) -> None:

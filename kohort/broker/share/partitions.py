@@ -1,8 +1,9 @@
 """All share-partitions: their state in memory and in the state topic, and their timers.
 
-A window is stepped by requests and timers on the event loop. What a step has changed is appended to
-the state topic at the end of the iteration; until it is durable the changed records belong to
-nobody. Fetches that wait for a share-partition are woken whenever it may have something for them.
+A window is stepped by requests and timers on the event loop. The changes of a step are appended to
+the state topic at the end of the iteration; until they are durable, the changed records are neither
+available nor locked by a member. Waiting fetches are checked again whenever their share-partition
+may have records for them.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX: Final = 100_000
-"""Maximum number of share-partitions, which take about 2 KB each; those of further groups are not
-delivered."""
+"""Maximum number of share-partitions, of about 2 KB each; further ones are not initialized, and
+their records not delivered."""
 
 UNDETERMINED: Final = -1
-"""The start offset of a state that Kafka has written before the first acknowledgement."""
+"""The start offset in a state that Kafka writes when it initializes a share-partition."""
 
 
 class SharePartitions:
@@ -64,8 +65,8 @@ class SharePartitions:
         purgatory: Purgatory,
         clock: Clock,
     ) -> None:
-        """`find` returns a partition of a topic, None if it does not exist; `settings` those of a
-        group.
+        """`find` returns a partition of a topic, None if it does not exist; `settings` returns the
+        settings of a group.
         """
         self._topic = topic
         self.find = find
@@ -104,7 +105,7 @@ class SharePartitions:
             yield group_id, self.of_group(group_id)
 
     def in_flight(self, share: SharePartition) -> int:
-        """Return the records in flight whose delivery is not complete; without loading a window."""
+        """Return the number of records whose delivery is not complete; loads no window."""
         window = share.window
         if window is None:
             return 0
@@ -117,7 +118,7 @@ class SharePartitions:
         return max((now_ms - lock.since_ms for lock in locks), default=0)
 
     def lag(self, share: SharePartition) -> int:
-        """Return the records that are not finished; without loading a window."""
+        """Return the number of records that are not finished; loads no window."""
         log = self.find(share.key.topic_id, share.key.partition)
         progress = share.window or share.state
         if log is None or log.failure is not None or progress is None:
@@ -152,10 +153,10 @@ class SharePartitions:
         log: Partition | None = None,
         settings: GroupSettings | None = None,
     ) -> Window | None:
-        """Return the window of a share-partition, with the group's settings and without what the
-        log no longer holds; None if its start offset is not determined yet.
+        """Return the window of a share-partition, with the group's settings and without records
+        that the log no longer holds; None if its start offset is not determined yet.
 
-        `log` and `settings`, if given, save the search for them.
+        If `log` and `settings` are not given, they are looked up.
         """
         if settings is None:
             settings = self.settings(share.key.group_id)
@@ -181,7 +182,7 @@ class SharePartitions:
         return window
 
     def _cut(self, share: SharePartition, log: Partition) -> None:
-        """Drop stored states of offsets that the log does not hold."""
+        """Remove offsets from the stored state that the log does not hold."""
         assert share.state is not None
         state = share.state.clamped(log.log.log_start_offset, log.high_watermark)
         if state is not share.state:
@@ -196,9 +197,9 @@ class SharePartitions:
     # Steps.
 
     def after_step(self, share: SharePartition, on_stored: OnStored | None = None) -> bool:
-        """Store what steps of the window have changed, and set its timer.
+        """Store the changes of the window's steps, and set its timer.
 
-        Returns whether there is something to store; `on_stored` is called then, later.
+        Returns whether there were changes; only then `on_stored` is called, when they are durable.
         """
         window = share.window
         assert window is not None
@@ -215,7 +216,7 @@ class SharePartitions:
         return write is not None
 
     def set_timer(self, share: SharePartition) -> None:
-        """Set the timer of a share-partition for the end of its next lock."""
+        """Set the timer of a share-partition to the earliest lock deadline."""
         share.note_start(self._clock)
         window = share.window
         deadline_ms = None if window is None else window.next_deadline_ms
@@ -227,7 +228,7 @@ class SharePartitions:
             self._locks.schedule(share, deadline_ms)
 
     def wake(self, share: SharePartition) -> None:
-        """Have the fetches that wait for a share-partition look at it again."""
+        """Check the fetches that wait for a share-partition again."""
         self._purgatory.check_and_complete(share)
 
     def _on_stored(
@@ -238,7 +239,8 @@ class SharePartitions:
         on_stored: OnStored | None,
         error: KafkaError | None,
     ) -> None:
-        # An alteration may have replaced the window; if it fails, this one is used again.
+        # An alteration may have replaced the window; it is updated all the same, because a failed
+        # alteration restores it.
         if error is None:
             window.written(write)
         else:
@@ -261,7 +263,7 @@ class SharePartitions:
         share.counts.archived_at_limit += counts["archived_at_limit"] - before
 
     def _put_dead_letters(self, share: SharePartition, window: Window | None) -> None:
-        """Append the dead letters of records that have become Archiving, and then archive these."""
+        """Append dead letters for records that have become Archiving, then archive these."""
         if window is not None and (dead_letters := window.take_dead_letters()):
             self._dead_letters.put(share, dead_letters, partial(self._archive, share, window))
 
@@ -288,7 +290,7 @@ class SharePartitions:
         self._topic.write(share.state_partition, record.key, record.value, on_written)
 
     def run_in_slices(self, work: Work) -> None:
-        """Run work on share-partitions now, for one slice; and what is left of it later."""
+        """Run work on share-partitions: now for one slice, the rest in later slices."""
         if work(self._slices.new_slice()):
             self._slices.add(work)
 
@@ -300,7 +302,7 @@ class SharePartitions:
     def _end_locks(self, share: SharePartition, _: Slice) -> None:
         if share.window is None or share.is_gone:
             return
-        # With the group's settings of now.
+        # Looked up again, to apply the group's present settings.
         window = self.window(share)
         if window is not None:
             share.counts.lock_timeouts += window.on_deadline(self._clock.monotonic_ms())
@@ -309,7 +311,7 @@ class SharePartitions:
     # Initialization and deletion.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Begin or delete the state of partitions, as their group has recorded."""
+        """Create or delete the state of partitions, after the group has recorded that."""
         del now
         if isinstance(event, SharePartitionsInitialized):
             new = [
@@ -338,13 +340,13 @@ class SharePartitions:
         if self.find_loaded(*key) is not None or self._count >= PARTITIONS_MAX:
             return
         if new.is_added:
-            # Whatever the policy: all records of an added partition are new.
+            # From offset 0, whatever the reset policy: all records of an added partition are new.
             self._restart(self.add(key, None), 0, new.epoch)
         else:
             self.begin(key, self.settings(group_id).reset_policy, new.epoch)
 
     def begin(self, key: SharePartitionKey, policy: int, state_epoch: int) -> SharePartition:
-        """Begin a share-partition without state by a reset policy."""
+        """Add a share-partition without state, and determine its start offset by a reset policy."""
         share = self.add(key, None)
         share.reset_policy = policy
         self._begin(share, policy, state_epoch)
@@ -377,7 +379,7 @@ class SharePartitions:
     def alter(
         self, key: SharePartitionKey, offset: int | None, state_epoch: int, on_stored: OnStored
     ) -> None:
-        """Change the start offset; all acquisition locks end. None: by the reset policy."""
+        """Set the start offset, or with None apply the reset policy; all acquisition locks end."""
         share = self.find_loaded(*key)
         policy = self.settings(key.group_id).reset_policy
         if share is None:
@@ -409,7 +411,7 @@ class SharePartitions:
 
         def on_found(offset: int) -> None:
             if share.determining is not token:
-                return  # Determined again: that answers the alterations that wait.
+                return  # A later lookup has begun, which will answer the waiting alterations.
             share.determining = None
             if share.is_gone:
                 _answer(share.take_waiting(), KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -423,7 +425,9 @@ class SharePartitions:
             self._find_start(log, policy, on_found)
 
     def _find_start(self, log: Partition, policy: int, on_found: Callable[[int], None]) -> None:
-        """Call `on_found` with the offset of a reset policy, at once; one by time later."""
+        """Call `on_found` with the offset of a reset policy: at once, or later for a duration
+        policy.
+        """
         if policy == EARLIEST:
             on_found(log.log.log_start_offset)
         elif policy == LATEST:
@@ -467,7 +471,7 @@ class SharePartitions:
             elif window is not None:
                 share.undo_restart(window)
             elif not is_reset and not share.is_gone:
-                # As after a restart of the broker, which finds no state.
+                # Begin as after a restart of the broker that finds no state.
                 share.forget_state()
                 self._begin(share, settings.reset_policy, state_epoch)
             elif share.load(settings) is not None:

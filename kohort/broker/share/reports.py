@@ -1,8 +1,9 @@
-"""What has happened to records since the start: counters per share-partition, and ended deliveries.
+"""Reports on records since the broker's start: counters per share-partition, and recently ended
+deliveries.
 
-Acquisitions are counted per range, all else per durable change, so that a record costs next to
-nothing. What is remembered of records is limited. Metrics have other counters, which survive the
-share-partitions: :mod:`kohort.broker.share.counts`.
+Acquisitions are counted per range, all else per durable change, so that a single record costs next
+to nothing. The number of remembered deliveries is limited. Metrics use other counters, which
+outlive the share-partitions: :mod:`kohort.broker.share.counts`.
 """
 
 from collections import Counter, deque
@@ -25,31 +26,32 @@ COUNTED: Final = (
     "lock_timeouts",
     "archived_at_limit",
 )
-"""Numbers of records; releases include those by the end of a session."""
+"""Names of the counters, in records; releases include those at the end of a session."""
 
 Counts: TypeAlias = dict[str, int]
-"""By name, with all names of `COUNTED`."""
+"""Counter by name, with all names of `COUNTED`."""
 
 NOTHING_COUNTED: Final[Mapping[str, int]] = MappingProxyType(dict.fromkeys(COUNTED, 0))
 """Shared by share-partitions from which nothing was acquired, usually most of them."""
 
 RANGES_MAX: Final = 1_000
-"""Released ranges, and archived ones, that are remembered per group."""
+"""Maximum remembered ranges per group, of released and of archived records each."""
 REMEMBERING_MAX: Final = 100
-"""Groups that remember ranges: up to 40 MB. The one that began first forgets them."""
+"""Maximum groups whose ranges are remembered, in up to 40 MB; those of the oldest are dropped
+first."""
 MEMBERS_MAX: Final = 1_000
-"""Members of a group whose deliveries are counted, before this begins anew."""
+"""Members whose deliveries are counted per group; one more resets the counts of all."""
 
 
 class How(StrEnum):
-    """How a delivery ended, other than accepted."""
+    """How a delivery ended, if the record was not accepted."""
 
     RELEASED = "released"
     LOCK_TIMEOUT = "lock timeout"
     SESSION_END = "session end"
     REJECTED = "rejected"
     DELETED = "deleted"
-    """Its log no longer has the record."""
+    """The record was deleted from the log."""
 
 
 _COUNTED_AS: Final[dict[int, tuple[str, How]]] = {
@@ -61,13 +63,13 @@ _COUNTED_AS: Final[dict[int, tuple[str, How]]] = {
 
 
 class Outcome(NamedTuple):
-    """Where the dead letters of consecutive records are."""
+    """The result of appending the dead letters of consecutive records."""
 
     topic: str
-    """Empty if they could not be appended."""
+    """The dead-letter topic; empty if they could not be appended."""
     partition: int
     distance: int
-    """From a record's offset to that of its dead letter."""
+    """The offset of each dead letter, minus that of its record."""
     error: str | None = None
 
 
@@ -88,7 +90,7 @@ class Ended(NamedTuple):
 
 
 _NOTHING: Final[deque[Ended]] = deque(maxlen=0)
-"""Shared by groups that remember nothing: an empty deque has 600 bytes."""
+"""Shared by groups without remembered ranges: an empty deque takes 600 bytes."""
 
 
 class GroupReport:
@@ -96,13 +98,13 @@ class GroupReport:
 
     def __init__(self) -> None:
         self.acknowledged: Counter[str] = Counter()
-        """Records that each member has acknowledged, in whatever way."""
+        """Records acknowledged by each member, with any type."""
         self.lock_timeouts: Counter[str] = Counter()
         """Records of each member whose lock timed out."""
         self.released = self.archived = _NOTHING
 
     def deliveries_of(self, key: SharePartitionKey, offset: int) -> list[Ended]:
-        """Return what is remembered of a record, oldest first."""
+        """Return the remembered deliveries of a record, oldest first."""
         found = [
             ended
             for ended in (*self.released, *self.archived)
@@ -122,7 +124,7 @@ class Reports:
         return self._groups.get(group_id)
 
     def remove(self, group_id: str) -> None:
-        """Forget a group without share-partitions."""
+        """Drop the report of a group, whose last share-partition was removed."""
         self._groups.pop(group_id, None)
         self._remembering.pop(group_id, None)
 
@@ -155,7 +157,7 @@ class Reports:
     def archived(
         self, key: SharePartitionKey, outcomes: Iterable[tuple[DeadLetters, Outcome]], wall_ms: int
     ) -> None:
-        """Note the dead letters of records that were Archiving."""
+        """Record the dead letters of records that were Archiving."""
         report = self._of(key.group_id)
         for (first, last, delivery_count, cause, member_id), outcome in outcomes:
             _, how = _COUNTED_AS[cause]
@@ -163,7 +165,7 @@ class Reports:
             self._remember(report, Ended(first, last, *alike))
 
     def deleted(self, key: SharePartitionKey, first: int, last: int, wall_ms: int) -> None:
-        """Note that a log no longer has records which the group has not finished."""
+        """Record that unfinished records were deleted from the log."""
         ended = Ended(first, last, key, How.DELETED, None, 0, wall_ms, is_archived=True)
         self._remember(self._of(key.group_id), ended)
 

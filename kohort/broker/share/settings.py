@@ -30,7 +30,8 @@ class ShareSettings:
         self._config: BrokerConfig | None = None
         self._base = GroupSettings(WindowSettings())
         self._own: dict[str, tuple[object, GroupSettings]] = {}
-        """Cached settings of groups with own configs, and the configs they are made of."""
+        """Cached settings of groups with configs, each with the configs from which they were made.
+        """
 
     def __call__(self, group_id: str) -> GroupSettings:
         current = self._settings()

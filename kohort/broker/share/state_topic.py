@@ -84,7 +84,7 @@ class StateTopic:
         self._log.delete_before(partition, offset)
 
     async def close(self) -> None:
-        """Append what is staged, and wait for appends in progress."""
+        """Append the staged records, and wait for appends in progress."""
         self._is_closed = True
         self.flush()
         if self._tasks:

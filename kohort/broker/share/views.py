@@ -1,7 +1,7 @@
-"""What a share-partition looks like now, for pages, console and `kohort groups`: as JSON, and as
-sentences about its start, its next fetch and single records.
+"""Describes the present state of a share-partition, for pages, console and `kohort groups`: as
+JSON, and as sentences about its start, its next fetch and single records.
 
-Everything is read at the time of the request; nothing is kept for it.
+Everything is read at the time of the request.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _FINISHED_TEXT: Final = {
 
 
 class SharePartitionView:
-    """One share-partition at one time. Not to be kept across an await."""
+    """The state of one share-partition at one time; valid until the next await."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SharePartitionView:
         return self.window.end_offset - self.window.start_offset + 1
 
     def segment(self, offset: int) -> Segment | None:
-        """Return the segment with an offset that is in flight."""
+        """Return the segment that contains an offset; None if the offset is not in flight."""
         first = next(self.window.segments(offset), None)
         return first if first is not None and first.first <= offset <= first.last else None
 
@@ -146,7 +146,7 @@ class SharePartitionView:
         return "it is available and was not delivered yet"
 
     def fetch_text(self) -> str:
-        """What the next fetch acquires, or why it acquires nothing."""
+        """Describe which records the next fetch acquires, or why it acquires none."""
         reason = self._obstacle(self.window, self.log)
         if reason is not None:
             return f"A fetch acquires nothing: {reason}."
@@ -163,7 +163,7 @@ class SharePartitionView:
         )
 
     def _obstacle(self, window: Window, log: Partition) -> str | None:
-        """Why a fetch acquires nothing; None if it acquires something."""
+        """Return why a fetch acquires no records; None if it acquires some."""
         if not window.can_acquire:
             return (
                 f"{counted(self.in_flight, 'record')} are in flight, the limit is "
@@ -215,7 +215,7 @@ class SharePartitionView:
         return None
 
     def record_texts(self, offset: int) -> Iterator[str]:
-        """What is known of one record: its state, and its deliveries."""
+        """Yield lines about one record: its state, and its remembered deliveries."""
         report = self._report
         known = [] if report is None else report.deliveries_of(self.share.key, offset)
         is_archived = any(ended.is_archived for ended in known)
@@ -239,7 +239,7 @@ class SharePartitionView:
         return "it is finished, or lies before the offset at which the group began"
 
     def _is_aborted(self, log: Partition, offset: int) -> bool:
-        """Whether the record is of an aborted transaction; False if it is not cached."""
+        """Whether a record belongs to an aborted transaction; False if its batch is not cached."""
         if not self.settings.committed_only:
             return False
         try:
@@ -249,7 +249,7 @@ class SharePartitionView:
         return read is not None and bool(read.batches) and read.batches[0].is_aborted
 
     def _ended_text(self, ended: Ended, offset: int) -> str:
-        """How a delivery ended, and when."""
+        """Describe how and when a delivery ended."""
         ago = f"{duration(max(self.now.wall_ms - ended.at_ms, 0))} ago"
         if ended.how is How.DELETED:
             return f"Deleted from the log before the group had finished it, {ago}"
