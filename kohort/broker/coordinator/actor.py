@@ -63,7 +63,7 @@ _END: Final = object()
 
 
 class _Phase(Enum):
-    """How a new command is handled."""
+    """Decides how a new command is handled."""
 
     IDLE = auto()
     """The command is stepped by its caller."""
@@ -133,7 +133,7 @@ class GroupActor:
 
     @property
     def fault_count(self) -> int:
-        """Steps that have raised."""
+        """Number of steps that raised an exception."""
         return self._faults
 
     @property
@@ -290,13 +290,13 @@ class GroupActor:
             stepped = None
             return self._apply_effects_and_append(now)
         except Exception:
-            logger.exception("A step of group %r failed", self.group.group_id)
+            logger.exception("Internal error in a step of group %r", self.group.group_id)
             self._rebuild(None if stepped is None else stepped.ticket, commands)
             return None
 
     def _sharing_steps(self, commands: Sequence[Command], now: Now) -> Steps[None]:
-        """Step the group with commands that share an append. Those after one whose changes have to
-        be durable first go back to the inbox.
+        """Step the group with commands that share an append. If the changes of a command have to be
+        durable first, the commands after it are put back into the inbox.
         """
         unfinished = self._unfinished
         assert unfinished is not None
@@ -331,7 +331,7 @@ class GroupActor:
                 if pending is not None or self._unfinished is None or time_slice.is_over():
                     return pending
         except Exception:
-            logger.exception("A step of group %r failed", self.group.group_id)
+            logger.exception("Internal error in a step of group %r", self.group.group_id)
             self._rebuild(unfinished.ticket if is_stepping else None, ())
             return None
 
@@ -350,7 +350,7 @@ class GroupActor:
                 self.group.on_appended(now)
             return self._apply_effects_and_append(now)
         except Exception:
-            logger.exception("A write of group %r failed", self.group.group_id)
+            logger.exception("Internal error after an append of group %r", self.group.group_id)
             self._rebuild(None, ())
             return None
 
@@ -486,7 +486,9 @@ class GroupActor:
             append = self._apply_effects(self.group.take_effects(), self._host.now())
             assert append is None, "a group that was read from the log has nothing to add to it"
         except Exception:
-            logger.exception("Group %r stays unavailable", self.group.group_id)
+            logger.exception(
+                "Group %r cannot be reloaded and stays unavailable", self.group.group_id
+            )
             self._phase = _UNAVAILABLE
             self.cancel_timers()
 

@@ -24,7 +24,7 @@ class Command:
     answer_absent: object = None
     """The ticket's answer if the group does not exist when the command is executed."""
     creates_group: bool = False
-    """Whether a group, without a membership, is created instead if there is none."""
+    """Whether a group without a membership is created if the group does not exist."""
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False

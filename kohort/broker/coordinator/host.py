@@ -57,10 +57,10 @@ class CoordinatorConfig(NamedTuple):
 
 class GroupObserver(Protocol):
     observed: Collection[type[Event]]
-    """The classes of events that it receives; read when it is added."""
+    """The classes of events that the observer receives; read when it is added."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Process an event. Must not call back."""
+        """Process an event. Must not submit commands."""
         ...
 
 
@@ -233,11 +233,11 @@ class GroupHost:
     # Called by actors.
 
     def now(self) -> Now:
-        """The time of both clocks."""
+        """The present time on the monotonic and the wall clock."""
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def monotonic_ms(self) -> int:
-        """The clock that sessions use."""
+        """The monotonic time, which session timeouts use."""
         return self._clock.monotonic_ms()
 
     def partition_of(self, group_id: str) -> int:

@@ -43,7 +43,7 @@ class Inbox(list[Command]):
         super().__init__()
         self._due: list[TimerKey] = []
         self._before_due = 0
-        """Number of commands that were queued before the first of these deadlines."""
+        """Number of commands that were queued before the first queued deadline."""
 
     @property
     def is_empty(self) -> bool:
@@ -122,8 +122,8 @@ PAUSE_FACTOR: Final = 4
 """The pause after a paced append, as a multiple of the time that the append took."""
 
 PAUSE_FREE_MS: Final = 50
-"""Waits up to this long are skipped, so that a single restart, or a leader's right after another,
-does not wait."""
+"""Pauses up to this long are skipped, so that a single restart, or the leader's restart right after
+another member's, does not wait."""
 
 PAUSE_MAX_MS: Final = 1_000
 """Upper bound: a hanging disk must not lead to long pauses."""

@@ -1,9 +1,9 @@
 """Loads groups from the log.
 
-Only the last record of a key counts, so keys and values are kept as bytes until the end of the log
-and decoded once. A record that cannot be decoded is skipped and reported: its batch was intact, so
-another program has written it. A partition that cannot be read to its end is different: its groups
-would seem to have no offsets, and their consumers would start over, so these groups are refused.
+Only the last record of a key counts, so keys and values stay undecoded until the end of the log has
+been read. A record that cannot be decoded is skipped and reported: its batch was intact, so another
+program has written it. A partition that cannot be read to its end is different: its groups would
+seem to have no offsets, and their consumers would start over, so these groups are refused.
 """
 
 import logging
@@ -55,8 +55,8 @@ class LoadedGroups(NamedTuple):
 
 
 async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
-    """Load all groups, as the last record of each key. Records in another partition than that of
-    their group are left out, as Kafka does not look for them there.
+    """Load all groups, as the last record of each key. Records in another partition than their
+    group's are ignored, as Kafka does not look for them there.
     """
     by_group: dict[str, list[DurableRecord]] = {}
     earlier: dict[str, list[Generation]] = {}
@@ -97,7 +97,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
     if elsewhere:
         logger.warning(
-            "Left out records of %d groups in partitions where Kafka does not look for them",
+            "Ignored records of %d groups in partitions where Kafka does not look for them",
             len(elsewhere),
         )
     return LoadedGroups(by_group, earlier, frozenset(unreadable), pending, tuple(load_times_ms))
@@ -209,4 +209,4 @@ def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, Dur
             if durable is not None:
                 yield record, durable
         except DecodeError as error:
-            logger.warning("Left out a record of the groups' log, key %r: %s", record.key, error)
+            logger.warning("Ignored a record of the groups' log, key %r: %s", record.key, error)

@@ -34,7 +34,7 @@ class StoredRecord(NamedTuple):
     timestamp: int
     """Wall-clock time of the append, in milliseconds."""
     producer_id: int = NO_PRODUCER_ID
-    """Producer of the transaction that it belongs to; -1 for none."""
+    """Producer of the record's transaction; -1 outside of a transaction."""
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
@@ -55,8 +55,8 @@ class OffsetsLog(Protocol):
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append in order, as one batch; None if that is durable already. Pending offsets must all
-        belong to one transaction, with no other records among them.
+        """Append records in order, as one batch; None if they are durable already. Pending offsets
+        must all belong to one transaction, without other records in the batch.
 
         The awaitable completes when the records are durable; cancelling it has no effect on them. A
         KafkaError, raised at once or by the awaitable, means that they are not in the log and never
@@ -107,7 +107,7 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
 
 
 class PendingResolver:
-    """Determines which records of a partition count, which is read from its beginning.
+    """Determines which records of a partition count; to be used from the first entry on.
 
     A record outside of transactions counts immediately. A transactional record counts from its
     commit marker on, but in its own place in the log: a later record with its key takes precedence.

@@ -1,1 +1,1 @@
-"""The requests that only one kind of group understands, a module for each kind."""
+"""Requests that only one kind of group executes, a module for each kind."""

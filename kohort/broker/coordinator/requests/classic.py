@@ -104,8 +104,8 @@ class ClassicRequests:
 
     def _drop_excess_ids(self, group_id: str) -> None:
         """Drop the oldest unused ids of all groups if they need too much memory. To be called after
-        a join to this group, which may have handed out an id; if it does so later, after an append,
-        the next join repeats this.
+        a join to this group, which may have created an id; an id created later, after an append, is
+        counted at the next join.
         """
         membership = self._host.membership(group_id, ClassicMembership)
         if membership is None or not membership.data.unused_ids.are_too_many:

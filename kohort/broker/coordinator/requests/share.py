@@ -45,8 +45,9 @@ class ShareRequests:
         prepare_state: Callable[[], Awaitable[None] | None],
         initializing: Callable[[str], Deferred[None] | None],
     ) -> None:
-        """`prepare_state` creates the topic of share-partitions' state; None if it exists.
-        `initializing` returns what is done when the state of a group's partitions has begun.
+        """`prepare_state` creates the topic of share-partitions' state, and returns None if it
+        exists. `initializing` returns a `Deferred` that completes when the state of a group's
+        partitions exists, None if it does.
         """
         self._host = host
         self._prepare_state = prepare_state
@@ -87,7 +88,7 @@ class ShareRequests:
     def _when_initialized(
         self, group_id: str, ticket: Deferred[HeartbeatResult]
     ) -> Deferred[HeartbeatResult]:
-        """Return the answer to a heartbeat, which may assign partitions whose state begins."""
+        """Return the answer to a heartbeat, delayed until the state of new partitions exists."""
         answer: Deferred[HeartbeatResult] = Deferred()
 
         def answered(ticket: Deferred[HeartbeatResult]) -> None:
