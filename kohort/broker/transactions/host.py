@@ -59,7 +59,7 @@ class TransactionsConfig(NamedTuple):
 
     rules: TransactionConfig = TransactionConfig()
     ids_max: int = 100_000
-    """Above it, the id that has been idle longest is removed for each new one."""
+    """Maximum number of ids: above it, the id idle the longest is removed for each new one."""
     timeout_check_ms: int = 10_000
     """The maximum delay of the abort of an overdue transaction, even if the wall clock has
     jumped."""
@@ -284,7 +284,7 @@ class TransactionHost:
         self._carry_out_effects(txn)
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether its rules raised an exception: it must not change before the next start."""
+        """Whether the id's rules raised an exception: it must not change before the next start."""
         return transactional_id in self._broken
 
     def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None:
@@ -296,7 +296,7 @@ class TransactionHost:
         self._carry_out_effects(txn)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The epoch that markers of this id carry as the coordinator's."""
+        """The coordinator epoch in the markers of this id."""
         return self._log.leader_epoch(self._partition_of(transactional_id))
 
     def prepare_log(self) -> Awaitable[None] | None:
@@ -328,7 +328,9 @@ class TransactionHost:
         try:
             step()
         except Exception:
-            logger.exception("A step of transactional id %r failed", txn.transactional_id)
+            logger.exception(
+                "Internal error in a step of transactional id %r", txn.transactional_id
+            )
             self._break(txn)
         else:
             self._carry_out_effects(txn)
@@ -340,14 +342,16 @@ class TransactionHost:
 
     def _carry_out_effects(self, txn: TransactionalId) -> None:
         """Execute the effects of an id's steps, and the effects that result from these: a completed
-        append is followed by markers, and they by the record of the end.
+        append is followed by markers, and the last marker by the record of the end.
         """
         try:
             while txn.has_effects:
                 for effect in txn.take_effects():
                     self._carry_out(txn, effect)
         except Exception:
-            logger.exception("A request of transactional id %r failed", txn.transactional_id)
+            logger.exception(
+                "Internal error in a request of transactional id %r", txn.transactional_id
+            )
             self._break(txn)
             return
         if self._stuck and txn.is_idle:
@@ -451,7 +455,7 @@ class TransactionHost:
         if txn.deadline_ms is not None:
             self._timers.abort_later(txn)
 
-    # All of them, sequentially.
+    # At the start: all ids, one after another.
 
     async def _complete_all(self) -> None:
         started: list[TransactionalId] = []

@@ -46,7 +46,7 @@ class KnownIds:
         self._idle.pop(name, None)
 
     def note_state(self, txn: TransactionalId) -> None:
-        """Update an id's place, after a record of it became durable or failed."""
+        """Update the index for an id, after a record of it became durable or failed."""
         name = txn.transactional_id
         self._idle.pop(name, None)
         if txn.is_idle:
@@ -153,7 +153,7 @@ class Forgetting:
             try:
                 self._forget_if_expired(name)
             except Exception:
-                logger.exception("expiry of transactional id %r", name)
+                logger.exception("Internal error in the expiry of transactional id %r", name)
             await time_slice.pause()
 
     def _forget_if_expired(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The records of __transaction_state; ids are in the partitions of Kafka."""
+"""The records of __transaction_state; each id has the same partition as in Kafka."""
 
 import logging
 from typing import NamedTuple

@@ -55,7 +55,7 @@ class Reconciler:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}
-        """Highest epoch, by producer id, of open transactions that are aborted on a guess."""
+        """Highest epoch to fence by producer id, of transactions with an unknown outcome."""
 
     async def repair(self, opened: Iterable[OpenInPartition]) -> None:
         """Repair transactions open in a partition, but ended or unknown in the coordinator."""
@@ -156,10 +156,10 @@ class Reconciler:
         )
         error = written if isinstance(written, ErrorCode) else await written
         logger.warning(
-            "%s at startup: %r of %r%s%s",
+            "Marker %s at startup for %r of %r%s%s",
             repair.result.name,
             opened,
             name,
-            ", which may be torn" if repair.is_guess else "",
+            " (outcome unknown)" if repair.is_guess else "",
             f" failed: {error.name}" if error else "",
         )

@@ -23,7 +23,7 @@ class Transactions:
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
-        """`verifies`: whether batches that do not add partitions are verified."""
+        """`verifies`: whether batches are verified in versions that do not add partitions."""
         self.host = host
         self._verifies = verifies
         self.markers: PartitionMarkers = host.marking.writer
