@@ -17,7 +17,7 @@ from kohort.protocol.errors import ErrorCode
 
 class FramePart(NamedTuple):
     number: int
-    """Differs from that of any other frame of the connection."""
+    """Identifies the frame among all frames of the connection."""
     filled_bytes: int
 
 
@@ -111,7 +111,7 @@ class FileRange(Protocol):
     def __len__(self) -> int: ...
 
     def send_to(self, socket_number: int) -> int:
-        """Send what a non-blocking socket accepts now; BlockingIOError if that is nothing."""
+        """Send as many bytes as a non-blocking socket accepts now; BlockingIOError if none."""
         ...
 
     def take(self, byte_count: int) -> bytes:
@@ -119,7 +119,9 @@ class FileRange(Protocol):
         ...
 
     def is_cached(self) -> bool:
-        """Whether the rest is in the page cache, so that sending does not wait for the disk."""
+        """Whether the rest of the range is in the page cache, so that sending does not wait for the
+        disk.
+        """
         ...
 
 

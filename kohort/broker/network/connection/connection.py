@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
     def fail(self, error: Exception) -> None:
         if isinstance(error, FrameError):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
-            # During authentication it is a failed attempt, like a wrong token.
+            # During authentication, a bad frame counts as a failed attempt, like a wrong token.
             authentication = self.info.authentication if self._is_unauthenticated else None
             delay_ms = 0 if authentication is None else authentication.failure_delay_ms()
             self._close(CloseReason.BAD_FRAME, error, delay_ms)
@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def client(self) -> tuple[str, str]:
-        """The client, the same for all of its connections: principal and address block."""
+        """Identifies the client across its connections: principal and address block."""
         return self.info.session.principal.name, self.memory.address_block
 
     @property

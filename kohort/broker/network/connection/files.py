@@ -135,7 +135,7 @@ class FileSender:
         self._parts.extend(parts)
 
     def send(self) -> bool:
-        """Send what the socket accepts now; return whether that was all.
+        """Send as much as the socket accepts now; return whether everything is sent.
 
         If not, `SenderOutput.send_on` or `resume_writing` of the transport's protocol is called
         when it can continue. Raises OSError of the socket (ConnectionError) or of a file; a part of

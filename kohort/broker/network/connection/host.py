@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 class Refusal(NamedTuple):
     config: str
-    """The config that forbids it."""
+    """The config that forbids the connection."""
     is_delayed: bool = False
-    """Whether the host closes it later."""
+    """Whether the host closes the connection after a delay."""
 
 
 class ConnectionHost(Protocol):

@@ -143,7 +143,7 @@ def _bind(
             ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
             ("TCP_KEEPCNT", KEEPALIVE_PROBES),
         ):
-            # macOS lacks some of them.
+            # macOS lacks some of these options.
             if hasattr(socket, name):
                 bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -42,8 +42,8 @@ class TlsState(IntEnum):
     ignored, and nothing more can be written; written data is encrypted as the transport accepts
     it."""
     ENDED = 3
-    """All of it is encrypted, or the client violated TLS, or the connection was aborted. Data is
-    neither decrypted nor encrypted; the transport is closing."""
+    """All written data is encrypted, or the client violated TLS, or the connection was aborted.
+    Data is neither decrypted nor encrypted; the transport is closing."""
     LOST = 4
     """The transport is gone."""
 
@@ -125,7 +125,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         """Whether the transport's buffer is full."""
         self._is_step_queued = False
-        """Whether a handshake step is queued, even if this is closing."""
+        """Whether a handshake step is queued, even if the connection is closing."""
         self._is_in_thread = False
         """Whether a thread computes a handshake step, and only it may use the pump."""
         self._is_decrypting = False
@@ -137,7 +137,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
         if self._connection.is_refused and not self._state.is_closing:
-            # It is closed after a delay; its data is not processed.
+            # A refused connection is closed after a delay; its data is not processed.
             self._become(_CLOSING)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
@@ -208,8 +208,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         if not self._is_step_queued and not self._is_in_thread:
             self._transport.resume_reading()
         if not self._is_decrypting:
-            # Not immediately: the connection is in the middle of something. Not in the queue of
-            # handshakes either: there may be very many.
+            # Not immediately, because the connection may be processing a request; nor in the queue
+            # of handshakes, which may be very long.
             asyncio.get_running_loop().call_soon(self._decrypt_held)
 
     def is_reading(self) -> bool:

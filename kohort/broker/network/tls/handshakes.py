@@ -56,7 +56,7 @@ class Handshakes:
         self._waiting.remove(handshake.address_block, handshake)
 
     def close(self) -> None:
-        """Start no more steps."""
+        """Stop starting handshake steps."""
         self._is_closed = True
         self._threads.close()
 
