@@ -155,7 +155,7 @@ class SaslAuthenticator:
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = SaslState.FAILED
         if self._awaited is not None:
-            # Other clients wait for the threads.
+            # Cancels a queued password check: other clients wait for the threads.
             self._awaited.cancel()
             self._awaited = None
         if self._timer is not None:
@@ -322,7 +322,7 @@ class SaslAuthenticator:
         return self._after_delay(self._delay_ms(self._mechanism) - spent_ms, answer)
 
     def _reject_request(self, key: int, frame: Buffer) -> Deferred[ResponseBuffers]:
-        """Kafka responds only to clients that have sent a SaslHandshake."""
+        """Respond with an error if the client has sent a SaslHandshake, as in Kafka; else close."""
         may_respond = self._state is SaslState.REQUESTS and len(frame) <= REFUSED_BYTES_MAX
         text = f"a request with API key {key} before authentication"
         if self._state is SaslState.START:

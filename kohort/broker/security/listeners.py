@@ -149,7 +149,7 @@ class SecureListeners:
             for endpoint in config.listener_endpoints
         }
         if any(protocol.startswith("SASL_") for protocol in protocols.values()):
-            # Only if a listener needs it, because the first start writes it to disk.
+            # Loaded only if a listener needs the secret, because the first start writes it to disk.
             self._users.load_secret()
         made = {name: self._listener(name, protocol) for name, protocol in protocols.items()}
         self._warn_of_no_users(protocols)
@@ -313,7 +313,7 @@ class SecureListeners:
         )
 
     def close(self) -> None:
-        """Stop checking files and passwords."""
+        """Stop checking files for changes, and checking passwords."""
         if self._passwords is not None:
             self._passwords.close()
         for task in (self._watching_files, self._reloading):

@@ -75,7 +75,7 @@ class Passwords:
         return self._waiting.count
 
     def close(self) -> None:
-        """Start no more checks."""
+        """Stop starting password checks."""
         self._is_closed = True
         self._threads.close()
 
@@ -144,7 +144,7 @@ class Passwords:
             later.set_exception(SaslFailure(wrong_because, WRONG))
             return
         if credential in {stored for _, stored in self._users.credentials_of(login.user)}:
-            # Not if the credential has changed since: `_forget` has been called already.
+            # Not cached if the credential has changed meanwhile: `_forget` was called before.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())

@@ -272,7 +272,7 @@ class UnsecuredTokens:
         self._clock = clock
 
     def check(self, token: str) -> Done:
-        """Accept a token. Raises SaslFailure."""
+        """Check the form and the claims of a token. Raises SaslFailure."""
         parts = token.split(".")
         if len(parts) != _PARTS or parts[2]:
             raise SaslFailure("not a token without a signature")

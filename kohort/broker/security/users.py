@@ -49,9 +49,9 @@ class Users:
             key_of(name): read_credential(text) for name, text in store.properties(USER).items()
         }
         self._given: dict[CredentialKey, Credential] = {}
-        """Credentials in the file."""
+        """Credentials from the users file."""
         self._credentials = dict(self._stored)
-        """Effective credentials."""
+        """Effective credentials, stored or from the file."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
         self._looks: dict[str, Counter[VisibleProperties]] = {
@@ -210,7 +210,7 @@ class _Usual(NamedTuple):
     looks: "Mapping[str, VisibleProperties]"
     """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations of any credential, for each mechanism that some user has first."""
+    """By mechanism, the most iterations of any credential; if it is some user's first mechanism."""
 
 
 def property_of(key: CredentialKey) -> str:
