@@ -22,7 +22,7 @@ class Served(NamedTuple):
     """The versions in the ApiVersions response, as in `handles`."""
     module: str
     is_coordinated: bool = False
-    """Whether it needs the coordinators of groups or transactions."""
+    """Whether the API needs the coordinators of groups or transactions."""
 
     def load(self, key: int) -> Api:
         """Import the handler's module, and return the API that it registers."""

@@ -43,7 +43,7 @@ from kohort.protocol.messages.acls import (
 )
 
 NO_MESSAGE: Final = ""
-"""Used by Kafka where the other APIs have null."""
+"""The error message of a success, as in Kafka; other APIs return null."""
 
 
 @handles(DescribeAclsRequest, versions="1-3")
@@ -117,7 +117,7 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
 
 
 def _filter(acl_filter: DeleteAclsFilter | DescribeAclsRequest) -> RuleFilter:
-    """Raises UnknownFilterError."""
+    """Convert the filter of a request. Raises UnknownFilterError."""
     wanted = RuleFilter(
         acl_filter.resource_type_filter,
         acl_filter.resource_name_filter,

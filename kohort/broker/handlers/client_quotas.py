@@ -83,14 +83,14 @@ def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:
-    """Return as many parts as can be valid: a type cannot be named twice."""
+    """Return the parts of an entity, at most one more than a valid entity can have."""
     return [(part.entity_type, part.entity_name) for part in entry.entity[: ENTITY_TYPES + 1]]
 
 
 async def _alter(
     ctx: RequestContext, entry: EntryData, *, is_repeated: bool, validate_only: bool
 ) -> None:
-    """Raises QuotaError or TooManyEntitiesError."""
+    """Alter the limits of one entity. Raises QuotaError or TooManyEntitiesError."""
     entity: Entity = entity_of(_parts(entry))
     if is_repeated:
         raise QuotaError("The entity is named twice in the request.")
@@ -107,7 +107,7 @@ async def _alter(
 
 EXACT, DEFAULT, ANY = range(3)
 NO_MESSAGE: Final = ""
-"""Used by Kafka where the other APIs have null."""
+"""The error message of a success, as in Kafka; other APIs return null."""
 
 
 @handles(DescribeClientQuotasRequest, versions="0-1")

@@ -34,7 +34,7 @@ from kohort.protocol.messages.describe_configs import (
 _TYPES: Final = frozenset(ResourceType)
 
 NO_MESSAGE: Final = ""
-"""Used by Kafka where the other APIs have null."""
+"""The error message of a success, as in Kafka; other APIs return null."""
 
 
 @handles(

@@ -58,7 +58,7 @@ their partitions, so they can be answered without the state of a session."""
             log_start_offset=-1,
         )
     ),
-    # Whichever quota was exceeded.
+    # Sent without records, whichever quota was exceeded.
     throttled=lambda _: FetchResponse(responses=[]),
 )
 def fetch(
@@ -82,7 +82,7 @@ def fetch(
         ):
             at_once_bytes = quotas.at_once(connection, ctx.header.client_id)
             request.max_bytes = min(request.max_bytes, at_once_bytes)
-            # Otherwise the request would wait for data that it cannot get.
+            # Otherwise the request would wait for more bytes than one response may have.
             request.min_bytes = min(request.min_bytes, at_once_bytes)
     call = FetchCall(ctx, request)
     if ctx.is_long:
@@ -166,7 +166,7 @@ class FetchCall:
         return read
 
     def try_now(self) -> FetchResponse | Deferred[FetchResponse]:
-        """Answer with what can be read at once; otherwise read the rest in a task, or park."""
+        """Answer with cached data if that is enough; otherwise read the rest in a task, or park."""
         reading = FetchPass(self._allowed, self._max_bytes)
         if not reading.read_cached():
             return self._ctx.run(self._read_all(reading), name="fetch")
@@ -181,7 +181,7 @@ class FetchCall:
         return self._ctx.run(self._read_all(reading), name="fetch")
 
     async def _read_all(self, reading: FetchPass) -> FetchResponse:
-        """Read from disk what is not cached, then answer, or park and wait for the answer."""
+        """Read uncached data from disk, then answer, or park and wait for the answer."""
         await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
         if self._is_enough(reading.total_bytes):
             return await run(self._respond(), Slice(self._ctx.broker.clock))
@@ -218,7 +218,7 @@ class FetchCall:
         if answer.is_done:
             return
         if self._ctx.permissions_key != self._permissions_key:
-            self._refuse_what_is_denied()
+            self._refuse_denied()
         reading = FetchPass(self._allowed, self._max_bytes)
         if not self._ctx.is_long and reading.read_cached():
             answer.set_result(at_once(self._respond()))
@@ -232,7 +232,7 @@ class FetchCall:
         await reading.finish(self._ctx.broker.offloaded_reads, self._ctx.broker.clock)
         return await run(self._respond(), Slice(self._ctx.broker.clock))
 
-    def _refuse_what_is_denied(self) -> None:
+    def _refuse_denied(self) -> None:
         """Check the access rules again, because a request may be parked for weeks."""
         topics = self._ctx.broker.topics
         by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE

@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Partitions between two pauses. A request is not split, because repetitions are found in all of
-it."""
+"""Partitions between two pauses. Requests are not split, because a repetition may be anywhere in
+the request."""
 
 LEADER_EPOCH_SINCE: Final = 4
 

@@ -96,7 +96,9 @@ def metadata(
 def _cache_key(
     ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> tuple[object, ...] | None:
-    """Return what determines the response besides topics; None for large requests."""
+    """Return a key of everything except topics that determines the response; None for large
+    requests.
+    """
     if len(requested) > TOPICS_REMEMBERED_MAX:
         return None
     return (

@@ -202,5 +202,5 @@ def offset_delete(
             answer.error_code = error
         return response
 
-    # The group is asked even if no partition is left: it may not exist.
+    # Executed even if no partition is left: the error of an unknown group comes first.
     return ctx.broker.groups.delete_offsets(request.group_id, partitions).map(complete)

@@ -29,7 +29,7 @@ from kohort.protocol.messages.share_fetch import (
 )
 
 STRANGE_PARTITIONS_MAX: Final = 1_000
-"""Partitions that a session may have beyond those that exist."""
+"""Maximum partitions of a session in excess of the number of existing partitions."""
 
 _Answer: TypeAlias = "ShareFetchResponse | Deferred[ShareFetchResponse]"
 
@@ -56,7 +56,7 @@ def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> Steps[_Answe
     assert request.member_id is not None
     named = yield from share.collected(request.topics)
     if not ctx.connection.is_open:
-        # It closed before its first request could be executed, so nothing would end a session.
+        # The connection closed before this request, so nothing would end the new session.
         return _answer(ErrorCode.SHARE_SESSION_NOT_FOUND, 0, [])
     if _names_too_many(ctx, request, len(named)):
         return _answer(ErrorCode.INVALID_REQUEST, 0, [])
@@ -91,7 +91,7 @@ def _refused(
     response = _answer(error, 0, [])
     if error is not ErrorCode.SHARE_SESSION_LIMIT_REACHED or request.max_wait_ms <= 0:
         return response
-    # Later, because the client tries again at once.
+    # Delayed, because the client retries at once.
     operation = _DelayedRefusal(response, owner=ctx.connection)
     deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
     ctx.broker.purgatory.try_complete_else_watch(operation, (), deadline_ms)
@@ -200,7 +200,7 @@ class _ShareFetchCall:
         return by_key
 
     def _located_before(self) -> dict[SessionPartition, share.Located]:
-        """Return the partitions of the session that were found before, as far as that is valid."""
+        """Return the session's cached partitions; an empty cache if they are outdated."""
         broker, session = self._ctx.broker, self._session
         version = broker.topics.catalog.version, broker.share_delivery.partitions.version
         cached = session.located

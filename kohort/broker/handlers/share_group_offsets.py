@@ -294,6 +294,6 @@ def delete_share_group_offsets(
                 answer.error_code, answer.error_message = ErrorCode.NONE, None
         return response
 
-    # The group is asked even if no topic is left: it may not exist.
+    # Executed even if no topic is left: the error of an unknown group comes first.
     topic_ids = [answer.topic_id for answer in known]
     return ctx.broker.share_groups.delete_offsets(group_id, topic_ids).map(complete)

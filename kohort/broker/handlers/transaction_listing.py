@@ -142,7 +142,7 @@ async def list_transactions(
             continue
         if producer_ids and record.producer_id not in producer_ids:
             continue
-        # Since the last transaction began, whether or not it has ended.
+        # The duration counts from the start of the last transaction, even if that has ended.
         if duration_ms >= 0 and wall_ms - record.start_ms <= duration_ms:
             continue
         if pattern is not None and pattern.fullmatch(name) is None:
@@ -166,7 +166,7 @@ async def list_transactions(
 
 
 def _pattern(text: str | None) -> "re2._Regexp[str] | None":
-    """Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
+    """Compile the pattern for ids, None if empty. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
     if not text:
         return None
     try:

@@ -29,7 +29,7 @@ from kohort.protocol.messages.incremental_alter_configs import (
 )
 
 CONFIGS_MAX: Final = 1_000
-"""Configs of one resource in a request, which are checked in one step. No resource has as many."""
+"""Maximum configs of one resource in a request; checked in one step. No resource has that many."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 

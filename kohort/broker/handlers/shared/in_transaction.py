@@ -31,14 +31,14 @@ class ClientError(NamedTuple):
     code: ErrorCode
     message: str | None = None
     since: int = 0
-    """The first version of the API that uses it."""
+    """The first version of the API that uses this error."""
 
 
 class Flow(NamedTuple):
     """The differences between the APIs of transactional producers."""
 
     adds_since: int
-    """The version from which its requests add partitions themselves."""
+    """The version of the API from which requests add partitions themselves."""
     client_errors: Mapping[ErrorCode, Sequence[ClientError]]
     """Errors that are replaced, newest versions first; others are returned as they are."""
 
@@ -54,11 +54,11 @@ class TransactionalProducer(NamedTuple):
 
     @property
     def adds(self) -> bool:
-        """Whether its requests add partitions to the transaction."""
+        """Whether requests of this version add partitions to the transaction themselves."""
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Deferred[None] | None:
-        """Return what to wait for before the verification; None if nothing."""
+        """Return a `Deferred` to wait for before the verification; None if there is no need."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[tuple[str, int]]) -> ErrorCode:
@@ -107,7 +107,7 @@ ADDS_SINCE: Final = 12
 
 def _retriable(error: ErrorCode) -> ClientError:
     """An error that older producers retry; the original error would be fatal to them."""
-    message = f"the transaction cannot go on yet: {error.name}"
+    message = f"the transaction cannot continue yet: {error.name}"
     return ClientError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
 

@@ -36,7 +36,7 @@ Acknowledgements = dict[SessionPartition, list[AcknowledgementBatch]]
 
 
 def request_error(ctx: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    """Return the error of a request before its session is looked at, or NONE."""
+    """Return the error of a request that does not depend on its session, or NONE."""
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
     if not ctx.may(Operation.READ, ResourceType.GROUP, group_id):
@@ -109,7 +109,7 @@ def apply(
     is_renew_ack: bool,
     releases: bool,
 ) -> AcknowledgementError | None:
-    """Apply the acknowledgements of a share-partition; return the error if they are not valid.
+    """Apply the acknowledgements of a share-partition; return the error if they are invalid.
 
     `releases`: the member's other records of the share-partition are released, too. Other errors
     are in `acknowledging` afterwards.
