@@ -58,16 +58,16 @@ def _uninterrupted(
     @wraps(change)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
         task = asyncio.ensure_future(change(*args, **kwargs))
-        task.add_done_callback(_look_at_outcome)
+        task.add_done_callback(_log_failure)
         return await asyncio.shield(task)
 
     return run
 
 
-def _look_at_outcome(task: asyncio.Future[Any]) -> None:
+def _log_failure(task: asyncio.Future[Any]) -> None:
     """Log the failure of a change whose caller was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.debug("A topic change failed: %r", error)
+        logger.debug("A topic change of a cancelled request failed: %r", error)
 
 
 class PlannedTopic(NamedTuple):
@@ -102,7 +102,7 @@ class TopicChanges:
         self._grown_at_ms: dict[str, int] = {}
         """Topics that got more partitions in this process, the latest one last."""
         self.under_way = under_way
-        """Held during a change, and while none may be made."""
+        """The lock held during each change, and by others to prevent changes."""
 
     def on_topics_deleted(self, listener: DeletionListener) -> None:
         """Call `listener` with the names of deleted topics when clients can no longer see them, and
@@ -208,7 +208,7 @@ class TopicChanges:
             return [*errors]
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
-        """Raises StorageError."""
+        """Delete topics from the store, then from the catalog. Raises StorageError."""
         ids = [topic.topic_id for topic in topics]
         await self._disk.run(self._disk.data.store.mark_topics_deleted, ids)
         time_slice = Slice(self._clock)
@@ -373,7 +373,7 @@ class TopicChanges:
         except StorageError as error:
             names = ", ".join(topic.name for topic in topics)
             logger.warning(
-                "the remains of %s cannot be removed before the next start: %s", names, error
+                "directories of %s cannot be removed before the next start: %s", names, error
             )
 
     async def _remove(self, topics: Sequence[Topic]) -> None:

@@ -93,7 +93,7 @@ class Compactor:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; sleep when there is nothing to do."""
+        """Compact one log after another until cancelled; sleep while no log needs it."""
         settings = self._settings
         changed = self._changed
         if changed is None:
@@ -225,7 +225,7 @@ class Compactor:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            # The thread must have finished the step before it can be closed.
+            # The thread must finish the step before the compaction is closed.
             await asyncio.wait([step])
             raise
 

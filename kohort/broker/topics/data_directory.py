@@ -33,7 +33,7 @@ class DataDirectory:
     def __init__(
         self, store: MetadataStore, directories: PartitionDirectories, *, was_clean: bool
     ) -> None:
-        """Use `open` instead."""
+        """To be called by `open` only."""
         self.store = store
         self.directories = directories
         self.was_clean = was_clean
@@ -98,7 +98,7 @@ class DataDirectory:
                 refuse += self._release(topic)
             except (OSError, StorageError) as error:
                 logger.warning(
-                    "the remains of %s cannot be removed before the next start: %s", topic, error
+                    "directories of %s cannot be removed before the next start: %s", topic, error
                 )
             else:
                 released.append(topic.topic_id)
@@ -142,7 +142,7 @@ class DataDirectory:
                 refuse += directories.rename_deleted(remains)
                 directories.sync_names()
             except OSError as error:
-                logger.warning("the remains of topic %s cannot be moved: %s", topic.name, error)
+                logger.warning("directories of %s cannot be renamed: %s", topic.name, error)
             else:
                 self.store.forget_topics([topic.topic_id])
         directories.keep_notes_of(living)

@@ -51,7 +51,7 @@ Offsets = dict[tuple[str, int], int]
 
 FIRST_LEADER_EPOCH: Final = 0
 """The leader epoch of a new partition: with one broker, it has had the same leader from the start.
-One taken over from a Kafka cluster continues from the cluster's last epoch."""
+A partition taken over from a Kafka cluster continues from the cluster's last epoch."""
 
 STRAY_SUFFIX: Final = "-stray"
 """Kafka's suffix for the directory of an unknown partition."""
@@ -123,8 +123,9 @@ class PartitionDirectories:
             if owner is _DirectoryOwner.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)
             elif owner is not _DirectoryOwner.OURS:
-                # The first flush writes it to disk, before any batch, together with the directory's
-                # own name: syncing it for each partition of a topic would take milliseconds.
+                # The first flush writes the id to disk, before any batch, together with the
+                # directory's own name: syncing both for each partition of a topic would take
+                # milliseconds.
                 write_topic_id(self.files, str(directory), topic_id, sync=False)
                 log.flush_first(TOPIC_ID_FILE)
         except OSError as error:
@@ -233,8 +234,8 @@ class PartitionDirectories:
             self._leader_epochs[key] = leader_epoch
         self._recovery_points[key] = log.flushed_offset
         self._sizes[key] = log.size_bytes
-        # Kafka omits those that the first segment's name implies. Until the directory is synced a
-        # power failure may restore the segments before it.
+        # Kafka omits log start offsets that the first segment's name implies. Until the directory
+        # is synced a power failure may restore the segments before it.
         if log.log_start_offset > 0:
             self._start_offsets[key] = log.log_start_offset
         else:
@@ -317,7 +318,7 @@ class PartitionDirectories:
             try:
                 starts = read_leader_epochs(self.files, str(self.path(name, index)))
             except CorruptFileError:
-                continue  # It is rebuilt when the partition is opened.
+                continue  # The file is rebuilt when the partition is opened.
             if starts and starts[-1].epoch > FIRST_LEADER_EPOCH:
                 epochs[name, index] = starts[-1].epoch
         return epochs

@@ -167,7 +167,7 @@ class FetchPass:
         return number == len(reads)
 
     async def finish(self, threads: asyncio.Semaphore, clock: Monotonic) -> None:
-        """Read the rest. `threads` limits the number of requests that read in other threads."""
+        """Read the remaining partitions; `threads` limits concurrent reads in other threads."""
         while not self.read_cached():
             read = self._reads[self._done_count]
             if read.partition is None:

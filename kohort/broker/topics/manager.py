@@ -135,10 +135,10 @@ class TopicManager:
         living = {topic.name for topic in self.all()}
         refuse = await self.disk.run(data.finish_deletions, living)
         await self._recover()
-        # Before the checkpoints: on a full disk it makes room for them.
+        # Removed before the checkpoints are written: on a full disk, this makes room for them.
         self.disk.remove_later(refuse)
         if not data.was_clean or data.directories.has_stale_notes:
-            # After a clean stop they are on the disk already, and writing them takes seven fsyncs.
+            # After a clean stop they are on disk already; writing checkpoints takes seven fsyncs.
             try:
                 await self.disk.write_checkpoints()
             except StorageError as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OfflineLog:
-    """Has the attributes of a log that are used while its partition is offline."""
+    """Replaces the log of an offline partition; has the attributes that are used then."""
 
     log_start_offset = 0
     log_end_offset = 0
@@ -51,12 +51,12 @@ class OfflineLog:
 
 
 def offline_log(directory: Path, config: TopicConfig, *, retry_at_ms: int) -> PartitionLog:
-    """Create the replacement; its partition must be taken offline at once."""
+    """Create an `OfflineLog`; its partition must be taken offline at once."""
     return cast("PartitionLog", OfflineLog(directory, config, retry_at_ms=retry_at_ms))
 
 
 def is_offline_log(log: object) -> TypeGuard[OfflineLog]:
-    """Whether a partition has only the replacement."""
+    """Whether a partition has an `OfflineLog` in place of its log."""
     return isinstance(log, OfflineLog)
 
 
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
-"""How soon opening a partition is retried: the first and the longest delay."""
+"""The first and the longest delay before opening a partition is retried."""
 
 CONFIGS_CACHED_MAX: Final = 10_000
 """Combinations of overrides whose effective configs are cached."""

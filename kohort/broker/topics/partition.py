@@ -156,7 +156,7 @@ class Partition:
         Args:
             is_first_of_epoch_zero: for batches of transactions of version 2, see
                 :meth:`ProducerState.check`.
-            is_numbered: see there.
+            is_numbered: see :meth:`ProducerState.check`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or the error by which the rules of idempotence and of
@@ -191,7 +191,7 @@ class Partition:
         next_offset = written.last_offset + 1
         self._behind_watermark.append((next_offset, len(batch)))
         flush_messages = self.config.flush_messages
-        # Its default exceeds the size of any log, so most appends skip the check.
+        # The default of flush.messages exceeds the size of any log, so most appends skip the check.
         if next_offset >= flush_messages and next_offset - log.flushed_offset >= flush_messages:
             self._is_watermark_held = True
             self.start_flush()

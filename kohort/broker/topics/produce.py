@@ -43,8 +43,7 @@ class DelayedProduce(DelayedOperation):
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
         self.errors: Deferred[list[ErrorCode]] = Deferred()
-        """One for each of `pending`, NONE among them; given when all are decided, or at the
-        deadline."""
+        """The error of each of `pending`, or NONE; set when all are decided, or at the deadline."""
 
     @property
     def keys(self) -> list[Partition]:

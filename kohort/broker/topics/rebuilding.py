@@ -45,8 +45,8 @@ CAREFUL_CONFIGS: Final = {
 """Configs of a topic whose own configs are lost: nothing is deleted or compacted."""
 
 _PRODUCER_IDS_A_SECOND: Final = 1 << 20
-"""More than are ever allocated; and multiplied by the time it stays below 2**53, beyond which
-clients that keep ids as floating point numbers would confuse them."""
+"""More ids per second than any broker allocates; and the first new id, this times the seconds since
+1970, is below 2**53: clients that store ids as floating point numbers confuse larger ones."""
 
 LOSS_DIGITS: Final = 12
 """Digits in the id of a loss of access rules, which people have to copy."""

@@ -12,10 +12,10 @@ from kohort.broker.runtime.slices import Monotonic
 from kohort.formats.text import counted, duration
 
 PARTITION_BYTES: Final = 1 << 20
-"""A partition's share of the work besides its bytes: the fsyncs take as long as reading these."""
+"""The cost of the fsyncs for each partition, expressed in bytes that could be read meanwhile."""
 
 ESTIMATE_AFTER_MS: Final = 1_000
-"""No time left is estimated before."""
+"""No remaining time is estimated before this time has passed."""
 
 
 class StartupProgress:
@@ -29,7 +29,7 @@ class StartupProgress:
         self.partitions_verified = 0
         self.bytes_total = 0
         self.bytes_verified = 0
-        """Includes bytes that turned out to need no verification."""
+        """Bytes verified so far, including bytes that turned out to need no verification."""
         self._lock = threading.Lock()
         self._unverified: dict[tuple[str, int], int] = {}
         """Bytes not verified yet, by topic and partition number."""

@@ -194,7 +194,7 @@ def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
         try:
             log.remove_deleted_files(wall_ms=wall_ms)
         except Exception:
-            logger.exception("removal of deleted segments of %r", log)
+            logger.exception("Internal error in the removal of deleted segments of %r", log)
 
 
 def _guarded(partition: Partition, work: Callable[[], object]) -> None:
