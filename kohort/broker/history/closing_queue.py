@@ -37,7 +37,7 @@ class Waiting:
 
     @property
     def is_small(self) -> bool:
-        """Whether its record is created without pauses."""
+        """Whether the rebalance's record is created without pauses."""
         return self.weight <= SMALL_WEIGHT
 
 

@@ -53,8 +53,8 @@ ANNOUNCED_AT_ONCE: Final = 20
 """Rebalances recorded as running in one check; further ones follow after a short delay."""
 
 MEMBERS_AS_ONE: Final = 250
-"""This number of members counts as one more rebalance in that limit, because their data is
-copied."""
+"""This number of members counts as one more rebalance towards `ANNOUNCED_AT_ONCE`, because their
+data is copied."""
 
 MORE_AFTER_MS: Final = 100
 """The delay before the next check if that limit was reached."""
@@ -80,14 +80,15 @@ class RebalanceHistory:
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
         self.observed: Collection[type[Event]] = frozenset(GroupFold.handlers)
-        """The classes of events that it receives; see `GroupObserver`."""
+        """The classes of events that the history receives; see `GroupObserver`."""
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._time_slice = Slice(self._clock)
         self.answer_slices = RoundRobin(self._clock)
-        """The responses of groups that are still to be sent; set by the owner. The record of a
-        large rebalance is not created before: its members would wait longer for their responses."""
+        """The queue of responses that groups have to send; set by the owner. The record of a large
+        rebalance is created only when the queue is empty, so that its members do not wait longer.
+        """
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
         self._under_way: dict[str, bool] = {}
@@ -184,7 +185,7 @@ class RebalanceHistory:
             self._queue.add_end(group_id)
             self._wake_up()
         elif kind is GroupRestored and not fold.sequence:
-            # Groups that only store offsets need nothing here.
+            # Groups that only store offsets need no facts.
             del self._folds[group_id]
 
     def _start_over(self, group_id: str, fold: GroupFold) -> None:
@@ -288,7 +289,7 @@ class RebalanceHistory:
         """Run the steps in slices; if there are few, at once."""
         return at_once(steps) if is_small else await run(steps, self._time_slice)
 
-    async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
+    async def _run_in_executor(self, work: Callable[..., T], *args: object) -> T:
         """Run slow work in the executor, if one is configured."""
         if self._executor is None:
             return work(*args)
@@ -305,13 +306,13 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
-        # After a failure, the rest of the queue needs no further trigger.
+        # Set at once: after a restart because of a failure, the rest of the queue is still waiting.
         self._wake.set()
         while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
             self._wake.clear()
             if self._queue and self._made is None:
-                await self._elsewhere(_import_making)
+                await self._run_in_executor(_import_making)
             self._time_slice.begin()
             while self._queue:
                 await self._close_next()
@@ -351,11 +352,13 @@ class RebalanceHistory:
         record = await self._go_through(self._making.record_steps(waiting), is_small=is_small)
         text = await self._go_through(self._making.text_steps(record), is_small=is_small)
         is_slow = len(text) >= SLOW_FROM_BYTES
-        packed = await self._elsewhere(pack, text) if is_slow else pack(text)
+        packed = await self._run_in_executor(pack, text) if is_slow else pack(text)
         self._keep(record, text, packed)
 
     def _take_next(self) -> Waiting | None:
-        """Return what to record next, None for the end of a group, which needs no record."""
+        """Return the next rebalance to record; None for the removal of a group, which is applied
+        here.
+        """
         waiting = self._queue.take()
         if waiting.closed is not None:
             return waiting

@@ -45,8 +45,8 @@ class StoredRecord(bytes):
 
 
 def pack(text: bytes) -> StoredRecord:
-    """Return a record as it is kept: large texts are repetitive, and shrink to a fourth, those of
-    thousands of members to a tenth. For any thread.
+    """Return a record in its stored form: large texts are compressed to a fourth of their size,
+    those of thousands of members to a tenth. For any thread.
     """
     if len(text) < PACKED_FROM_BYTES:
         return StoredRecord(_PLAIN + text)

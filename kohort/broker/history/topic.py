@@ -56,7 +56,7 @@ class HistoryLog(Protocol):
         ...
 
     def is_whole(self) -> bool:
-        """Whether it reads the log from its very first record."""
+        """Whether `read` begins with the very first record of the history."""
         ...
 
 
