@@ -1,5 +1,5 @@
-"""The acts of a group's newest records: what was done to its processes, several rebalances summed
-up in a line, as in ``kohort groups why`` and the report.
+"""The acts of a group's newest records: restarts, deployments and other operations on its
+processes, each with all of the rebalances it caused, as in ``kohort groups why`` and the report.
 """
 
 import json
@@ -13,7 +13,7 @@ from kohort.insight.analysis.group_acts import RECORDS, act_rows_steps, sums_up
 
 MEMBERS_BYTES: Final = 2 << 20
 """Size of the newest records that are read with their members, which takes some twenty
-milliseconds. Older ones are read without: then processes may be told apart less well."""
+milliseconds. Older ones are read without members, so processes are distinguished less reliably."""
 
 
 async def wait_acts(
@@ -32,7 +32,7 @@ async def wait_acts(
 async def wait_last_act(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
 ) -> dict[str, Any] | None:
-    """Return the act of the newest complete record, None if it is no more than a rebalance."""
+    """Return the act of the newest complete record, None if it says no more than its rebalance."""
     acts = await wait_acts(group_id, kept, time_slice)
     last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)
     return last if last is not None and sums_up(last) else None

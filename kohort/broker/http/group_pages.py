@@ -281,7 +281,7 @@ class GroupPages:
                 texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
                 await time_slice.pause()
-        # Here: with the first such request, as only few brokers get any.
+        # Imported with the first such request, because few brokers receive any.
         from kohort.broker.http.acts_json import wait_acts  # noqa: PLC0415
 
         view["acts"] = await wait_acts(group_id, kept, time_slice, at_least=last)
@@ -292,7 +292,7 @@ class GroupPages:
 
     async def share(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}/share?topic=T&partition=N&offset=O: the share-partitions of a share
-        group, or one with what is known of a record.
+        group, or one of them with the state and the deliveries of a record.
         """
         async with self._lock:
             return await self._share(request)

@@ -15,7 +15,7 @@ JSON: Final = "application/json"
 class HttpRequester(Protocol):
     @property
     def principal(self) -> str:
-        """Who it is, for the log."""
+        """The requester's principal as text, for the log."""
         ...
 
     def may(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:

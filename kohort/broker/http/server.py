@@ -1,6 +1,6 @@
 """Listens on the HTTP port and passes connections to :mod:`kohort.broker.http.connection`.
 
-Promise: a probe gets its response however many idle connections are open. At the limit, a new
+Guarantee: a probe gets its response however many idle connections are open. At the limit, a new
 connection replaces the longest idle one; without an idle one, the one whose request has been
 arriving for the longest, then the oldest stream, then the one whose client has been reading its
 response for the longest. Connections with a running page come last, and neither of the last two
@@ -173,8 +173,8 @@ class HttpServer:
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
         """`hosts` are accepted names besides those that cannot be registered; see `may_be_called`.
-        `hosts_setting` is what adds names. `absent` answers requests for unknown paths. With `tls`,
-        only TLS connections are accepted.
+        `hosts_setting` is the setting that adds names. `absent` answers requests for unknown paths.
+        With `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
@@ -188,7 +188,7 @@ class HttpServer:
         self._schemes: tuple[str, ...] = ()
         self._again_s = REAUTHENTICATION_S
         self._servers: list[asyncio.Server] = []
-        """One for each address of the host."""
+        """One server for each address of the host."""
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """Connections that were replaced; they end in the next event loop iteration."""
@@ -197,7 +197,7 @@ class HttpServer:
         self, guard: Guard, schemes: tuple[str, ...], *, again_s: float = REAUTHENTICATION_S
     ) -> None:
         """Require authentication with one of these schemes from now on; clients of streams are
-        authenticated again after each `again_s`.
+        authenticated again every `again_s` seconds.
         """
         self._guard, self._schemes, self._again_s = guard, schemes, again_s
 

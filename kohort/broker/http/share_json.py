@@ -1,4 +1,4 @@
-"""GET /groups/{group}/share: the share-partitions of a group, and what there is to say about them.
+"""GET /groups/{group}/share: the share-partitions of a group, with sentences about them.
 
 The console's page of a share group has the same data.
 """
@@ -72,8 +72,8 @@ class ShareGroupView:
         }
 
     def partition_json(self, topic: str, number: int, offset: int | None) -> Json | None:
-        """Return a share-partition, with what is known of a record in it; None if the group has not
-        initialized it.
+        """Return a share-partition, with the state and the deliveries of a record in it; None if
+        the group has not initialized it.
         """
         for view in self._views():
             if (view.log.topic_name, view.log.index) == (topic, number):
@@ -90,7 +90,7 @@ class ShareGroupView:
                 yield view
 
     def _member_texts(self, view: SharePartitionView) -> Iterator[str]:
-        """Why nobody fetches the partition, if nobody does."""
+        """Yield the reasons why members cannot fetch the partition, if any."""
         partition = (view.log.topic_name, view.log.index)
         members = self._group.describe_members(MEMBERS_MAX)
         if not members:
