@@ -1,8 +1,8 @@
 """Open transactions that hold groups back: a read_committed consumer cannot read past the first
 record of an open transaction, the last stable offset.
 
-The broker does not know the isolation level of a group. A group that stands exactly at the last
-stable offset, below the end, is taken for read_committed.
+The broker does not know the isolation level of a group. A group whose committed offset is exactly
+the last stable offset, below the end, is assumed to be read_committed.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ HELD_MS: Final = 10_000
 """A transaction that is open for longer than this holds groups back; shorter ones are usual."""
 
 LOOKED_AT: Final = 200
-"""Maximum number of a group's positions that are looked at."""
+"""Maximum number of a group's positions that are checked."""
 
 
 class Holder(NamedTuple):
     """The first open transaction of a partition."""
 
     name: str
-    """Its transactional id and client, or its producer id."""
+    """The transactional id and the client, or the producer id."""
     open_ms: int
     timeout_ms: int | None
-    """None if no coordinator will end it."""
+    """The transaction timeout; None if no coordinator will end the transaction."""
 
 
 class Holding:
@@ -75,7 +75,7 @@ class Holding:
 
 class Held(NamedTuple):
     partition: str
-    """As topic-index."""
+    """Topic and partition number, joined by a hyphen."""
     committed: int
     end: int
     holder: Holder

@@ -24,8 +24,8 @@ EVERY_MS: Final = 1_000
 """Interval between events while changes continue."""
 
 BURST: Final = 5
-"""Events that may be sent without this interval, so that each step of a rebalance is shown at once.
-One more is allowed for each `EVERY_MS` that has passed."""
+"""Events that may be sent without the interval `EVERY_MS`, so that each step of a rebalance is
+shown at once. One more is allowed for each `EVERY_MS` that has passed."""
 
 APART_MS: Final = 50
 """Minimum time between events."""

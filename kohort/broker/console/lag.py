@@ -77,7 +77,7 @@ class Ages:
         self._known: dict[_Key, int | None] = {}
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """See `AgesSeen`."""
+        """Return the age of the first unread record of each position; see `AgesSeen`."""
         ages: list[int | None] = []
         asked: list[tuple[int, _Key, Detached[int | None]]] = []
         for number, position in enumerate(wanted):

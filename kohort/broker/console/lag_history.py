@@ -1,4 +1,4 @@
-"""The lag of groups during the last hour, by which the console sees which groups fall behind.
+"""The lag of groups during the last hour, for the console to find groups whose lag rises.
 
 Unlike the console's other data it is collected while no page is open, because an operator who opens
 the console wants to know what came before. Only groups with lag are stored.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 30.0
 SAMPLES_MAX: Final = 120
-"""An hour."""
+"""Number of samples kept: one hour."""
 GROUPS_MAX: Final = 1_000
 """Maximum number of stored groups, of a kilobyte each; groups that get lag later are not stored."""
 SAMPLED_MAX: Final = 20_000
 """Maximum number of groups read per sample, the oldest first."""
 
 SHARE: Final = 100
-"""A sample that took t is followed by a pause of at least this times t: a hundredth of a core."""
+"""The minimum pause after a sample, as a multiple of its duration: a hundredth of a core."""
 
 _THIRD: Final = 3
 TREND_SAMPLES: Final = 3 * _THIRD
@@ -104,14 +104,14 @@ class LagHistory:
 
     @property
     def trend_ms(self) -> int:
-        """The time that `trend` covers."""
+        """The duration over which `trend` compares the lag."""
         times = list(self._times_ms)[-TREND_SAMPLES:]
         return times[-1] - times[0] if times else 0
 
 
 def is_rising(samples: Sequence[int]) -> bool:
-    """Whether each third of the samples is above the one before. Commits make a lag go up and
-    down: of steady noise, one in 1,680 series is like this.
+    """Whether each third of the samples is above the one before. Commits make a lag fluctuate; of
+    series without a trend, one in 1,680 satisfies this.
     """
     if len(samples) < TREND_SAMPLES:
         return False

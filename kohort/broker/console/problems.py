@@ -55,7 +55,7 @@ def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Findi
     """Yield the group's problems, the gravest first."""
     waiting = group.describe_waiting()
     if waiting is not None and is_hanging(waiting, now):
-        # Its lag rises for this reason.
+        # The only problem reported: a rising lag is its consequence.
         yield _hang(group, waiting, now)
         return
     holding = source.holding

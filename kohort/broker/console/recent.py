@@ -42,11 +42,11 @@ class Beginning(NamedTuple):
     at_ms: int
     """Time at which the rebalance began."""
     cause: str
-    """Kind of its trigger."""
+    """Kind of the rebalance's trigger."""
 
 
 class Problem(NamedTuple):
-    """A record that needs somebody's attention although the group did not rebalance."""
+    """A record that needs an operator's attention although the group did not rebalance."""
 
     at_ms: int
     kind: str
@@ -61,7 +61,7 @@ class Recent(NamedTuple):
     text."""
 
     problems: tuple[Problem, ...] = ()
-    """The newest `PROBLEMS_KEPT` problems of as long, newest first."""
+    """The newest `PROBLEMS_KEPT` problems of the same period, newest first."""
 
     def bins(self, now_ms: int) -> list[int]:
         """Return the number of rebalances in each bin of the last hour, the oldest first."""

@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     principal: str
     moves: tuple[Move, ...]
     expires_ms: int
-    """Time of the monotonic clock."""
+    """When the plan is dropped, by the monotonic clock."""
 
 
 class _RefusedError(Exception):
@@ -144,7 +144,7 @@ class Resetting:
         )
 
     async def _moves(self, request: HttpRequest, query: Query, group: GroupSeen) -> list[Move]:
-        """Raises _RefusedError and BadRequestError."""
+        """Return the changes that the query describes. Raises _RefusedError and BadRequestError."""
         to, number = _target(query)
         given = query.text("topic")
         committed = {name: dict(offsets) for name, offsets in group.offsets.topics().items()}
@@ -172,7 +172,7 @@ class Resetting:
         return moves
 
     def _check_readable(self, request: HttpRequest, topic: str) -> None:
-        """Raise _RefusedError without READ on the topic."""
+        """Raise _RefusedError if the requester lacks READ on the topic."""
         if not self._source.may(request, Operation.READ, ResourceType.TOPIC, topic):
             needed = f"READ on the topic {shown(topic)}"
             raise _RefusedError(HTTPStatus.FORBIDDEN, f"this page requires {needed}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GroupsSource(Protocol):
-    """What the pages about groups read, on the event loop."""
+    """The parts of a process that the pages about groups read, on the event loop."""
 
     @property
     def groups(self) -> GroupsSeen: ...
@@ -70,7 +70,8 @@ class ConsoleSource(BrokerSource):
     def may(
         self, request: HttpRequest, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether the requester may do what a client with its rights may do; a denial is logged.
+        """Whether the requester has this right, as a client with its principal would; a denial is
+        logged.
 
         Without authentication on this port, the requester has the rights of an anonymous client.
         """

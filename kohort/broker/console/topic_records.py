@@ -52,14 +52,14 @@ OFFSET_MAX: Final = 2**63 - 1
 
 class Wanted(NamedTuple):
     start: str
-    """One of `STARTS`."""
+    """Where to start: one of `STARTS`."""
     at: int
     """The first offset, or the time in milliseconds."""
     partition: int | None
     """None for all partitions."""
     limit: int
     is_whole: bool
-    """Whether long fields are wanted, too; of one record only."""
+    """Whether long fields are wanted as well; allowed for one record only."""
 
 
 def parse(query: Query) -> Wanted:
