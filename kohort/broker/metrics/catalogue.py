@@ -35,7 +35,7 @@ class Section(NamedTuple):
 
 
 def metric(entry: str) -> MetricInfo:
-    """Parse ``name{labels}: meaning``, after the type if the name does not show it."""
+    """Parse ``name{labels}: meaning``, preceded by the type unless the name shows it."""
     match = _ENTRY.fullmatch(entry)
     assert match is not None, entry
     kind, name, labels, doc = match.groups()

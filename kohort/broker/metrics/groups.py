@@ -38,7 +38,7 @@ _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
 
 @dataclass(slots=True, eq=False)
 class OffsetSample:
-    """One committed position, or the sums of several."""
+    """The sample of one committed position, or the sums of several."""
 
     labels: Labels
     offset: int = 0
@@ -53,7 +53,7 @@ class OffsetSample:
 
 @dataclass(slots=True, eq=False)
 class GroupSample:
-    """One group, or the sums over groups without their own series."""
+    """The sample of one group, or the sums over groups without their own series."""
 
     labels: Labels
     member_count: int = 0
@@ -263,7 +263,7 @@ class LagTimeCollector:
         """Index of the group with which the next refresh begins, modulo their number."""
 
     async def refresh(self, time_slice: Slice) -> None:
-        """Read the ages of the first groups, until the time for it is used up. The next refresh
+        """Read the ages of groups one after another until `BUDGET_MS` has passed. The next refresh
         continues there; until then, the remaining groups keep their values.
         """
         ends_ms = self._clock.monotonic_ms() + BUDGET_MS

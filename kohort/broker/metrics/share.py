@@ -38,7 +38,7 @@ _BY_GROUP: Final = {
 
 @dataclass(slots=True)
 class _State:
-    """Of one group, or of all beyond the limit."""
+    """The state of one group, or the sums over all groups beyond the limit."""
 
     lag: int = 0
     oldest_lock_ms: int = 0

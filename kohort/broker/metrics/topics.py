@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class PartitionSample:
-    """One partition, or the sums over partitions without their own series."""
+    """The sample of one partition, or the sums over partitions without their own series."""
 
     labels: Labels
     high_watermark: int
@@ -53,7 +53,7 @@ class PartitionSample:
 
 @dataclass(slots=True, eq=False)
 class TopicSample:
-    """One topic, or the sums over topics without their own series."""
+    """The sample of one topic, or the sums over topics without their own series."""
 
     labels: Labels
     partition_count: int = 0
