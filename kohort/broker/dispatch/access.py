@@ -111,7 +111,7 @@ def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
 
 
 def _has_names(settings: CurrentConfig) -> bool:
-    """Whether any listener authenticates clients, by SASL or certificates."""
+    """Whether any listener determines names of clients, by SASL or certificates."""
 
     def asks(listener: str) -> bool:
         protocol = settings.config.protocol_of(listener)

@@ -124,7 +124,7 @@ class BrokerServices:
     users: Users | None = None
     """The users that can authenticate; None only in tests without users."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
-    """The versions listed by ApiVersions, by key, in its order."""
+    """The versions listed by ApiVersions, by key, in the order of the response."""
     inflated_batch_bytes_max: int = INFLATED_BYTES_LIMIT
     """Decompressed size that a produced batch may have."""
     log: PeerLog | None = None

@@ -74,7 +74,7 @@ def per_partition(
     requested: str = "partitions",
     **values: object,
 ) -> ErrorTemplate:
-    """Return `elements` of "topics.partitions", for those of topics in the request."""
+    """Return the template of "topics.partitions", for a request with such lists."""
     partitions = ErrorTemplate("partitions", requested, partition, values=values)
     return ErrorTemplate("topics", "topics", topic, partitions)
 
@@ -133,7 +133,7 @@ def error_steps(
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)
-    response = _unsaid(on_error, request, version)
+    response = _without_results(on_error, request, version)
     if _set_error(response, failure):
         return response
     if (yield from _fill_any(on_error, request, response, failure)):
@@ -148,7 +148,7 @@ def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -
     try:
         return error_response(on_error, request, version, code)
     except NoErrorField:
-        return _unsaid(on_error, request, version)
+        return _without_results(on_error, request, version)
 
 
 def elements_response(
@@ -162,7 +162,7 @@ def elements_response(
     return response if filled else None
 
 
-def _unsaid(on_error: OnError, request: object, version: int) -> Struct:
+def _without_results(on_error: OnError, request: object, version: int) -> Struct:
     """Return an empty response to a request, with the values that mean "unknown"."""
     key = schema_of(type(request)).key
     assert key is not None

@@ -67,7 +67,7 @@ def _parts(
     elements_max: int,
 ) -> Iterator[tuple[Any, int, bool]]:
     """Yield parts of an element, with their counts of innermost elements and whether the first
-    child is the rest of one.
+    child is the rest of a divided one.
     """
     inner = getattr(element, path[0]) if path else None
     if not inner:
