@@ -27,7 +27,7 @@ DOUBTED_MS_MAX: Final = 3_600_000
 
 class _Run(NamedTuple):
     begins_ms: int
-    """When it starts, by the monotonic clock."""
+    """When the task starts, by the monotonic clock."""
     is_doubted_ms: int
     """How long the task continues to be reported as failing."""
 
@@ -67,7 +67,8 @@ class BackgroundTasks:
                 return await work()
             except (Exception, asyncio.CancelledError):
                 if me.cancelling():
-                    # Also if its cleanup failed: the canceller awaits its end.
+                    # Raised even if the cleanup of `work` failed: the code that cancelled the task
+                    # awaits it.
                     raise
                 lasted_ms = self._clock.monotonic_ms() - began_ms
                 if lasted_ms > RESTART_MS_MAX:

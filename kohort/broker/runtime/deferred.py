@@ -81,7 +81,7 @@ class Deferred(Generic[T]):
         self._notify()
 
     def take(self, source: Deferred[Any]) -> None:
-        """Set the result or the error of `source`, which is done."""
+        """Complete with the result or the error of `source`, which is done."""
         if source.error is not None:
             self.set_exception(source.error)
         else:
@@ -90,7 +90,7 @@ class Deferred(Generic[T]):
     # For consumers.
 
     def cancel(self) -> bool:
-        """Cancel it; return False if it is already done."""
+        """Cancel the result; return False if it is set or cancelled already."""
         if self.is_done:
             return False
         self.error = asyncio.CancelledError()

@@ -40,7 +40,7 @@ class FairLock:
     def _release(self) -> None:
         while self._waiting.count:
             waiter = self._waiting.take()
-            # One whose task was cancelled in this event loop iteration is still in the queue.
+            # A waiter whose task was cancelled in this event loop iteration is still in the queue.
             if not waiter.done():
                 waiter.set_result(None)
                 return

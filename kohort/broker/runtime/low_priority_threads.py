@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 NICER: Final = 5
-"""How much these threads are nicer than the event loop's thread."""
+"""Added to the nice value of the event loop's thread."""
 
 
 class Threads(Protocol):

@@ -13,7 +13,7 @@ from kohort.formats.text import shown
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10
-"""Per kind. Kinds are constants in the code, so there are few."""
+"""Maximum lines of each kind. Kinds are constants in the code, so there are few."""
 
 SAME_PEER_MS: Final = 600_000
 """The time after which a once-per-peer line is written again."""

@@ -15,7 +15,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 
 SLICE_MS = 5
-"""Longer than for other work, because expired operations are already late."""
+"""Budget of a slice: longer than for other work, because expired operations are already late."""
 
 _ENTRIES_PER_STEP = 10
 """Entries between two checks of the clock."""

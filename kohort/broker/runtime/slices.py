@@ -156,8 +156,9 @@ class RoundRobin:
             try:
                 is_more = work(time_slice)
             except Exception:
-                # It expects another slice, and would never be added again without one. Not in this
-                # slice: work that fails immediately could fill it with errors.
+                # The failed work expects another slice, and would never be added again without one.
+                # It does not get one immediately: work that always fails could fill this slice with
+                # errors.
                 logger.exception("Internal error in work done in slices")
                 is_more = False
                 failed.append(work)

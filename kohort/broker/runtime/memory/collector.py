@@ -25,8 +25,8 @@ THRESHOLDS: Final = (5_000, 1, 10)
 next."""
 
 BURST_THRESHOLDS: Final = (50_000, 1, 10)
-"""More than one event loop iteration creates, so the interpreter seldom collects while
-`IterationCollector` does."""
+"""Above the number of objects that one event loop iteration creates, so that the interpreter seldom
+collects while `IterationCollector` does."""
 
 YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""

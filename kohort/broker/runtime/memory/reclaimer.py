@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 CHECK_EVERY_S: Final = 0.25
-"""Thousands of members can join in a second."""
+"""Interval of the checks: thousands of members can join in a second."""
 
 COLLECT_EVERY_S: Final = 0.01
-"""The interval while there are many members: about as long as one iteration may take."""
+"""Interval of collections while there are many members: about as long as one iteration may take."""
 
 MANY: Final = 3_000
 """Above this count, it is worth reclaiming the memory of departed members."""
 
 DEPARTED_FACTOR: Final = 4
-"""Most have left when the count has shrunk by this factor."""
+"""Most members are considered departed when the count has shrunk by this factor."""
 
 RETURN_EVERY_DEPARTURES: Final = 7_500
 """Memory is returned after this many departures while many leave: returning a page takes a
@@ -44,11 +44,12 @@ RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
 without members remain until the next expiry sweep."""
 
 COLLECT_ALL_EVERY_CHECKS: Final = 14_400
-"""An hour, as long as few objects live. Cycles among old objects are rare."""
+"""Checks between two full collections while few objects live: an hour. Cycles among old objects are
+rare."""
 
 COLLECT_ALL_LATEST_CHECKS: Final = 24 * COLLECT_ALL_EVERY_CHECKS
-"""A day, even if many objects live, so that leaks are bounded. With 100,000 members it takes a
-quarter of a second."""
+"""Checks after which everything is collected even if many objects live, to bound leaks: a day. With
+100,000 members it takes a quarter of a second."""
 
 
 class MemoryReclaimer:
