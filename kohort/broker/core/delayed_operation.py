@@ -37,7 +37,7 @@ class DelayedOperation(TimerEntry, ABC):
         self.owner = owner
         self.held_bytes = held_bytes
         self.watch_keys: tuple[Hashable, ...] = ()
-        """The keys under which it waits; set by the purgatory."""
+        """The keys under which the operation waits; set by the purgatory."""
         self.is_completed = False
         """Answered, failed or cancelled; set by the purgatory."""
 
@@ -52,7 +52,7 @@ class DelayedOperation(TimerEntry, ABC):
 
     @abstractmethod
     def on_complete(self, completion: Completion) -> None:
-        """Do the work and answer."""
+        """Execute the request with the available data, and answer it."""
 
     @abstractmethod
     def on_failed(self, error: Exception) -> None:

@@ -27,7 +27,7 @@ from kohort.broker.core.timing_wheel import KeyedEntry, KeyedTimers, TimerEntry,
 
 
 class ParkingLimits(NamedTuple):
-    """The limits. Further operations are answered at once, as if they had expired."""
+    """Limits on waiting operations. Further ones are answered at once, as if they had expired."""
 
     count_max: int = 250_000
     bytes_max: int = 512 * 1024 * 1024

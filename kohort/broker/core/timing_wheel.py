@@ -46,7 +46,7 @@ class TimerEntry:
         self.deadline_ms = 0
         """When to fire, in monotonic milliseconds. Meaningful while scheduled."""
         self.armed_ms: int | None = None
-        """The slot that it is in, at or before its deadline; None if it is not scheduled."""
+        """The slot that contains the entry, at or before its deadline; None if not scheduled."""
         self.order = 0
         """Sequence number of its last scheduling."""
 
@@ -71,8 +71,8 @@ class TimingWheel(Generic[E]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `take_due` next, or None. Never later than the earliest deadline; may be
-        earlier.
+        """When to call `take_due` next; None if nothing is scheduled. Never later than the earliest
+        deadline; may be earlier.
         """
         slot_times = self._slot_times
         while slot_times:

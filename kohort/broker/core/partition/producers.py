@@ -38,9 +38,9 @@ from kohort.protocol.records.batch import (
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 100_000
-"""Per partition. Above it, the least recently active producer is dropped, as if it had expired:
-clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an open
-transaction are kept; the coordinator bounds their number."""
+"""Maximum producers per partition. Above it, the least recently active one is dropped, as if it had
+expired: clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an
+open transaction are kept; the coordinator bounds their number."""
 _LOOKED_AT_MAX: Final = 8
 """Producers examined to find one to drop."""
 
@@ -323,7 +323,7 @@ class ProducerState:
         self.spans.clear()
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """Return every producer with its last batch, which is what survives a restart."""
+        """Return every producer with its last batch: the state that survives a restart."""
         return [_taken(producer_id, entry) for producer_id, entry in self._entries.items()]
 
     def restore(self, snapshot: Iterable[ProducerSnapshot]) -> None:

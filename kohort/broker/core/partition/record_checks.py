@@ -76,7 +76,7 @@ class RecordRules:
     bad_timestamps: int = 0
     bad_keys: int = 0
     errors: list[RecordError] = field(default_factory=list)
-    """The first RECORD_ERRORS_MAX of them."""
+    """The first RECORD_ERRORS_MAX violations."""
 
     def object(self, error: RecordError) -> None:
         if len(self.errors) < RECORD_ERRORS_MAX:

@@ -35,7 +35,7 @@ class Rate:
 
     @property
     def sample_end_ms(self) -> int:
-        """When the first use begins another sample; there must have been a use."""
+        """When the present sample ends, and a use begins another one. Requires an earlier use."""
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
@@ -75,7 +75,7 @@ SHARE_FETCH_KEY: Final = 78
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 
 _NEVER: Final = -1
-"""Earlier than any time."""
+"""A time before all others."""
 _AT_ONCE_MAX: Final = (1 << 31) - 1
 """The maximum amount that a client can request at once."""
 _BUDGET_MAX: Final = 1 << 62
@@ -164,7 +164,8 @@ class Accounts:
         self.at_once = _AT_ONCE_MAX if consumer is None else consumer.at_once
         """The maximum bytes of one Fetch response."""
         self.is_current = True
-        """False if limits have changed, or for another reason the accounts have to be looked up."""
+        """False if the accounts have to be looked up again, for instance because limits have
+        changed."""
 
     def belong_to(self, client_id: str | None) -> bool:
         return self.is_current and self.client_id == (client_id or "")

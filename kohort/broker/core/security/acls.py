@@ -100,7 +100,7 @@ class Permission(Number):
 
 
 class Rule(NamedTuple):
-    """One rule. Equal rules are the same rule."""
+    """One access rule. Equal rules are the same rule."""
 
     resource_type: ResourceType
     resource_name: str
@@ -142,7 +142,7 @@ class RuleFilter(NamedTuple):
     permission: int = ANY
 
     def check(self) -> None:
-        """Raise UnknownFilterError for a number that has no meaning."""
+        """Raise UnknownFilterError if a number of the filter has no meaning."""
         if self.resource_type not in _TYPES or self.pattern not in _PATTERNS:
             raise UnknownFilterError("Unknown patternFilter.")
         if self.operation not in _OPERATIONS or self.permission not in _PERMISSIONS:
@@ -160,7 +160,9 @@ class RuleFilter(NamedTuple):
         )
 
     def only(self) -> Rule | None:
-        """The only rule that it can select, which need not exist; None if there are several."""
+        """The only rule that the filter can select, which need not exist; None if it can select
+        several.
+        """
         if None in self:
             return None
         try:

@@ -1,5 +1,5 @@
 """Addresses of peers and listeners: loopback addresses, text forms, address blocks, and delays of
-responses to those from which authentication fails again and again.
+responses after repeated authentication failures.
 """
 
 from ipaddress import IPv6Address, ip_address

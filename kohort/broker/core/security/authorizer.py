@@ -53,7 +53,7 @@ class _Decisions:
 
 
 _NONE: Final = _Decisions()
-"""Create the empty cache of a principal."""
+"""The decisions about a principal for which nothing is cached."""
 
 
 class Explanation(NamedTuple):
@@ -169,7 +169,7 @@ class Authorizer:
         kind: ResourceType,
         name: str,
     ) -> Explanation:
-        """The same decision with its reason, never from the cache."""
+        """Return the decision of `allows` with its reason, never from the cache."""
         who = str(principal)
         if who not in self.super_users and not self._is_suspended:
             deciding = self._index.decide(who, host, operation, kind, name)

@@ -35,9 +35,9 @@ class DerError(ValueError):
 
 class CertificateFields(NamedTuple):
     not_before: str
-    """The beginning of its validity, as ``YYYYMMDDHHMMSSZ``."""
+    """The beginning of the certificate's validity, as ``YYYYMMDDHHMMSSZ``."""
     not_after: str
-    """The end of its validity, likewise."""
+    """The end of the certificate's validity, in the same form."""
     subject: memoryview
     alternative_names: frozenset[bytes]
     """The alternative names, each still encoded."""
@@ -143,7 +143,7 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the contents of elements that all have one tag. Raises as `element`."""
+    """Yield the contents of elements that all have one tag. Raises the errors of `element`."""
     while data:
         tag, content, data = element(data)
         if tag != wanted:

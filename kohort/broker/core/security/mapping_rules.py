@@ -41,7 +41,7 @@ class MappingRules:
     """The rules in their order; without rules there is no principal."""
 
     def __init__(self, text: str) -> None:
-        """Parse the setting. Raises RulesError."""
+        """Parse the value of the setting. Raises RulesError."""
         texts = [match["rule"] for match in _IN_LIST.finditer(text.strip())]
         self._rules = [_read(text) for text in texts if text]
 

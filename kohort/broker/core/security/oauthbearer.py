@@ -80,7 +80,7 @@ def checked_subject(
 
 
 def _is_text(value: str) -> bool:
-    """Whether it contains no lone surrogates, which JSON allows and UTF-8 does not."""
+    """Whether a text contains no lone surrogates, which JSON allows and UTF-8 does not."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -16,18 +16,19 @@ from kohort.broker.core.security.account import WINDOW_MS, WINDOWS, Account, Acc
 
 
 class TokenBucket:
-    """The tokens of one account for the changes a client may make; saved while it makes none
-    (KIP-599). Times are monotonic milliseconds.
+    """The tokens of one account, each for one partition created or deleted (KIP-599). Times are
+    monotonic milliseconds.
 
-    Kafka's arithmetic: so many tokens a second, never more than all windows hold. A change may take
-    more tokens than available: the next change must wait until the debt is refilled.
+    Kafka's arithmetic: the bucket gains tokens at the rate of the limit, up to those of all
+    windows. A change may take more tokens than available: the next change must wait until the debt
+    is refilled.
     """
 
     __slots__ = ("_saved_ms", "_seen_ms", "_tokens")
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._saved_ms = windows * window_ms
-        """The longest time for which tokens are saved."""
+        """The time in which an empty bucket fills up."""
         self._seen_ms: int | None = None
         self._tokens = 0.0
 
@@ -108,7 +109,7 @@ class Entity(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The limits that such an entity can have."""
+        """The keys of the limits that the entity can have."""
         return KEYS if self.ip is None else KEYS_OF_IP
 
     def parts(self) -> Iterator[tuple[str, str | None]]:

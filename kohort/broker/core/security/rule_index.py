@@ -24,7 +24,7 @@ from kohort.broker.core.security.acls import (
 
 class Prefixes:
     """Maps nonempty prefixes to nonzero numbers: bits, or a count. Finds all prefixes of a name by
-    looking up its start of each length that a prefix has.
+    looking up the beginnings of the name that have the length of a prefix.
     """
 
     __slots__ = ("_lengths", "_values")
@@ -118,10 +118,10 @@ class DecidingRules(NamedTuple):
     pattern: PatternType
     name: str
     bits: int
-    """The operations of these rules."""
+    """The operations of the deciding rules, as bits."""
 
     def rule(self, kind: ResourceType) -> Rule:
-        """One of these rules; if there are several, the one with the widest operation."""
+        """Return one of the deciding rules: the one with the widest operation."""
         principal, host = self.whose
         operation = Operation((self.bits & -self.bits).bit_length() - 1)
         return Rule(kind, self.name, self.pattern, principal, host, operation, self.permission)
@@ -137,7 +137,7 @@ class _Owned:
         """The bits of all denying rules ever added; cleared when there are no rules."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
-        """Created with the first prefixed rule: most owners have none, and there may be many."""
+        """Created with the first prefixed rule: there may be many owners, and most have none."""
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
         """Add or remove a rule; return whether it is the first, or was the last, of its pattern."""

@@ -42,11 +42,11 @@ class Session(NamedTuple):
     host: str
     """The numeric address of the client as `host_text` writes it; rules compare it as text."""
     listener: str
-    """The name of the listener that it connected to, in upper case."""
+    """The name of the listener that the client connected to, in upper case."""
     mechanism: str = ""
     """The SASL mechanism; empty without SASL."""
     expires_ms: int | None = None
-    """Monotonic time from which it must authenticate again before anything else; None: never."""
+    """Monotonic time from which the client must reauthenticate first; None for never."""
 
 
 UNKNOWN: Final = Session(ANONYMOUS, "", "PLAINTEXT")

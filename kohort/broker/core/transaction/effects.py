@@ -42,7 +42,7 @@ class EndCause(Enum):
     FENCE = "fence"
     """An InitProducerId of another instance of the producer."""
     START = "start"
-    """The broker stopped after the decision, and completed it at the next start."""
+    """The broker stopped after the decision, and completed the transaction at the next start."""
 
 
 class Began(NamedTuple):

@@ -1,4 +1,4 @@
-"""Repair after a power failure: what to do about an open transaction in a partition.
+"""Repair after a power failure: decides how to end or continue an open transaction of a partition.
 
 Each log may have lost its end, so that the coordinator's log and a partition's disagree. Kafka
 leaves that to replicas. A single broker knows both sides; if the outcome of a transaction is
@@ -56,7 +56,7 @@ _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
 def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> Repair:
-    """Decide what to do about a transaction that is open in a partition after an unclean stop.
+    """Decide the repair of a transaction that is open in a partition after an unclean stop.
 
     Args:
         record: record of the id whose producer this is, or was until its epoch was exhausted; None

@@ -80,7 +80,7 @@ def last_epoch_of(record: TransactionRecord) -> int:
     """Return the previous epoch, if the record implies it; otherwise -1.
 
     A producer that still has it after its transaction was ended by version 5, a timeout or a fence
-    may continue with the current one. Kafka loses that when it restarts.
+    may continue with the current one. Kafka forgets the previous epoch when it restarts.
     """
     if record.client_version is not ClientVersion.V2 or record.producer_epoch == 0:
         return NO_PRODUCER_EPOCH

@@ -151,12 +151,12 @@ class TransactionalId:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has an open transaction, or one with missing markers."""
+        """Whether the id has an open transaction, or one with missing markers."""
         return self.record is not None and not self.record.state.is_idle
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be removed."""
+        """Whether the id has no transaction and no write in progress, so that it may be removed."""
         return self.record is not None and self.record.state.is_idle and self._pending is None
 
     @property
@@ -279,7 +279,7 @@ class TransactionalId:
         self._write(Transition(TransactionTombstone(self.transactional_id)))
 
     def is_expired(self, config: TransactionConfig, wall_ms: int) -> bool:
-        """Whether it has been idle for so long that it expires."""
+        """Whether the id has been idle for so long that it expires."""
         return self.is_idle and self.record is not None and is_expired(self.record, config, wall_ms)
 
     def complete(self, wall_ms: int) -> None:
@@ -389,7 +389,7 @@ class TransactionalId:
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
 
-    # Within.
+    # Internals.
 
     def _ask_for(self, effect: Effect | None) -> None:
         if effect is None:
