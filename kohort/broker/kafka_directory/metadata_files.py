@@ -161,8 +161,8 @@ DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 """The bootstrap records of a new cluster, which the controller copies into its log once."""
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The bootstrap file as written by `kafka-storage format` before KIP-1170, next to it. Later
-releases read it too if the log is empty."""
+"""The bootstrap file as written by `kafka-storage format` before KIP-1170, in the same directory.
+Later releases read it too if the log is empty."""
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -229,7 +229,7 @@ def _replay(reader: MetadataReader, replay: Replay, path: Path, *, from_offset: 
 
 
 def _segments(directory: Path) -> list[tuple[int, Path]]:
-    """Return the base offset and path of each, in order."""
+    """Return the base offset and path of each segment, in order."""
     segments = [(offset_in(file.name, LOG_SUFFIX), file) for file in directory.iterdir()]
     return sorted((base, file) for base, file in segments if base is not None)
 

@@ -52,7 +52,7 @@ def image_of(
     Args:
         node_id: the node's id, in Kohort's metadata and in the image.
         directory_id: 16 bytes.
-        leader_epoch: the current one of a partition.
+        leader_epoch: returns the current leader epoch of a partition.
         new_id: returns a new UUID, as 16 bytes.
     """
     image = ClusterImage()

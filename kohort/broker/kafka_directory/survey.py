@@ -1,4 +1,5 @@
-"""What both directions of a conversion do: examine the data directory, and remove Kohort's notes.
+"""Steps of both directions of a conversion: examining the data directory, and removing files that
+only Kohort uses.
 
 Both brokers identify a partition's directory by the topic id in it, and rename a directory whose id
 differs from that of the known topic. So the ids are checked first, before any change. Blocking
@@ -43,7 +44,7 @@ class Plan:
 
     root: Path
     problems: list[str] = field(default_factory=list)
-    """Each of them prevents the conversion."""
+    """Problems, each of which prevents the conversion."""
     left: list[str] = field(default_factory=list)
     """Data that would not be converted."""
     notes: list[str] = field(default_factory=list)
@@ -92,7 +93,7 @@ def survey(files: FileSystem, plan: Plan, report: ReportProgress) -> None:
 
 def note_ids(files: FileSystem, plan: Plan) -> None:
     """Write the topic's id into each directory that lacks it. Raises OSError."""
-    assert not plan.problems, "the directory is not to change hands"
+    assert not plan.problems, "a plan with problems must not be carried out"
     for directory, topic_id in plan.without_id:
         write_topic_id(files, str(directory), topic_id, sync=True)
 
