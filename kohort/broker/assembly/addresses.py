@@ -31,7 +31,7 @@ class Addresses:
     """Binds the addresses of all listeners, without listening on them yet."""
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
-        """Does not bind yet; see `bind`."""
+        """Store the settings; `bind` binds the addresses."""
         self._config = config
         self._environment = environment
         self.sockets: dict[str, list[socket.socket]] = {}

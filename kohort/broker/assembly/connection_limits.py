@@ -94,7 +94,7 @@ class ConnectionLimits:
             if error is not None:
                 # It is resolved again at the next change of the settings.
                 del self._addresses[host]
-                logger.error("%s; no override applies to it", error)
+                logger.error("%s; its override is ignored until the settings change again", error)
                 return
             self._addresses[host] = done.result()
             self._apply(self.now())

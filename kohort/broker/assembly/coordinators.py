@@ -64,7 +64,7 @@ class Coordinators:
         self._history_log = TopicHistoryLog(topics, config, executor)
         self.metrics = RebalanceMetrics(config.kohort_metrics_groups_max)
         self.history = history
-        """Why the groups rebalanced."""
+        """The rebalance history."""
         self.history.add_listener(self.metrics.on_record)
         self.groups = make_groups(
             config,

@@ -100,7 +100,7 @@ class DeferredCoordinators:
 
 
 class HandlerLoading:
-    """See :class:`kohort.broker.dispatch.registry.Loading`."""
+    """Imports handlers and the coordinators on another thread, before their first request."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

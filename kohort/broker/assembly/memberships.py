@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Memberships:
-    """Creates empty memberships, and counts what all of them hold."""
+    """Creates empty memberships, and counts the members and the memory of all of them."""
 
     def __init__(
         self, config: BrokerConfig, environment: Environment, topics: TopicManager
@@ -101,7 +101,7 @@ class Memberships:
 
 
 class GroupTopics:
-    """See :class:`kohort.groups.topics.Topics`."""
+    """The catalog's topics, in the form in which groups read them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

@@ -25,7 +25,7 @@ class Scraped(Protocol):
 def scraped_broker(
     see: "Callable[[], BrokerSource]", config: "BrokerConfig"
 ) -> Callable[[], Scraped]:
-    """Return a function that makes the exposition of a broker, of what `see` returns."""
+    """Return a function that makes the exposition of the broker whose parts `see` returns."""
 
     def make() -> Scraped:
         from kohort.broker.console.lag import Ages  # noqa: PLC0415 - not needed for the start.
