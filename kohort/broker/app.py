@@ -132,7 +132,7 @@ class Broker:
 
     @cached_property
     def history(self) -> "RebalanceHistory":
-        """Why the groups rebalanced; created with the coordinators."""
+        """The rebalance history; created with the coordinators."""
         from kohort.broker.assembly.coordinators import make_history  # noqa: PLC0415 - not for a start.
 
         return make_history(self.config, self._clock, self.background_tasks)
@@ -151,7 +151,8 @@ class Broker:
         # The start reads all certificates; the default action would end a long recovery.
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         async with AsyncExitStack() as stack:
-            # Last: a collection of all live objects would delay the shutdown of many groups.
+            # Closed last: collecting all live objects earlier would delay the shutdown of many
+            # groups.
             when_stopped = stack.enter_context(ExitStack())
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():

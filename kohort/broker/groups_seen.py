@@ -1,4 +1,4 @@
-"""What pages, console and metrics read of groups.
+"""The view of groups that pages, console and metrics read.
 
 The broker implements it for its own groups, ``kohort watch`` for those of another cluster.
 """
@@ -47,7 +47,7 @@ class GroupsSeen(Protocol):
     """All groups."""
 
     def now(self) -> Now:
-        """Return the time, in the clocks of the groups' descriptions."""
+        """Return the present time, on the clocks that the groups' descriptions use."""
         ...
 
     def monotonic_ms(self) -> int: ...
