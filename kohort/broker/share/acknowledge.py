@@ -13,10 +13,10 @@ from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 
 class Acknowledging:
-    """Steps the windows, and stores their changes: one record per share-partition.
+    """Applies acknowledgements to the windows of share-partitions, and stores the changes.
 
-    Each step is followed by staging its changes, so that an interrupted request leaves no change
-    unstored.
+    Each call stages one record per changed share-partition before it returns, so that an
+    interrupted request leaves no change unstored.
     """
 
     __slots__ = ("_member_id", "_partitions", "_then", "_unstored_count", "errors")
@@ -37,8 +37,8 @@ class Acknowledging:
         *,
         releases: bool = False,
     ) -> None:
-        """Apply acknowledgements, which the caller has validated, to a share-partition; if
-        `releases`, then release the records that the member still has locked.
+        """Apply validated acknowledgements to a share-partition. With `releases`, also release the
+        records that the member still has locked.
         """
         window = None if share.is_gone else self._partitions.window(share)
         if window is None:
@@ -54,8 +54,8 @@ class Acknowledging:
         self._store(share)
 
     def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:
-        """Release all records that the member has locked in these partitions, in slices; continues
-        even if the request is interrupted.
+        """Release all records that the member has locked in these partitions, in slices. The
+        release continues even if the request is interrupted.
         """
         self._unstored_count += 1
         left = iter(list(partitions))
@@ -77,7 +77,7 @@ class Acknowledging:
         self._partitions.run_in_slices(release)
 
     def store(self, then: Callable[[], None]) -> None:
-        """Call `then` when all changes are durable, or have failed: at once if there are none."""
+        """Call `then` when all changes are durable or have failed; at once without changes."""
         self._then = then
         self._count_down()
 

@@ -49,7 +49,7 @@ class GroupCounts:
 
 
 class ShareCounts:
-    """Counts of a bounded number of groups, and one sum for all further groups. They never
+    """Counts of a bounded number of groups, and one sum for all further groups. Counts never
     decrease.
     """
 

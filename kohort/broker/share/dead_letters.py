@@ -42,13 +42,13 @@ logger = logging.getLogger(__name__)
 RECORDS_MAX: Final = 500
 """Dead letters in one batch, which is encoded in about a millisecond."""
 BATCH_BYTES_MAX: Final = 1 << 20
-"""Size of a batch, unless the topic allows only less."""
+"""Maximum size of a batch, unless the topic's limit is lower."""
 _BATCH_HEADER_BYTES: Final = 61
 _TERMS: Final = ProduceTerms(api_version=13, acks=-1, has_transactional_id=False, wall_ms=0)
 
 
 OnDone: TypeAlias = Callable[[Sequence[tuple[DeadLetters, Outcome]]], None]
-"""Called with records that can be archived now, and where their dead letters are."""
+"""Called with ranges of records that can be archived now, and the outcome of their dead letters."""
 
 
 class _Work(NamedTuple):
@@ -301,7 +301,7 @@ def _headers(
 
 
 class _Source:
-    """Reads values and keys from a log. Ascending offsets read each batch once."""
+    """Reads values and keys from a log. With ascending offsets, each batch is read once."""
 
     def __init__(self, log: Partition, inflated_bytes_max: int, peer_log: PeerLog) -> None:
         self._log = log
@@ -347,7 +347,7 @@ class _Source:
             await time_slice.pause()
 
     async def _open(self, offset: int, time_slice: Slice) -> None:
-        """Open the batch that contains an offset, or the first one after it."""
+        """Open the batch that contains an offset, or the first batch after it."""
         data = self._log.reads.read_cached(offset, 1, min_one=True)
         if data is None:
             data = await self._log.reads.read_in_thread(offset, 1, min_one=True)

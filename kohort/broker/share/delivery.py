@@ -36,7 +36,7 @@ class ShareDelivery:
     def accept_fetch(
         self, group_id: str, member_id: str, epoch: int, connection: Hashable, *, acknowledges: bool
     ) -> ShareSession:
-        """Accept a ShareFetch; see `ShareSessions.fetch`, which also names the errors."""
+        """Accept a ShareFetch; `ShareSessions.fetch` lists the errors."""
         session = self.sessions.fetch(
             group_id, member_id, epoch, connection, acknowledges=acknowledges
         )
@@ -50,7 +50,9 @@ class ShareDelivery:
         return session
 
     def begin_fetch(self, session: ShareSession, fetch: ShareFetch) -> None:
-        """Begin a fetch of an open session; the next request of the session ends it."""
+        """Begin a fetch of an open session; the session's next request ends a fetch that still
+        waits.
+        """
         key = session.group_id, session.member_id
         fetch.begin()
         if not fetch.answer.is_done:
@@ -80,7 +82,7 @@ class ShareDelivery:
     # Start and stop.
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the state topic if it does not exist; None if it exists. Raises KafkaError."""
+        """Create the state topic; return None if it exists already. Raises KafkaError."""
         return self._topic.prepare()
 
     async def close(self) -> None:

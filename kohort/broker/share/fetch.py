@@ -99,7 +99,7 @@ class ShareReader(NamedTuple):
 
 
 class ShareFetch:
-    """One ShareFetch of an open session, after its acknowledgements."""
+    """One ShareFetch of an open session, created after its acknowledgements were applied."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ShareFetch:
         """The error of the whole request. The results are in the partitions."""
 
     def begin(self) -> None:
-        """Answer at once, if there are records or the request does not wait; else wait."""
+        """Answer at once if there are records or the request must not wait; else wait."""
         terms = self._terms
         self._deadline_ms = self._reader.clock.monotonic_ms() + terms.max_wait_ms
         if (
@@ -215,7 +215,9 @@ class ShareFetch:
     # Acquiring.
 
     def _acquire(self, *, may_wait: bool) -> None:
-        """Acquire up to the wanted number of records and answer; without any, keep waiting."""
+        """Acquire up to the requested number of records and answer; with `may_wait`, wait if there
+        are none.
+        """
         readable = self._readable()
         steps = self._acquire_steps(readable)
         if len(readable) > UNSLICED_PARTITIONS_MAX:
@@ -248,9 +250,9 @@ class ShareFetch:
         """Acquire records from cached data; return the partitions whose data is not cached, each
         with the bytes to read, and how many records are still wanted.
 
-        Share-partitions that were not loaded before are left to the next fetch if the others have
-        records. Kafka, too, answers when the first share-partition is loaded; librdkafka's tests
-        rely on it.
+        If loaded share-partitions have records, those that are not loaded are left to the next
+        fetch. Kafka, too, answers when the first share-partition is loaded; librdkafka's tests rely
+        on it.
         """
         settings = self._reader.partitions.settings(self._session.group_id)
         loaded: list[FetchedPartition] = []
@@ -285,7 +287,9 @@ class ShareFetch:
         return uncached, left
 
     def _check_acquirable(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
-        """Set the error of a partition, or whether it has acquirable records, which is returned."""
+        """Return whether a partition has acquirable records; update its `was_acquirable` or its
+        error.
+        """
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
@@ -307,7 +311,7 @@ class ShareFetch:
         max_records: int,
         settings: GroupSettings,
     ) -> int | None:
-        """Acquire records from cached data; return their number, None if it is not cached."""
+        """Acquire records from cached data; return their number, None if the data is not cached."""
         share, log = fetched.share, fetched.log
         assert share is not None
         assert log is not None
@@ -408,7 +412,9 @@ class ShareFetch:
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
     def _finish_or_wait(self, *, may_wait: bool, after_check: bool = True) -> None:
-        """Answer, or keep waiting if other members have acquired the records."""
+        """Answer; or, with `may_wait`, wait if there are no records, as other members acquired
+        them.
+        """
         has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
         if (
             may_wait

@@ -18,7 +18,7 @@ class NewPartition(NamedTuple):
     epoch: int
     """The group's epoch."""
     is_added: bool
-    """Whether it was added to a topic that the group had initialized before."""
+    """Whether the group had initialized other partitions of the topic before."""
 
 
 Begin: TypeAlias = Callable[[str, NewPartition], None]
@@ -58,7 +58,7 @@ class Initializations:
 
     def under_way(self, group_id: str) -> Deferred[None] | None:
         """Return a `Deferred` that completes when the state of all added partitions exists; None if
-        it does.
+        it exists already.
         """
         group = self._groups.get(group_id)
         if group is None:

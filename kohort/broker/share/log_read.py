@@ -1,7 +1,7 @@
 """Reads the log for the acquisition of records: whole batches, and their headers.
 
-Acquisition looks at headers only, and stops at a number of records. So a read takes as many bytes
-as these records probably have, not the maximum of the request, which is 50 MB in most clients.
+Acquisition looks at headers only, and stops at a number of records. So a read takes the estimated
+size of that number of records, not the maximum of the request, which is 50 MB in most clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ class Wanted(NamedTuple):
 
 
 def read_cached(partition: Partition, wanted: Wanted) -> LogRead | None:
-    """Read cached batches; None if the first one is not cached. Raises KafkaError."""
+    """Read cached batches; None if the first batch is not cached. Raises KafkaError."""
     reads, committed_only = partition.reads, wanted.committed_only
     chunks: list[bytes | memoryview] = []
     batches: list[LogBatch] = []

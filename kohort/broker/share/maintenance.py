@@ -1,4 +1,4 @@
-"""Loads the state of share-partitions at the start, and keeps its log short.
+"""Loads the state of share-partitions at the start, and keeps the state topic short.
 
 Each share-partition needs the records from its latest snapshot on. So a rarely written
 share-partition gets a new snapshot from time to time, and records below the latest snapshots of all
@@ -64,7 +64,9 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def load(self, groups: Iterable[InitializedGroup]) -> None:
-        """Load the state of all share-partitions, and make it agree with the groups."""
+        """Load the state of the groups' share-partitions. Create missing state, and delete the
+        state of share-partitions that no group has.
+        """
         stored = await self._read()
         partitions, time_slice = self._partitions, Slice(self._clock)
         begun = 0
@@ -187,7 +189,9 @@ class Maintenance:
             self.prune()
 
     def prune(self) -> None:
-        """Delete the records below all latest snapshots; without share-partitions, all records."""
+        """Delete the records of each partition of __share_group_state that precede the latest
+        snapshots of all its share-partitions; all records if it has no share-partitions.
+        """
         end_offsets = {n: self._topic.end_offset(n) for n in range(self._topic.partition_count)}
         needed: dict[int, int] = {}
         for share in self._partitions:

@@ -17,10 +17,10 @@ OnStored: TypeAlias = Callable[[KafkaError | None], None]
 """Called when a change is durable, or with the error if it could not be appended."""
 
 RECORD_BYTES_GUESS: Final = 100
-"""Size of a record before anything was read."""
+"""Assumed size of a record before anything was read."""
 CHUNK_BYTES_MIN: Final = 64 * 1024
 CHUNK_BYTES_MAX: Final = 1 << 20
-"""Bytes of one read: about a millisecond."""
+"""Maximum bytes of one read, which take about a millisecond."""
 
 
 class SharePartition:
@@ -67,8 +67,9 @@ class SharePartition:
         self.record_bytes: float = RECORD_BYTES_GUESS
         """Average size of the records last read."""
         self.reset_policy: int | None = None
-        """The policy that determined the start offset; None once records were acquired, and if
-        another process determined it."""
+        """The policy that determined the start offset. None after records were acquired, and if the
+        start offset was determined before this start of the broker.
+        """
         self.state_epoch = 0 if state is None else state.state_epoch
         """Epoch of the group when the state was initialized, or its start altered."""
         self.determining: object = None
@@ -82,7 +83,7 @@ class SharePartition:
         self.held_offset: int | None = None
         """The record that keeps the start offset from advancing; None if nothing is in flight."""
         self.held_since_ms = 0
-        """Monotonic time since when that record does."""
+        """Monotonic time at which `held_offset` took its present value."""
         self._window: Window | None = None
         self._stored: tuple[Window, int] | None = None
         """The last stored window and its state epoch, while the snapshot of `_window` is written.
@@ -110,7 +111,7 @@ class SharePartition:
         return self.own_counts
 
     def note_start(self, clock: Clock) -> None:
-        """Update `held_offset` and `held_since_ms`; to be called after each step."""
+        """Update `held_offset` and `held_since_ms`; to be called after the window has changed."""
         window = self._window
         if window is not None:
             held = window.start_offset if window.start_offset <= window.end_offset else None
@@ -151,7 +152,7 @@ class SharePartition:
             self._window = self._writer = None
 
     def begin(self, state: StoredState) -> None:
-        """Set the first state of a share-partition without one."""
+        """Set the state of a share-partition whose start offset has been determined."""
         self.state, self.state_epoch = state, state.state_epoch
 
     def take_waiting(self) -> tuple[OnStored, ...]:
@@ -160,22 +161,22 @@ class SharePartition:
         return waiting
 
     def forget_state(self) -> None:
-        """Discard the first state, which could not be stored."""
+        """Discard the state set by `begin`, because it could not be stored."""
         self.state = self._window = self._writer = self._stored = None
 
     def restart(self, window: Window, state_epoch: int) -> None:
-        """Replace the window, after the writer has encoded its snapshot; all locks end."""
+        """Replace the window by one whose snapshot the writer has encoded; all locks end."""
         if self._stored is None:
             assert self._window is not None
             self._stored = self._window, self.state_epoch
         self._window, self.state_epoch = window, state_epoch
 
     def restarted(self, window: Window, state_epoch: int) -> None:
-        """The snapshot of a window that `restart` has set is durable."""
+        """Record that the snapshot of a window set by `restart` is durable."""
         self._stored = None if self._window is window else (window, state_epoch)
 
     def undo_restart(self, window: Window) -> None:
-        """Return to the last window that is stored: the snapshot could not be stored."""
+        """Restore the last stored window, because the snapshot of `window` could not be stored."""
         if self._window is window and self._stored is not None:
             self._window, self.state_epoch = self._stored
             self._stored = None

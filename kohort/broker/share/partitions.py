@@ -1,9 +1,9 @@
 """All share-partitions: their state in memory and in the state topic, and their timers.
 
-A window is stepped by requests and timers on the event loop. The changes of a step are appended to
-the state topic at the end of the iteration; until they are durable, the changed records are neither
-available nor locked by a member. Waiting fetches are checked again whenever their share-partition
-may have records for them.
+Requests and timers change a window on the event loop. The changes are appended to the state topic
+at the end of the iteration; until they are durable, the changed records are neither available nor
+locked by a member. Waiting fetches are checked again whenever their share-partition may have
+records for them.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class SharePartitions:
         return max((now_ms - lock.since_ms for lock in locks), default=0)
 
     def lag(self, share: SharePartition) -> int:
-        """Return the number of records that are not finished; loads no window."""
+        """Return the number of records that are neither accepted nor archived; loads no window."""
         log = self.find(share.key.topic_id, share.key.partition)
         progress = share.window or share.state
         if log is None or log.failure is not None or progress is None:
@@ -197,9 +197,10 @@ class SharePartitions:
     # Steps.
 
     def after_step(self, share: SharePartition, on_stored: OnStored | None = None) -> bool:
-        """Store the changes of the window's steps, and set its timer.
+        """Store the changes that the window has collected, and set its timer.
 
-        Returns whether there were changes; only then `on_stored` is called, when they are durable.
+        Returns whether there were changes. If so, `on_stored` is called when they are durable, or
+        with the error.
         """
         window = share.window
         assert window is not None
@@ -263,7 +264,7 @@ class SharePartitions:
         share.counts.archived_at_limit += counts["archived_at_limit"] - before
 
     def _put_dead_letters(self, share: SharePartition, window: Window | None) -> None:
-        """Append dead letters for records that have become Archiving, then archive these."""
+        """Append dead letters for records that have become Archiving, then archive the records."""
         if window is not None and (dead_letters := window.take_dead_letters()):
             self._dead_letters.put(share, dead_letters, partial(self._archive, share, window))
 
@@ -311,7 +312,7 @@ class SharePartitions:
     # Initialization and deletion.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Create or delete the state of partitions, after the group has recorded that."""
+        """Create or delete the state of partitions that a group has initialized or forgotten."""
         del now
         if isinstance(event, SharePartitionsInitialized):
             new = [

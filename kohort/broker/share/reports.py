@@ -131,7 +131,7 @@ class Reports:
     def changed(
         self, key: SharePartitionKey, counts: Counts, changes: Iterable[Change], wall_ms: int
     ) -> None:
-        """Count changes that are durable; `counts` are those of the share-partition."""
+        """Count durable changes of a share-partition, also in its own `counts`."""
         report = self._of(key.group_id)
         for first, last, state, delivery_count, lock, cause in changes:
             count = last - first + 1

@@ -30,7 +30,8 @@ class ShareSettings:
         self._config: BrokerConfig | None = None
         self._base = GroupSettings(WindowSettings())
         self._own: dict[str, tuple[object, GroupSettings]] = {}
-        """Cached settings of groups with configs, each with the configs from which they were made.
+        """Cached settings of groups that have configs, each with the configs they were computed
+        from.
         """
 
     def __call__(self, group_id: str) -> GroupSettings:

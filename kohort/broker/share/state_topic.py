@@ -61,7 +61,7 @@ class StateTopic:
             self._flush_handle = asyncio.get_running_loop().call_soon(self._flush)
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the topic if it does not exist; None if it exists. Raises KafkaError."""
+        """Create the topic; return None if it exists already. Raises KafkaError."""
         return self._log.prepare()
 
     def flush(self) -> None:

@@ -39,8 +39,8 @@ def replace_checked(
 ) -> None:
     """Replace a file as `replace_file` does, with its checksums.
 
-    Without `sync_sums` a power failure may leave no checksums, which is acceptable if no existing
-    content could fail against the old ones.
+    Without `sync_sums` a power failure may lose or restore the checksum file. This is safe if no
+    old content needs them, for example because the file is new.
     """
     sums = f"{crc32c(content):08x}"
     if files.exists(path):

@@ -3,13 +3,13 @@
 A range keeps the file open, so that its bytes stay available whatever happens to the name: a
 segment that is deleted, or replaced by a compacted one, persists for clients that are still being
 sent parts of it. Nothing below the end of a log is ever overwritten or truncated while the broker
-runs. A file that another program has shortened is detected: a range never gives other bytes, or
+runs. A file that another program has shortened is detected: a range never sends other bytes, or
 fewer.
 
 `is_cached` checks whether bytes of a file are in the page cache by Linux's cachestat(2), which
-Python lacks. A call takes 2 to 15 us for a megabyte, copying it 150. Kernels before 6.5 lack the
-call, some sandboxes forbid it, and other systems have nothing like it; then nothing counts as
-cached.
+Python lacks. For a megabyte a call takes 2 to 15 us, copying the data 150 us. Kernels before 6.5
+lack the call, some sandboxes forbid it, and other systems have nothing like it; then nothing counts
+as cached.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 _CACHESTAT: int | None = 451 if sys.platform == "linux" else None
-"""The number of the system call, the same on all architectures; None except on Linux."""
+"""The number of the cachestat system call on all architectures; None except on Linux."""
 _PAGE_BYTES = resource.getpagesize()
 
 
@@ -112,7 +112,9 @@ class FileRange:
         return sent
 
     def take(self, byte_count: int) -> bytes:
-        """Read up to `byte_count` bytes from the front. Waits for the disk as `send_to` does."""
+        """Read the next `byte_count` bytes, or as many as are left. Waits for the disk as `send_to`
+        does.
+        """
         count = min(byte_count, len(self))
         data = os.pread(self._descriptor.number, count, self._position)
         self._advance(len(data))

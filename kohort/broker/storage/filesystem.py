@@ -7,7 +7,8 @@ A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem open
 they are first needed and closes unused ones above a limit, so that any number of partitions can be
 open at once. Descriptors are closed by reference counting: a thread inside fsync keeps its own
 reference, so the loop thread may drop or evict the file meanwhile, and the descriptor number cannot
-be reused during the sync. The same holds for a connection that is sent a range of a file.
+be reused during the sync. A connection that is being sent a range of a file keeps a reference in
+the same way.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class File(Protocol):
         """Read without waiting for the disk; returns fewer bytes if the rest is not in the page
         cache.
 
-        Raises BlockingIOError if nothing is; other OSErrors where the file system cannot tell.
+        Raises BlockingIOError if nothing is cached; another OSError if the file system does not
+        support such reads.
         """
         ...
 
@@ -134,8 +136,8 @@ class FileSystem(Protocol):
 def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
     """Write all buffers one after another and return the position after them.
 
-    The kernel may write less than it is given, on a full disk up to the last byte that fits.
-    OSError then leaves a part of the bytes in the file.
+    The kernel may write fewer bytes than requested, on a full disk as many as fit. So after an
+    OSError a part of the bytes may be in the file.
     """
     expected = sum(map(len, buffers))
     written = file.pwritev(buffers, position)
@@ -270,8 +272,8 @@ class OsFile:
 class OsFileSystem:
     """The operating system's files, with a limit on open descriptors.
 
-    The limit is soft: every handle may open its file, and then another one that was not used since
-    the last round closes its descriptor (the clock algorithm, a cheap approximation of
+    The limit is soft: a handle first opens its file; then the descriptors of files that were not
+    used recently are closed down to the limit (the clock algorithm, a cheap approximation of
     least-recently-used: a use costs one attribute store). A file with unsynced writes may be
     closed: Linux reports a failed write-back to the next fsync through any descriptor of that file.
 

@@ -1,9 +1,10 @@
 """The lock on a data directory: two brokers on one directory would destroy each other's logs.
 
-It covers the whole file `.lock`, and excludes Kafka as Kafka's lock excludes Kohort: Java uses a
-POSIX lock, which does not conflict with flock. Kohort's lock belongs to the open file description,
-since a POSIX lock would be lost as soon as anything in the process closed the file. The kernel
-releases it when the process ends in any way, so there is nothing to clean up after a crash.
+The lock covers the whole file `.lock`, and excludes Kafka as Kafka's lock excludes Kohort: Java
+uses a POSIX lock, which does not conflict with flock. Kohort's lock belongs to the open file
+description, since a POSIX lock would be lost as soon as anything in the process closed the file.
+The kernel releases it when the process ends in any way, so there is nothing to clean up after a
+crash.
 """
 
 import fcntl

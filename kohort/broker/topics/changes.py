@@ -102,7 +102,7 @@ class TopicChanges:
         self._grown_at_ms: dict[str, int] = {}
         """Topics that got more partitions in this process, the latest one last."""
         self.under_way = under_way
-        """The lock held during each change, and by others to prevent changes."""
+        """The lock held during each change, and by other code to prevent changes."""
 
     def on_topics_deleted(self, listener: DeletionListener) -> None:
         """Call `listener` with the names of deleted topics when clients can no longer see them, and
@@ -182,7 +182,7 @@ class TopicChanges:
             self._grown_at_ms[topic.name] = self._clock.wall_ms()
 
     def grown_since(self, wall_ms: int) -> dict[str, int]:
-        """Return the topics that got more partitions since then, with the time."""
+        """Return the topics that got partitions since `wall_ms`, with the time of the change."""
         grown = {}
         for name, at_ms in reversed(self._grown_at_ms.items()):
             if at_ms < wall_ms:
@@ -246,7 +246,9 @@ class TopicChanges:
     async def alter_broker(
         self, broker: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
-        """Change the dynamic configs of this broker's id, or with "" of all. Raises KafkaError."""
+        """Change the dynamic configs of this broker's id, or with "" of all brokers. Raises
+        KafkaError.
+        """
         async with self.under_way:
             configs = alteration(self._settings.set_at_run_time(broker))
             check_change(self._settings, broker, configs)

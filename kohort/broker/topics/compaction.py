@@ -6,12 +6,12 @@ loop's thread. Kafka's cleaner-offset-checkpoint stores up to where each log is 
 only costs examining clean records again.
 
 A log whose compaction fails, because the disk is full or for any other reason, is retried with a
-growing delay; Kafka would ignore it until the next start, and it would grow. The others are
-compacted meanwhile, also if the reason is a bug: it is logged with its traceback and stops only
-the compaction of that log. Damage is left alone: a log is compacted up to the
-first damaged segment.
+growing delay; Kafka would ignore it until the next start, and it would grow. Other logs are
+compacted meanwhile. An unexpected exception is treated in the same way, and is logged with its
+traceback. Damage is left alone: a log is compacted up to the first damaged segment.
 
-The code that compacts is imported for the first log with a compacting policy: 5 ms.
+The code that compacts is imported for the first log with a compacting policy, because that takes 5
+ms.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Compactor:
         self._clean_up_to = self._read_checkpoint()
         """First dirty offset by (topic, partition); 0 if missing."""
         self._unchecked = set(self._clean_up_to)
-        """Entries of an earlier process that have not been compared with the log yet."""
+        """Keys of `_clean_up_to` whose offsets have not been compared with the log yet."""
         self._failures: dict[Partition, _Failure] = {}
         self._damaged: set[Partition] = set()
         self._changed: asyncio.Event | None = None
@@ -109,7 +109,7 @@ class Compactor:
                         await changed.wait()
 
     def forget(self, names: Iterable[str]) -> None:
-        """Forget deleted topics; a new one of the same name starts dirty."""
+        """Forget deleted topics: a new topic of the same name is dirty from its start."""
         gone = set(names)
         for key in [key for key in self._clean_up_to if key[0] in gone]:
             del self._clean_up_to[key]
@@ -201,7 +201,7 @@ class Compactor:
         return self._clean_up_to.get(key, 0)
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
-        """Return up to where the log is clean now. Raises StorageError and CorruptBatchError."""
+        """Compact a log; return its first dirty offset. Raises StorageError, CorruptBatchError."""
         from kohort.broker.storage.compaction.cleaner import Compaction  # noqa: PLC0415
         from kohort.broker.topics.partition_reads import repair_indexes  # noqa: PLC0415
 

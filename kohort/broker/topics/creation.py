@@ -23,7 +23,7 @@ class NewTopic(NamedTuple):
     partition_count: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Assignment]] = ()
-    """(partition, brokers); empty if the broker is to place them."""
+    """(partition, brokers); empty if the broker is to place the partitions."""
     configs: Mapping[str, str] = {}
 
 

@@ -151,7 +151,8 @@ class DataDirectory:
     def to_recover(self, topics: Iterable[Topic]) -> list[tuple[Topic, int]]:
         """Return the partitions to verify before any client is served; none after a clean shutdown.
 
-        Partitions without a directory need no verification, and get one only when they are used.
+        Partitions without a directory need no verification, and get a directory only when they are
+        used.
         """
         existing = self.directories.existing()
         known = {
@@ -171,7 +172,7 @@ class DataDirectory:
 
 
 def close_logs(logs: Iterable[PartitionLog]) -> bool:
-    """Make logs durable; return whether that worked for all of them."""
+    """Close logs, which makes them durable; return whether that succeeded for all of them."""
     is_clean = True
     for log in logs:
         if log.failed:

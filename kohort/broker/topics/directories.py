@@ -1,7 +1,7 @@
 """The partition directories in the data directory: to which topic each belongs, and their removal.
 
 Blocking code. A directory belongs to a topic if it has its name and its partition.metadata has the
-topic's id; one with another id is stale and is renamed, never served and never overwritten.
+topic's id; a directory with another id is stale and is renamed, never served and never overwritten.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ Offsets = dict[tuple[str, int], int]
 """An offset, or another number, by (topic, partition)."""
 
 FIRST_LEADER_EPOCH: Final = 0
-"""The leader epoch of a new partition: with one broker, it has had the same leader from the start.
-A partition taken over from a Kafka cluster continues from the cluster's last epoch."""
+"""The leader epoch of a new partition, which never increases with one broker. A partition imported
+from a Kafka cluster continues from the cluster's last epoch.
+"""
 
 STRAY_SUFFIX: Final = "-stray"
 """Kafka's suffix for the directory of an unknown partition."""
@@ -79,10 +80,13 @@ class PartitionDirectories:
         self.root = root
         self._clean_shutdown = clean_shutdown
         self.on_verified: Callable[[tuple[str, int], int], None] | None = None
-        """Called with a partition, by topic and number, and bytes of it that were verified."""
+        """Called with a partition, as (topic, number), and a number of its bytes that were
+        verified.
+        """
         self.has_stale_notes = False
-        """Whether the checkpoints still contain deleted topics: they must be written before a name
-        is reused."""
+        """Whether the checkpoints on disk contain deleted topics: they must be written before a
+        name is reused.
+        """
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
         self._on_disk = set(self._recovery_points)
         """The logs in the recovery point checkpoint, as it is on disk."""
@@ -242,7 +246,9 @@ class PartitionDirectories:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Drop the checkpoints of deleted topics: they must not apply to new ones of the name."""
+        """Drop the checkpoints of deleted topics: they must not apply to a new topic of the same
+        name.
+        """
         for notes in (
             self._recovery_points,
             self._start_offsets,
@@ -254,7 +260,9 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """Set the checkpoint values of a log that the checkpoint lacks or has of another log."""
+        """Set the checkpoint values of an opened log, unless the checkpoint on disk has the values
+        of this log.
+        """
         with self._writing:
             if not was_noted:
                 self._on_disk.discard(key)
@@ -264,9 +272,10 @@ class PartitionDirectories:
     def _note_before_roll(self, key: tuple[str, int]) -> None:
         """Make sure that a log is in the checkpoint before it has a second segment. Raises OSError.
 
-        A power failure may lose the end of one segment and keep the next one. A start ends the log
-        there if it is in the checkpoint: otherwise Kafka's compaction may have left the gap. The
-        checkpoint includes all open logs, so that the next ones need not wait for the disk.
+        A power failure may lose the end of a segment but keep the next segment. The next start
+        detects that loss only in a log that the checkpoint lists: in any other log, Kafka's
+        compaction may have left the gap. All open logs are written at once, so that their rolls
+        need not wait for the disk.
         """
         if key in self._on_disk:
             return
@@ -281,7 +290,7 @@ class PartitionDirectories:
         return dict(self._recovery_points), dict(self._start_offsets)
 
     def write_checkpoints(self, recovery_points: Offsets, start_offsets: Offsets) -> None:
-        """Replace both checkpoints. Raises StorageError."""
+        """Replace the checkpoints of recovery points and log start offsets. Raises StorageError."""
         try:
             with self._writing:
                 # Values set since then are kept: a log may have rolled meanwhile.
@@ -301,11 +310,13 @@ class PartitionDirectories:
         write_offsets(self.files, str(self.root), NEWEST_EPOCH_FILE, self._leader_epochs)
 
     def _read_leader_epochs(self) -> Offsets:
-        """Return the epochs above the first one of partitions that are not open.
+        """Return leader epochs above FIRST_LEADER_EPOCH by partition, for partitions that are not
+        open.
 
         A client does not accept a leader whose epoch is lower than one it knows, so the epoch must
-        be known before the partition is opened. After an unclean shutdown all are opened; after a
-        clean one of another release, or of Kafka, the partitions' own files are read, once.
+        be known before the partition is opened. After an unclean shutdown all partitions are opened
+        before that. After a clean shutdown of another release, or of Kafka, the partitions' own
+        files are read, once.
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
             return self._read_checkpoint(NEWEST_EPOCH_FILE)
@@ -334,7 +345,7 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
-        """Rename a directory that belongs to another topic; it then does not exist."""
+        """Return whose directory this is; if another topic's, rename it to free the name."""
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
         found_id = self._topic_id(directory)
@@ -349,7 +360,7 @@ class PartitionDirectories:
         return _DirectoryOwner.ANOTHER
 
     def _topic_id(self, directory: Path) -> bytes | None:
-        """Return the id stored in a directory; None if it proves nothing."""
+        """Return the topic id stored in a directory; None if it is missing or damaged."""
         try:
             return read_topic_id(self.files, str(directory))
         except CorruptFileError as error:

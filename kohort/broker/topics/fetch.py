@@ -117,7 +117,9 @@ class PartitionRead:
         return len(self.data)
 
     def bytes_since(self) -> int:
-        """Return the bytes that became visible to the request since the last read or call."""
+        """Return the bytes that became visible to the request since the last read, or the last call
+        of this method.
+        """
         partition = self.partition
         if partition is None:
             return 0
@@ -151,7 +153,7 @@ class FetchPass:
         self.total_bytes = 0
 
     def read_cached(self) -> bool:
-        """Read partitions while their data is cached; return whether that was all of them."""
+        """Read partitions while their data is cached; return whether all were read."""
         # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
         total_max = total + ITERATION_BYTES
@@ -220,7 +222,7 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         return self._bytes_missing <= 0
 
     def on_complete(self, completion: Completion) -> None:
-        """Read again and respond with the available data, whatever the reason."""
+        """Read again and respond with the available data, whatever the reason of the completion."""
         del completion
         self._read_again(self._answer)
 

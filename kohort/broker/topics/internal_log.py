@@ -54,7 +54,7 @@ class _TransactionEnds:
     """Outcomes of the transactions of a partition, by producer: two parallel lists, as bisect
     needs.
 
-    Made only if there is a transaction, because it reads the log to its end.
+    Created only when a transactional record is found, because it reads the log to its end.
     """
 
     def __init__(self, partition: Partition, offset: int) -> None:
@@ -122,8 +122,8 @@ class InternalLog:
         """Append a batch; None if it is durable already.
 
         The awaitable completes when the batch is durable; cancelling it has no effect on the batch.
-        A KafkaError, raised at once or by the awaitable, means that it is not in the log and never
-        will be.
+        A KafkaError, raised at once or by the awaitable, means that the batch is not in the log and
+        never will be.
         """
         topic = self._found or self._find()
         if topic is None:
@@ -149,7 +149,7 @@ class InternalLog:
             yield from read_records(opened, opened.log.log_start_offset)
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the topic if it does not exist; None if it exists. Raises KafkaError."""
+        """Create the topic; return None if it exists already. Raises KafkaError."""
         return None if (self._found or self._find()) is not None else self._prepare()
 
     def delete_before(self, partition: int, offset: int) -> None:
@@ -159,7 +159,9 @@ class InternalLog:
             self._topics.changes.delete_records_before(opened, offset)
 
     def on_disk(self, partition: int) -> Partition | None:
-        """Return a partition if it has a directory; the lookup must not create one."""
+        """Return a partition if it has a directory, else None: the lookup must not create a
+        directory.
+        """
         topic = self._found or self._find()
         if topic is None or not self._topics.is_on_disk(self._name, partition):
             return None

@@ -60,7 +60,7 @@ class ProducerIds:
 
 
 RECOVERY_THREADS: Final = 4
-"""Concurrently, because verifying many small logs is mostly waiting for fsyncs."""
+"""Logs that are verified concurrently: with many small logs, verifying mostly waits for fsyncs."""
 
 PROGRESS_S: Final = 10
 """Interval at which the progress of verifying logs is logged."""
@@ -112,7 +112,7 @@ class TopicManager:
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
         self.all = self.catalog.all
-        """Every topic, oldest first; this and the two before are the catalog's."""
+        """Every topic, oldest first; shared with the catalog, like `get` and `get_by_id`."""
         self._new_uuid = new_uuid
         self._changing = asyncio.Lock()
 
@@ -184,7 +184,9 @@ class TopicManager:
 
     @cached_property
     def changes(self) -> TopicChanges:
-        """Changes to topics and configs. Imported with the first: 1 ms."""
+        """Changes to topics and configs. The module is imported on first use, because that takes 1
+        ms.
+        """
         from kohort.broker.topics.changes import TopicChanges  # noqa: PLC0415
 
         changes = TopicChanges(

@@ -7,7 +7,9 @@ from kohort.broker.config import BrokerConfig, TopicConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
-"""Leaves room for the partition number and a suffix in the directory name."""
+"""Maximum length of a topic name; leaves room for the partition number and a suffix in the
+directory name.
+"""
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 REBALANCE_HISTORY: Final = "__rebalance_history"
@@ -23,7 +25,9 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
-"""Small, because a start reads whole segments, and retention removes whole segments."""
+"""segment.bytes of the rebalance history: small, because a start reads, and retention removes,
+whole segments.
+"""
 
 _SEGMENT_BYTES_MIN: Final = 1 << 20
 """The minimum of segment.bytes. Kafka starts with a lower value, but cannot create the topic."""
@@ -53,7 +57,7 @@ def name_problem(name: str) -> str | None:
 
 
 def dead_letter_topic_problem(name: str, config: BrokerConfig) -> str | None:
-    """Return the reason why a topic name is not that of a dead-letter topic; None if it is."""
+    """Return why a topic must not be used as a dead-letter topic, by its name; None if it may."""
     if name.startswith("__"):
         return "DLQ topic name must not start with '__'"
     prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -104,7 +108,7 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
 def check_internal_topic_configs(name: str, config: TopicConfig) -> None:
     """Raise KafkaError(INVALID_CONFIG) for configs with which an internal topic would lose records
     that are needed: a state of a share group consists of all records since its last snapshot. Kafka
-    accepts them.
+    accepts such configs.
     """
     if name == SHARE_GROUP_STATE and (
         config.is_compacted or config.retention_ms >= 0 or config.retention_bytes >= 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OfflineLog:
-    """Replaces the log of an offline partition; has the attributes that are used then."""
+    """Replaces the log of an offline partition; has only the attributes in use meanwhile."""
 
     log_start_offset = 0
     log_end_offset = 0
@@ -88,7 +88,7 @@ class Opener:
         self._executor = executor
         self._tail_cache = tail_cache
         self._configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
-        """Most topics have no configs of their own and share one object."""
+        """Effective configs by overrides; most topics have no overrides and share one object."""
 
     def effective(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the configs of a topic with these overrides. Raises ValueError with the reason."""
@@ -129,9 +129,9 @@ class Opener:
         return [self.open(topic, index) for index in indexes]
 
     def open(self, topic: Topic, index: int) -> Partition:
-        """Open one partition; if the disk fails, it is offline and answers KAFKA_STORAGE_ERROR.
+        """Open one partition. If the disk fails, the partition is offline: KAFKA_STORAGE_ERROR.
 
-        In that case it is retried later when it is requested: the cause may have been temporary,
+        A later request for an offline partition opens it again: the cause may have been temporary,
         such as a lack of file descriptors.
         """
         try:
@@ -147,7 +147,7 @@ class Opener:
             return partition
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
-        """Open a log; every error becomes StorageError, so that others are not affected."""
+        """Open a log. Every error becomes StorageError, so that it affects only this partition."""
         try:
             return self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()

@@ -1,7 +1,7 @@
 """One partition at run time: its log, the offsets visible to consumers, and the waiting requests.
 
 The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). This shell decides when
-its writes are flushed to disk and keeps the high watermark behind that:
+its writes are flushed to disk, and when the high watermark advances:
 
 - Appends go to the page cache in the loop's thread. If the configuration requires no fsync (Kafka's
   default), they are visible at once.
@@ -11,13 +11,13 @@ its writes are flushed to disk and keeps the high watermark behind that:
 - A full segment is flushed in any case, so that the recovery point advances and a start after a
   crash has to verify only the last segment.
 
-Consumers of committed records read up to the last stable offset, which is the high watermark unless
-a transaction holds it back (:mod:`kohort.broker.core.partition.transactions`). Both are kept, and
-advance together.
+Consumers of committed records read up to the last stable offset: the high watermark, or the start
+of the first transaction that has not ended below it
+(:mod:`kohort.broker.core.partition.transactions`). Both offsets are stored, and advance together.
 
-A failed write is undone and refused, and the next one may succeed. A failed fsync, or a failed
-undo, takes the partition offline until the next start: the content of the disk is then unknown, and
-acknowledging anything on top of it would be a guess.
+A failed write is undone and answered with an error; the next write may succeed. A failed fsync, or
+a failed undo, takes the partition offline until the next start: the content of the disk is then
+unknown, and acknowledging anything on top of it would be a guess.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Partition:
         self.index = index
         self.log = log
         self.config = config
-        """The config in force; replaced together with the log's when the topic is altered."""
+        """The config in force; replaced together with `log.config` when the topic is altered."""
         self.leader_epoch = max(leader_epoch, log.newest_epoch)
         """The epoch written to every batch (KIP-101), and compared with that of clients
         (KIP-320)."""
@@ -95,8 +95,9 @@ class Partition:
         self.flush: asyncio.Task[None] | None = None
         """The running flush."""
         self._is_watermark_held = False
-        """Whether an fsync required by the configuration is running; one for upkeep does not hold
-        the watermark."""
+        """Whether a running flush delays the high watermark: one that the configuration requires
+        before records are visible, not one for upkeep.
+        """
         self._refusal_logged_ms = -REFUSALS_LOGGED_EVERY_MS
         """Wall time of the last log line about an append that was refused or undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
@@ -112,7 +113,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which all transactions are decided. Raises KAFKA_STORAGE_ERROR."""
+        """The offset below which all transactions have ended. Raises KAFKA_STORAGE_ERROR."""
         stable = self._stable or self._load_stable_offset()
         if stable.offset == self.high_watermark:
             return stable.offset
@@ -120,7 +121,7 @@ class Partition:
 
     @property
     def stable_bytes(self) -> int:
-        """`visible_bytes` below the last stable offset. Raises the same errors."""
+        """`visible_bytes` below the last stable offset. Raises KAFKA_STORAGE_ERROR."""
         stable = self._stable or self._load_stable_offset()
         return self.visible_bytes - stable.unstable_bytes
 
@@ -137,7 +138,7 @@ class Partition:
 
     @property
     def may_wait(self) -> bool:
-        """Whether appended records may have to be on the disk before they are visible."""
+        """Whether appended records may have to be flushed to disk before they are visible."""
         return self._is_watermark_held or self.config.flush_messages < LONG_MAX
 
     def append(
@@ -240,7 +241,9 @@ class Partition:
         return self.log.producers.snapshot()
 
     def open_transactions(self, at_most: int | None = None) -> list[OpenTransaction]:
-        """Return the first `at_most` open transactions, by first offset; raises as above."""
+        """Return the first `at_most` open transactions, by first offset. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         self.check_online()
         return self.log.producers.open_transactions(at_most)
 
@@ -256,7 +259,9 @@ class Partition:
         return self.log.epochs.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """Return (largest epoch <= `epoch`, its end for consumers) or None. Raises KafkaError."""
+        """Return (largest epoch <= `epoch`, its end offset, at most the high watermark), or None if
+        it is unknown. Raises KafkaError.
+        """
         self.check_online()
         if epoch == self.leader_epoch:
             return epoch, self.high_watermark
@@ -280,7 +285,7 @@ class Partition:
             self._committed.pop(done, None)
 
     def start_flush(self) -> None:
-        """Start forcing all records to disk, with those appended until the fsync begins."""
+        """Start flushing all records to disk, including those appended until the fsync begins."""
         if self.flush is None and self.failure is None:
             loop = asyncio.get_running_loop()
             self.flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")

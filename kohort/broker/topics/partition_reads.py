@@ -33,7 +33,9 @@ Records: TypeAlias = "bytes | memoryview | FileRange"
 OFFLOADED_ATTEMPTS: Final = 3
 """Attempts of a read in another thread: segments may be deleted or compacted meanwhile."""
 REPAIR_ATTEMPTS: Final = 3
-"""A rebuilt index is checked once more; and segments may be compacted meanwhile."""
+"""Maximum attempts to repair an index: a rebuilt index is checked once more, and segments may be
+compacted meanwhile.
+"""
 
 
 class PartitionReads:
@@ -156,7 +158,7 @@ class PartitionReads:
         return self._search(offset, byte_count).at_once() if byte_count else []
 
     def aborted_cached(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
-        """Like `aborted_in_read`; None if the search is long: `read_committed_in_thread`."""
+        """Like `aborted_in_read`; None if the search is long: use `read_committed_in_thread`."""
         if not byte_count:
             return []
         return self._search(offset, byte_count).at_once_if_short()
@@ -179,7 +181,7 @@ class PartitionReads:
 
     async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the record with the highest timestamp, None for an empty
-        log; otherwise like `offset_for_timestamp`.
+        log. Runs and raises like `offset_for_timestamp`.
         """
         entry = await self._look_up(self._log.detached_max_timestamp)
         return None if entry is None else (entry.offset, entry.timestamp)

@@ -25,7 +25,7 @@ class PendingAppend:
 
     @property
     def error(self) -> ErrorCode:
-        """The outcome at the deadline: undecided partitions have timed out."""
+        """The outcome; REQUEST_TIMED_OUT if the high watermark has not reached `next_offset`."""
         failure = self.partition.failure
         if failure is not None:
             return failure.code
@@ -33,7 +33,7 @@ class PendingAppend:
 
 
 class DelayedProduce(DelayedOperation):
-    """An acks=all request whose partitions are still being forced to disk."""
+    """An acks=all request that waits until its appends are flushed to disk."""
 
     __slots__ = ("_pending", "errors")
 
@@ -43,14 +43,16 @@ class DelayedProduce(DelayedOperation):
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
         self.errors: Deferred[list[ErrorCode]] = Deferred()
-        """The error of each of `pending`, or NONE; set when all are decided, or at the deadline."""
+        """The error, or NONE, of each pending append; set when all are acknowledged or failed, or
+        at the deadline.
+        """
 
     @property
     def keys(self) -> list[Partition]:
         return [append.partition for append in self._pending]
 
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Return whether every partition is decided."""
+        """Whether the high watermark covers every append, or its partition has failed."""
         del key
         return all(append.is_decided for append in self._pending)
 

@@ -45,8 +45,9 @@ CAREFUL_CONFIGS: Final = {
 """Configs of a topic whose own configs are lost: nothing is deleted or compacted."""
 
 _PRODUCER_IDS_A_SECOND: Final = 1 << 20
-"""More ids per second than any broker allocates; and the first new id, this times the seconds since
-1970, is below 2**53: clients that store ids as floating point numbers confuse larger ones."""
+"""New producer ids begin at this number times the seconds since 1970: more ids per second than any
+broker allocates, and below 2**53, because clients may store ids as floating point numbers.
+"""
 
 LOSS_DIGITS: Final = 12
 """Digits in the id of a loss of access rules, which people have to copy."""
@@ -107,7 +108,7 @@ class Rebuilding:
         return by_topic
 
     def _is_partition(self, directory: str) -> bool:
-        """Whether a directory with such a name (it may be "backup-20260101") contains a log."""
+        """Whether a directory named like a partition ("backup-20260101" is) contains a log."""
         names = [entry.name for entry in self._files.entries(f"{self._root}/{directory}")]
         return FILE_NAME in names or any(name.endswith(LOG_SUFFIX) for name in names)
 

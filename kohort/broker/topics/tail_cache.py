@@ -5,16 +5,18 @@ from collections.abc import Hashable
 
 TAIL_CACHE_BYTES = 16 * 1024 * 1024
 ENTRY_BYTES_MAX = 1024 * 1024
-"""Larger reads are of consumers that catch up, and are hardly ever shared."""
+"""Maximum size of a cached read. Larger reads are of consumers that catch up, and hardly ever
+shared.
+"""
 
 
 class TailCache:
     """A least-recently-used map of read results, so that many consumers at the end of one partition
-    share one read; bounded by their size over all partitions.
+    share one read. Bounded by the total size of the results.
 
-    An append wakes every fetch parked at the end of its partition, and all of them ask for the same
-    bytes within one event loop iteration. The key contains everything that determines the result,
-    so an entry is never stale, only unused.
+    An append wakes every fetch that waits at the end of its partition, and all of them read the
+    same bytes within one event loop iteration. The key contains everything that determines the
+    result, so an entry is never stale, only unused.
     """
 
     def __init__(self, bytes_max: int = TAIL_CACHE_BYTES) -> None:

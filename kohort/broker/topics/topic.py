@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class PartitionList(Sequence["Partition"]):
     """Partitions by index, without gaps. Each is opened at its first use.
 
-    So a broker with thousands of partitions starts as fast after a clean stop as an empty one; and
-    each of the fifty partitions of __consumer_offsets gets a directory only when a group is stored
-    in it.
+    So a broker with thousands of partitions starts as fast after a clean stop as a broker without
+    any; and each of the fifty partitions of __consumer_offsets gets a directory only when a group
+    is stored in it.
     """
 
     def __init__(
@@ -34,8 +34,7 @@ class PartitionList(Sequence["Partition"]):
         returns the leader epoch of a partition that is not open.
         """
         self.revision = 0
-        """Changes whenever the metadata of the partitions changes, except for their being
-        online."""
+        """Increases when the metadata of partitions changes, except whether they are online."""
         self._open_partition = open_partition
         self._on_offline = on_offline
         self._unopened_epoch = unopened_epoch
@@ -77,7 +76,7 @@ class PartitionList(Sequence["Partition"]):
         ]
 
     def opened(self) -> Iterator[Partition]:
-        """Iterate over the open partitions. Partitions may be added during the iteration."""
+        """Iterate over the open partitions. More may be opened during the iteration."""
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:

@@ -1,8 +1,9 @@
 """Periodic work on logs: retention, compaction, flush.ms, checkpoints, expiry.
 
-Each kind of work is a task of its own: an error interrupts only that task. Work on a log
-that may be appended to runs on the loop's thread, in slices; fsyncs and the removal of files run in
-the executor. A partition that fails is taken offline and does not hold up the others.
+Each kind of work is a task of its own: an error interrupts only that task. Work on a log that may
+be appended to runs on the loop's thread, in slices; fsyncs and the removal of files run in the
+executor. A partition whose log fails is taken offline, other errors are logged, and work on other
+partitions continues.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
 
 
 def _guarded(partition: Partition, work: Callable[[], object]) -> None:
-    """Do work on one partition's log; contain its failures."""
+    """Do work on one partition's log. Catch every exception, so that other work continues."""
     try:
         work()
     except StorageError as error:

@@ -87,7 +87,9 @@ class LeaderEpochs:
         self.latest = starts[-1].epoch if starts else NO_EPOCH
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of an offset, existing or next; NO_EPOCH before the first known one."""
+        """Return the leader epoch of an offset up to the log end; NO_EPOCH below the first known
+        epoch.
+        """
         number = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
         return self._starts[number - 1].epoch if number else NO_EPOCH
 
@@ -167,8 +169,7 @@ class LeaderEpochs:
 def read_leader_epochs(files: FileSystem, directory: str) -> list[EpochStart] | None:
     """Read the checkpoint file; None if there is none. Raises OSError.
 
-    Raises CorruptFileError if the file is damaged; the batches of the log have the same
-    information.
+    Raises CorruptFileError if the file is damaged; the epochs can then be read from the batches.
     """
     path = f"{directory}/{FILE_NAME}"
     content = read_checked(files, path)

@@ -10,15 +10,15 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
-"""Everything below this offset is on disk; an unclean start verifies only the rest."""
+"""Recovery points: lower offsets are on disk; an unclean start verifies only the rest of a log."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 """The log start offset, of the partitions where it is not the start of the first segment."""
 LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
-"""A copy, because no other file contains the effect of DeleteRecords."""
+"""A copy of LOG_START_OFFSET_FILE: no other file contains the effect of DeleteRecords."""
 LOG_SIZE_FILE = "log-size-checkpoint"
 """Total size of all .log files at a clean shutdown. Kafka has no such file."""
 NEWEST_EPOCH_FILE = "newest-leader-epoch-checkpoint"
-"""Leader epochs above the first one at a clean shutdown. Kafka has no such file."""
+"""Leader epochs above 0, as of the last clean shutdown. Kafka has no such file."""
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 """The offset up to which a log is compacted."""
 

@@ -41,7 +41,7 @@ def read_topic_id(files: FileSystem, directory: str) -> bytes | None:
 
 
 def parse_topic_id(content: bytes, path: str) -> bytes:
-    """Parse such a file; `path` is used in the message of the CorruptFileError."""
+    """Parse the content of partition.metadata; `path` is for the message of a CorruptFileError."""
     try:
         text = content.decode("ascii").rstrip("\n")
         if not text.startswith(_TEXT):

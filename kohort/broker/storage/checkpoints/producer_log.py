@@ -1,12 +1,12 @@
 """Loads the producer state of a log from its snapshots and batches.
 
-On the way, aborted transactions in the batches are compared with the segments' indexes, which are
-corrected if an unclean shutdown has left a difference.
+It also compares the aborted transactions in the batches with the segments' transaction indexes. If
+an unclean shutdown has left a difference, the index is corrected.
 
-Damage can hide the marker of a transaction. An abort that the segment's index lists at such an
-offset is applied. Otherwise the snapshot of the next segment shows whether the transaction had
-ended by then; if it had, and there is no index, it counts as aborted: records with an unknown
-outcome are never shown.
+Damage can hide the marker of a transaction. If the segment's transaction index lists an abort at a
+damaged offset, the abort is applied. Otherwise the snapshot at the start of the next segment shows
+whether the transaction had ended. If it had ended, and the index is missing, it counts as aborted,
+because records with an unknown outcome must not be shown.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ProducerLog:
         Args:
             snapshots: offsets of the snapshot files, ascending; damaged files are removed, and also
                 from this list.
-            end_offset: where the last of these segments ends.
+            end_offset: end offset of the last segment.
             wall_ms: used in place of unknown append times, so that no producer expires because the
                 broker was down.
             snapshot_sums: known checksums by offset; those of newly written snapshots are added.
@@ -177,8 +177,8 @@ class ProducerLog:
         return state
 
     def _recall_batches(self, offset: int, state: ProducerState) -> None:
-        """Add to a snapshot's state, which has only the last batch of each producer, the batches
-        before it: a client may retry all batches that were in flight when the segment was rolled.
+        """Add recent batches of each producer to a snapshot's state, which has only the last batch:
+        a client may retry all batches that were in flight when the segment was rolled.
         """
         segment = next(
             (
@@ -206,7 +206,9 @@ class ProducerLog:
         state.recall_batches(recalled)
 
     def _complete_snapshots(self, segment: LogSegment, state: ProducerState) -> None:
-        """Write a segment's snapshot if missing or damaged: older segments may be deleted."""
+        """Write the snapshot at a segment's start if it is missing or damaged: the batches from
+        which it can be rebuilt may be deleted.
+        """
         offset = segment.base_offset
         if offset in self._snapshots and self._is_whole(offset):
             return
@@ -366,10 +368,10 @@ class ProducerLog:
                     self._end(entry.producer_id, entry.last_offset, state)
 
     def _end_hidden(self, replayed: _Replayed, end: int, state: ProducerState) -> None:
-        """Continue from the snapshot at the end of a segment, which covers its holes.
+        """Replace `state` by the snapshot at the end of a segment, which includes hidden batches.
 
-        A transaction that ended in a hole was committed if there is an index that does not list it;
-        without an index it counts as aborted.
+        A transaction that ended at a hidden offset was committed if the transaction index exists
+        and does not list it; if the index is missing, it counts as aborted.
         """
         if end not in self._snapshots:
             return
@@ -447,10 +449,10 @@ class ProducerLog:
 
 class _Replayed(NamedTuple):
     aborted: list[AbortedTransaction]
-    """The aborted transactions, by marker."""
+    """The aborted transactions, in the order of their markers."""
     found: list[AbortedTransaction] | None
     """The entries of the segment's index file; None if it is missing or malformed."""
     unknown: set[int]
-    """Offsets of markers that ended no known transaction, or committed one."""
+    """Offsets of markers that are commits, or for which no open transaction is known."""
     holes: list[range]
     """The offsets without an intact batch."""

@@ -33,7 +33,8 @@ def decode_snapshot(content: bytes, noted_sum: int | None = None) -> list[Produc
 
     Args:
         noted_sum: the recorded checksum, if known. The content does not say which partition and
-            offset it belongs to, so only this detects the snapshot of another one.
+            offset it belongs to, so only this checksum detects a snapshot of another partition or
+            offset.
     """
     if len(content) < _HEAD.size + _COUNT.size:
         raise CorruptFileError(f"a producer snapshot of {len(content)} bytes")
@@ -53,8 +54,8 @@ def decode_snapshot(content: bytes, noted_sum: int | None = None) -> list[Produc
 def write_snapshot(
     files: FileSystem, directory: str, offset: int, producers: Sequence[ProducerSnapshot]
 ) -> int:
-    """Write the snapshot of an offset; return its checksum. Not synced: until batches below it are
-    deleted, it only saves reading them at a start.
+    """Write the snapshot of an offset; return its checksum. The file is not synced: until the
+    batches below `offset` are deleted, it can be rebuilt from them.
     """
     path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
     content = encode_snapshot(producers)

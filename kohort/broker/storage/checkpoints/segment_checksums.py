@@ -5,8 +5,9 @@ wrong transaction index shows aborted records, and a wrong producer snapshot los
 and sequences; a missing index looks like a segment without aborted transactions. Kafka's formats do
 not show whether a file is complete, or to which segment it belongs. This file does: for every
 sealed segment it lists the CRC-32C of the transaction index, or that there is none, and the CRC of
-the first batch in the .log; and it lists the checksums of the snapshots. A clean stop lists the
-active segment as well; after a kill, another .log in its place is not noticed if its offsets fit.
+the first batch in the .log; and it lists the checksums of the snapshots. A clean stop also lists
+the active segment. After a kill it is not listed, so another .log in its place is not detected if
+the offsets fit.
 
 A file that is not listed, or differs, is rebuilt from the batches. So a crash between two writes
 only costs time, provided that no line outlives the content that it describes. Therefore a segment's
@@ -65,7 +66,7 @@ class SegmentChecksums:
         return f"{self._directory}/{FILE_NAME}"
 
     def drop_segments(self, base_offsets: Iterable[int]) -> None:
-        """Forget the checksums of segments that have been replaced since."""
+        """Drop the checksums of segments that are to be replaced or were replaced."""
         for base_offset in base_offsets:
             for suffix in (LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX):
                 self.sums.pop(file_name(base_offset, suffix), None)
@@ -97,7 +98,9 @@ def encode_sums(sums: Mapping[str, int | None], directory: str) -> bytes:
 
 
 def parse_sums(content: bytes, directory: str) -> Sums:
-    """Parse the content of a file. Raises CorruptFileError if it is damaged, or another log's."""
+    """Parse the content of a file. Raises CorruptFileError if it is damaged or belongs to another
+    log.
+    """
     path = f"{directory}/{FILE_NAME}"
     text, last = content[:-9], content[-9:]
     if last != f"{crc32c(text):08x}\n".encode():

@@ -2,23 +2,24 @@
 
 A log is clean up to an offset that the caller stores (Kafka's cleaner-offset-checkpoint) and dirty
 after it. `plan_compaction` decides whether the dirty part is large enough. A `Compaction` then
-reads the dirty part and collects the latest offset of every key, as many as its memory allows;
-rewrites the segments up to there without records that have a later one; and replaces the old
+reads the dirty part and collects the latest offset of every key, until its memory is full. It
+rewrites the segments up to that point without records that have a later value, and replaces the old
 segments by the new ones (:mod:`kohort.broker.storage.segment.swap`). The active segment is never
-touched, nor any with undecided transactions.
+compacted, nor any segment beyond the last stable offset.
 
 Why a deleted key never comes back, however far a run gets and wherever it is interrupted:
 
 - Segments are replaced from the oldest on, each group before the next is read. So a tombstone gets
-  its horizon only when the records it deletes are gone, and an interrupted run has made progress.
-- Records after the end of the map are not examined.
+  its delete horizon only when the records it deletes are gone, and an interrupted run has made
+  progress.
+- Batches after the part whose keys were collected are kept unchanged.
 - A log counts as clean only up to where every group was replaced and its directory is synced, and
   only as far as it has been flushed to disk. Otherwise a power failure could lose the later record
   of a key, or restore the earlier one although the checkpoint says it is gone.
 
-`plan_compaction` and `swap` run in the log's thread and are quick; `work` may run in any other, a
-step at a time. Retention may delete segments meanwhile; their replacement is then rebuilt from the
-remaining ones.
+`plan_compaction` and `swap` run in the log's thread and are quick; `work` may run in any thread,
+one call at a time. Retention may delete segments meanwhile; their replacement is then rebuilt from
+the remaining ones.
 """
 
 import logging
@@ -97,7 +98,9 @@ def plan_compaction(
 
 
 def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSegment]:
-    """Return the segments from the start that are sealed, decided and old enough."""
+    """Return the segments from the start of the log that are sealed, undamaged, below the last
+    stable offset, and older than min.compaction.lag.ms.
+    """
     youngest = wall_ms - log.config.min_compaction_lag_ms
     dirty: list[LogSegment] = []
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
@@ -127,7 +130,7 @@ class Compaction:
     def __init__(
         self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int
     ) -> None:
-        """`memory_bytes` limits the map of keys; with less memory, a run covers less."""
+        """`memory_bytes` limits the map of keys, and so how much of the log one run covers."""
         self.cleaned_up_to = plan.first_dirty_offset
         """The first dirty offset of the next run; valid once `work` has returned False."""
         self._log = log
@@ -150,14 +153,15 @@ class Compaction:
         first_offset = plan.segments[0].base_offset
         self._aborted_reading = log.aborted.reading(first_offset, plan.end_offset)
         self._aborted = AbortedRanges()
-        """Aborted transactions in the range; read by the first step, since there may be many."""
+        """The aborted transactions of the plan; read by the first `work`, since there may be many.
+        """
         self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
 
     def work(self) -> bool:
-        """Perform one step, of STEP_BYTES or one batch; return whether there is more. One thread at
-        a time.
+        """Process STEP_BYTES, or one larger batch; return whether work is left. One thread at a
+        time.
 
         Raises StorageError if the disk fails, CorruptBatchError for damage; then only `close` may
         be called.
@@ -174,7 +178,7 @@ class Compaction:
         """Put a finished segment in place, if any; in the log's thread. Raises StorageError."""
         if self._ready is None:
             return
-        # Once the swap is decided, a start after a failure needs the files.
+        # Once the swap is committed, a start after a failure needs the files.
         (replaced, cleaned), self._ready = self._ready, None
         if not self._log.replace_segments(replaced, cleaned, wall_ms=wall_ms):
             cleaned.discard()
@@ -254,7 +258,7 @@ class Compaction:
     def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
         """Create the replacement of a group of segments and have it put in place.
 
-        If one of the group is deleted meanwhile, the others are not replaced.
+        If a segment of the group is deleted meanwhile, none of the group is replaced.
         """
         cleaned = CleanedSegment(
             self._log.files,
@@ -315,7 +319,7 @@ class Compaction:
             self._gone = None
 
     def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
-        """Yield every verified batch of a segment with its bytes, and None where a step may end."""
+        """Yield each verified batch of a segment with its bytes; None where `work` may return."""
         file = self._log.files.file(segment.log.path)
         walked = walk_batches(
             file,
@@ -354,7 +358,7 @@ class _Gone(NamedTuple):
 def _grouped(
     segments: Sequence[LogSegment], segment_bytes: int, end_offset: int
 ) -> list[list[LogSegment]]:
-    """Group adjacent segments that fit into one, so that small ones do not accumulate."""
+    """Group adjacent segments that fit into one, so that small segments do not accumulate."""
     groups: list[list[LogSegment]] = []
     size_bytes = 0
     for segment, end in with_ends(segments, end_offset):

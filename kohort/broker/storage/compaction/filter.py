@@ -2,18 +2,18 @@
 
 A record is kept if no later record has its key; a tombstone (no value) is kept for
 delete.retention.ms longer, counted from its first compaction, which stores the end of that time in
-the batch as its delete horizon. If the format has no place for it, the tombstone stays, as in
-Kafka, and a later compaction tries again. Records without a key are removed, and those of aborted
+the batch as its delete horizon. If the horizon does not fit into the batch, the tombstone is kept,
+and a later compaction tries again. Records without a key are removed, and those of aborted
 transactions. Batches keep their offsets and producer data.
 
 Where Kafka leaves gaps between the remaining batches, here an empty batch of 61 bytes covers all
 offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and
 every gap in a log is a sign of damage.
 
-A log is compacted only below its last stable offset, where every transaction is decided. Records of
-aborted transactions do not count as values of their keys. A marker is removed when
-nothing is left of its transaction, but as late as tombstones: a reader that has seen a record of
-the transaction must still find its outcome.
+A log is compacted only below its last stable offset, where every transaction has ended. Records of
+aborted transactions do not count as values of their keys. A marker is removed when nothing is left
+of its transaction, but as late as tombstones: a reader that has seen a record of the transaction
+must still find its outcome.
 
 A run goes through a log from its start, so that the data of a transaction is met before its marker,
 in whichever segments they are.
@@ -49,7 +49,9 @@ class AbortedRanges:
     __slots__ = ("_by_marker", "_by_producer")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """`aborted`: all with records in the range of the run, even if their marker is after it."""
+        """`aborted`: all aborted transactions with records in the range of the run, even if the
+        marker is after the range.
+        """
         self._by_marker = {transaction.last_offset: transaction for transaction in aborted}
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
         for _, transaction in sorted(self._by_marker.items()):
@@ -84,11 +86,13 @@ class TransactionPass:
         """Offsets of markers whose transactions have no records left."""
 
     def copy(self) -> "TransactionPass":
-        """Return a copy, to be able to continue from here more than once."""
+        """Return a copy, so that a pass can start from this state more than once."""
         return TransactionPass(self.aborted, self._with_data)
 
     def note_data(self, header: BatchHeader) -> None:
-        """Process a batch of records: empty or not, it opens a transaction when it is replayed."""
+        """Process a batch of records. Even an empty transactional batch opens a transaction on
+        replay.
+        """
         if header.attributes & TRANSACTIONAL_BIT:
             self._with_data.add(header.producer_id)
 
@@ -101,7 +105,9 @@ class TransactionPass:
         return True
 
     def index_entry(self, header: BatchHeader) -> AbortedTransaction | None:
-        """Return the index entry of the new segment for a batch that is kept."""
+        """Return the transaction index entry that a kept batch needs in the new segment; None
+        unless it is the marker of an aborted transaction with records.
+        """
         offset = header.base_offset
         return None if offset in self._spent else self.aborted.marked_at(offset)
 
@@ -131,22 +137,23 @@ class RetentionTerms(NamedTuple):
 
     offsets: KeyOffsets
     up_to_offset: int
-    """The end of the range covered by `offsets`; at the start of a batch."""
+    """The end of the range whose keys are in `offsets`: the base offset of a batch."""
     wall_ms: int
     delete_retention_ms: int
     last_offsets: Mapping[int, int]
     """Producer id -> last offset: the batch that ends there is kept, even if it is empty."""
     marked_epochs: Mapping[int, int]
-    """Producer id -> epoch, of producers without a batch: one marker is kept, even if it is
-    empty."""
+    """Producer id -> epoch, for producers without batches: a marker of that epoch is kept, if only
+    as an empty batch.
+    """
 
 
 def filter_batch(
     batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
 ) -> bytes | None:
-    """Return the batch as it is to be rewritten, None if nothing of it is kept. Raises DecodeError.
+    """Return the batch to write to the new segment, None to drop the batch. Raises DecodeError.
 
-    A batch after the range of the map is kept unchanged. In particular its tombstones get no
+    A batch after `terms.up_to_offset` is kept unchanged. In particular its tombstones get no
     horizon: the records they delete still exist, and a tombstone must outlast them.
 
     Args:
@@ -222,7 +229,8 @@ def _ends_a_producer(header: BatchHeader, terms: RetentionTerms) -> bool:
 def _with_horizon(
     batch: Buffer, kept: list[RecordSpan], header: BatchHeader, terms: RetentionTerms
 ) -> bytes | None:
-    """Encode with the horizon in place of the base timestamp, to which deltas are relative.
+    """Encode the kept records with the delete horizon as base timestamp, to which their timestamp
+    deltas are relative.
 
     Returns None if the horizon, or the difference between it and a record's timestamp, exceeds 64
     bits: if delete.retention.ms is near its maximum, or a timestamp is 290 million years away. A

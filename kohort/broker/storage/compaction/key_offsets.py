@@ -4,12 +4,12 @@ The number of keys that the map can hold determines how far one run of compactio
 takes 24 bytes, as in Kafka's SkimpyOffsetMap: a hash of 16 bytes, which is assumed to be unique,
 and the offset.
 
-A Python dict would need 200. Instead the entries are stored in byte arrays: shards of buckets of 16
-entries. A key belongs to one bucket, and to the next one of its shard if that is full; `find`
-searches a bucket in a tenth of a microsecond, which no loop over slots could do. Shards are created
-with their first key, so a log of few keys needs little memory however large the map may grow. The
-shard and bucket of a key depend on a secret of the process, so that keys cannot be chosen to
-collide.
+A Python dict would need 200 bytes a key. Instead the entries are stored in byte arrays: shards of
+buckets of 16 entries. A key belongs to one bucket, and to the next one of its shard if that is
+full; `find` searches a bucket in a tenth of a microsecond, which no loop over slots could do.
+Shards are created with their first key, so a log of few keys needs little memory however large the
+map may grow. The shard and bucket of a key depend on a secret of the process, so that keys cannot
+be chosen to collide.
 """
 
 from hashlib import blake2b
@@ -46,7 +46,9 @@ class KeyOffsets:
     __slots__ = ("_keys_max", "_overflow", "_shards", "_size")
 
     def __init__(self, memory_bytes: int, *, offset_span: int) -> None:
-        """`memory_bytes` limits the map; `offset_span` is the most keys that its range can have."""
+        """`memory_bytes` limits the map; `offset_span` is the number of offsets in its range, and
+        so an upper bound for the number of keys.
+        """
         self._keys_max = max(1, int(memory_bytes / KEY_MEMORY_BYTES))
         entry_count = min(self._keys_max, max(1, offset_span)) / LOAD_FACTOR
         shard_count = int(entry_count / (_BUCKETS * _BUCKET_ENTRIES)) + 1

@@ -78,7 +78,9 @@ class LogAppender(LogState):
     def _note_control(
         self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int
     ) -> None:
-        """Process a marker; add an aborted transaction to its segment's index."""
+        """Process a marker; an aborted transaction is added to the active segment's transaction
+        index.
+        """
         aborted = note_control(
             self.producers, batch, header, base_offset=base_offset, timestamp=wall_ms
         )

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Detached(Generic[T]):
-    """One query, made in the log's thread; `run` may be called in any thread."""
+    """One query, created in the log's thread; `run` may be called in any thread."""
 
     def __init__(
         self, directory: str, segments: Sequence[LogSegment], ask: Callable[[list[LogSegment]], T]

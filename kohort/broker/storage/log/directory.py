@@ -42,8 +42,10 @@ class DirectoryContent:
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
     orphans: dict[int, int] = field(default_factory=dict)
-    """Indexes whose .log is missing although it was not deleted: base offset -> the least offset
-    that the segment had reached. If a transaction index is left, the segment is kept, empty."""
+    """Segments whose .log is missing although it was not deleted: base offset -> an offset that the
+    segment had reached according to its offset index. If its transaction index remains, the segment
+    is kept without batches.
+    """
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
@@ -108,7 +110,9 @@ def _compare_indexes(
 
 
 def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]) -> int:
-    """Return the offset after the last batch in an index."""
+    """Return the offset after the last batch in a segment's offset index; without entries, its base
+    offset.
+    """
     path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
     index = OffsetIndex(files, path, base_offset, sizes.get(INDEX_SUFFIX))
     try:
@@ -155,7 +159,7 @@ class DeletedFiles:
     def delete_segment(
         self, segment: LogSegment, wall_ms: int, *, with_snapshot: bool = True
     ) -> None:
-        """Remove a segment from the log's directory. Raises OSError: then it is still there."""
+        """Remove a segment from the log. Raises OSError; the segment is then still in the log."""
         segment.is_deleted = True
         try:
             self._rename(segment.path(LOG_SUFFIX), wall_ms)
@@ -201,7 +205,9 @@ class DeletedFiles:
         self._taken.add(target)
 
     def _free_name(self, path: str) -> str:
-        """Return a *.deleted name that no waiting file of an earlier compaction has."""
+        """Return a *.deleted name that no file in `waiting` has: compaction may replace a segment
+        again.
+        """
         target = path + DELETED_SUFFIX
         number = 1
         while target in self._taken:

@@ -96,7 +96,7 @@ class PartitionLog(LogAppender, LogReader):
             raise StorageError(f"{self.path} cannot be flushed: {error}") from error
 
     def flush_first(self, name: str) -> None:
-        """Flush a file of the log's directory before any batch that is flushed from now on."""
+        """Have the next `flush` write a file of the log's directory to disk before any batch."""
         self.flusher.note_file(self.path, name)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
@@ -131,8 +131,8 @@ class PartitionLog(LogAppender, LogReader):
         """Replace adjacent segments by their compacted form.
 
         Returns False, having changed nothing, if one of them has been deleted since. On
-        StorageError either nothing has changed, or the log has failed; a decided replacement is
-        completed when it is reopened.
+        StorageError either nothing has changed, or the log has failed; if the replacement is
+        committed, the next opening completes it.
         """
         self.check_usable()
         if not self.holds(replaced):

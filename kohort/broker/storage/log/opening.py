@@ -48,7 +48,7 @@ class OpeningTerms(NamedTuple):
 
     wall_ms: int
     clean_shutdown: bool
-    """Whether every log of the data directory was closed; nothing is scanned then."""
+    """Whether the last shutdown closed every log; if so, nothing is scanned."""
     recovery_point: int = 0
     """After an unclean shutdown, only data at or above this offset is scanned."""
     log_start_offset: int = 0
@@ -56,11 +56,11 @@ class OpeningTerms(NamedTuple):
     noted_bytes: int | None = None
     """Total size of the .log files when the log was closed, if known; less means a loss."""
     leader_epoch_max: int = (1 << 31) - 1
-    """The current epoch, if known. A batch of a later one is damaged."""
+    """The current leader epoch, if known. A batch with a later epoch counts as damaged."""
     is_known: bool = True
     """Whether Kohort opened the log before; otherwise Kafka's compaction may have left gaps."""
     before_roll: Callable[[], None] | None = None
-    """Called before a segment is started after another one. May raise OSError."""
+    """Called before a second or later segment is created. May raise OSError."""
     on_verified: Callable[[int], None] | None = None
     """Called with numbers of bytes that recovery has verified."""
 
@@ -71,7 +71,9 @@ class OpenedLog:
     def __init__(
         self, files: FileSystem, directory: str, terms: OpeningTerms, *, is_compacted: bool
     ) -> None:
-        """Open the log; `is_compacted` by its present configuration. Raises OSError."""
+        """Open the log; `is_compacted`: whether its present cleanup.policy compacts. Raises
+        OSError.
+        """
         self._files = files
         self._directory = directory
         self._terms = terms
@@ -99,7 +101,9 @@ class OpenedLog:
         self.is_tail_known = True
         """Whether the end of the active segment has been verified."""
         self.recovered_from: int | None = None
-        """Data at or beyond this offset was not trusted, and has been verified."""
+        """Data at or beyond this offset was not trusted, and has been verified; None if all was
+        trusted.
+        """
         self.lost: list[LostOffsets] = []
         """The losses that were detected."""
         if self.segments:
@@ -221,7 +225,8 @@ class OpenedLog:
     def _recover(self, recovery_point: int) -> int:
         """Verify data beyond the recovery point and truncate the log before damage.
 
-        Returns the end offset. The tail is known then if the active segment ends with a good batch.
+        Returns the end offset. `is_tail_known` is then true if the active segment ends with a good
+        batch.
         """
         segments, epochs, terms = self.segments, self.epochs, self._terms
         end_offset, self.is_tail_known = segments[0].base_offset, True
@@ -257,7 +262,7 @@ class OpenedLog:
         return end_offset
 
     def _note_first_crcs(self) -> None:
-        """Let segments be compared with the listed CRCs of their first batches."""
+        """Give segments the CRCs of their first batches from segments.crc, for `check_identity`."""
         terms, sums = self._terms, self.checksums.sums
         *sealed, active = self.segments
         # Above the recovery point the list may be older than the segment.
@@ -292,7 +297,7 @@ class OpenedLog:
             )
 
     def _remove_stray_snapshots(self) -> None:
-        """Keep the snapshots that belong to segments, and the latest one."""
+        """Remove all snapshots but those at the start of a segment and the latest one."""
         bases = {segment.base_offset for segment in self.segments}
         usable = [offset for offset in self.snapshots if offset <= self.end_offset]
         kept = [offset for offset in usable if offset in bases or offset == usable[-1]]

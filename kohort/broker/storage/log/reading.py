@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
 
 SEGMENTS_READ_MAX = 4
-"""A read continues in the next segment only if compaction has left nothing in this one."""
+"""Maximum segments that one detached read examines. A read continues in the next segment only if
+compaction has left nothing of the rest of a segment.
+"""
 
 
 def read_on(
@@ -46,10 +48,10 @@ def read_on(
 ) -> BatchData | None:
     """Read as `LogReader.read` does, from the first of these segments that has data.
 
-    None if none of them has anything from `offset` on below `limit`. Raises OSError.
+    None if the segments have no batch from `offset` up to `limit`. Raises OSError.
 
     Args:
-        end_offset: where the last of these segments ends.
+        end_offset: end offset of the last segment.
     """
     for number, segment in enumerate(segments, start=1):
         if offset >= limit:
@@ -91,7 +93,7 @@ def first_at_or_after(
 def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
     """Return the first record with the largest timestamp; None if no record has one.
 
-    Raises OSError, and CorruptBatchError if it is in a damaged batch.
+    Raises OSError, and CorruptBatchError if the record is in a damaged batch.
     """
     latest = NO_TIMESTAMP
     holder: LogSegment | None = None
@@ -103,8 +105,8 @@ def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
 
 
 def first_timestamp_from(segments: Sequence[LogSegment], offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset`, which is in the first of these
-    segments or a later one; NO_TIMESTAMP if it has none, None if there is no such record.
+    """Return the timestamp of the first record at or after `offset`; NO_TIMESTAMP if the record has
+    none, None if there is no such record. `offset` must not be below the first segment.
 
     Raises OSError, and CorruptBatchError if damage hides the answer.
     """
@@ -116,17 +118,17 @@ def first_timestamp_from(segments: Sequence[LogSegment], offset: int) -> int | N
 
 
 class LogReader(LogState):
-    """The part of a log that reads. `detached_*` return queries for another thread, which read
-    copies of the segments that matter; otherwise all methods belong to the log's thread.
+    """The read operations of a log. `detached_*` return queries to run in another thread, with
+    `LogSegment` objects of their own; all other methods may be called only in the log's thread.
 
-    They may raise StorageError, and CorruptBatchError if damage hides the result.
+    Methods may raise StorageError, and CorruptBatchError if damage hides the result.
     """
 
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool) -> bytes:
         """Return whole batches, starting with the one that contains `offset`, all from one segment.
 
-        b"" at the end, and if the first one is longer than `max_bytes` and not `min_one`. Raises
-        OffsetOutOfRangeError.
+        b"" at the end, and without `min_one` also if the first batch is longer than `max_bytes`.
+        Raises OffsetOutOfRangeError.
 
         Args:
             up_to_offset: batches that reach or follow it are left out.
@@ -187,7 +189,9 @@ class LogReader(LogState):
     def detached_read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> Detached[BatchData | None]:
-        """Return `read` for another thread; None if it needs many segments: call `read` then."""
+        """Return `read` as a query for another thread. It reads at most SEGMENTS_READ_MAX segments;
+        if its result is None, they contained nothing: call `read`.
+        """
         self._check_readable(offset)
         number = self.segment_number(offset)
         asked = self.segments[number : number + SEGMENTS_READ_MAX]
@@ -213,7 +217,7 @@ class LogReader(LogState):
         return entry if entry is not None and entry.offset < up_to_offset else None
 
     def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
-        """Return `offset_for_timestamp` for another thread, up to the end of the log."""
+        """Return `offset_for_timestamp` as a query for another thread, up to the end of the log."""
         self.check_usable()
         start_offset = self.log_start_offset
         asked = []

@@ -2,9 +2,9 @@
 
 Everything below the recovery point is known to be on disk and is not examined, except for a few
 batches. From there on every batch is verified: CRC, length, neighbours, leader epoch. The log ends
-at the first one that fails: it is truncated there and later segments are removed, as in Kafka. Both
-indexes are rebuilt on the way, and the remaining data is flushed to disk, so that no client is told
-of it before it is durable.
+before the first batch that fails: it is truncated there and later segments are removed, as in
+Kafka. Both indexes are rebuilt on the way, and the remaining data is flushed to disk, so that no
+client reads it before it is durable.
 
 Damage below the recovery point is different. The shutdown did not cause it, and later batches were
 acknowledged, so it is skipped and kept: reading it gives CORRUPT_MESSAGE.
@@ -108,7 +108,9 @@ class _Scan:
         self._latest = TimestampOffset(NO_TIMESTAMP, -1)
 
     def run(self) -> CorruptBatchError | None:
-        """Continue to the end of the segment or a damaged batch, and return the error of that."""
+        """Walk to the end of the segment, and return None; or to a damaged batch, and return its
+        error.
+        """
         start = indexed = reported = self.position
         batches = self._segment.walk(start, self.end_offset, check_crc=True, chunk_bytes=MANY_BYTES)
         try:
@@ -132,7 +134,7 @@ class _Scan:
         return None
 
     def resume(self, batch: BatchAt) -> None:
-        """Continue at a batch after damage, relying on the index from now on."""
+        """Continue at a batch after damage, and add an index entry for it."""
         self.position, self.end_offset = batch.position, batch.header.base_offset
         self._entries.append(IndexEntry(batch.header.last_offset, batch.position))
 
@@ -166,9 +168,10 @@ class _Scan:
 
 
 def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) -> BatchAt | None:
-    """Return where to continue after a damaged batch that starts at a position.
+    """Return the batch at which to continue after a damaged batch that starts at `position`.
 
-    Found by the old index; otherwise the batch that starts at the recovery point is searched for.
+    That is the next batch in the old index, or, if it is beyond the recovery point, the batch that
+    starts at the recovery point if there is one. None if nothing is found.
     """
     indexed = next_indexed_batch(segment, position)
     if indexed is not None and indexed.header.base_offset <= recovery_point:
@@ -190,7 +193,7 @@ def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
 def find_end(segment: LogSegment) -> int | None:
     """Return the offset after the last batch, walking from the last good index entry on.
 
-    None if one of them is damaged. Raises OSError.
+    None if a batch on the way is damaged. Raises OSError.
     """
     number = len(segment.index) - 1
     position, end_offset = 0, segment.base_offset

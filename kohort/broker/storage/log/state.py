@@ -56,7 +56,9 @@ class LogFlusher:
         self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
-        """Record that a checkpoint file was replaced, to be durable when later batches are."""
+        """Record that a checkpoint file was replaced: the next `flush` must make it durable before
+        later batches.
+        """
         self._paths[f"{directory}/{name}"] = None
         self._directories[directory] = None
 
@@ -107,7 +109,7 @@ class LogFlusher:
 
 
 def _durable_count(segments: Sequence[LogSegment]) -> int:
-    """Return how many segments from the front were synced and need no flush."""
+    """Return how many segments from the start of the log were synced and need no flush."""
     for count in range(len(segments), 0, -1):
         if segments[count - 1].is_synced and segments[count - 1].is_sealed:
             return count
@@ -133,7 +135,9 @@ class LogState:
         """May be replaced while the log is open."""
         self.terms = terms
         self.segments = tuple(opened.segments)
-        """Oldest first, the last one is active. Replaced as a whole: other threads may read it."""
+        """The segments, oldest first; the last is active. Replaced as a whole: other threads read
+        it.
+        """
         self.log_end_offset = opened.end_offset
         self.opened_end_offset = opened.end_offset
         """Where the log ended when it was opened: the data of earlier processes."""
@@ -157,7 +161,7 @@ class LogState:
         """Whether the end of the active segment has been compared with `end_offset`."""
         self.flusher = LogFlusher(files, opened.end_offset)
         self.is_usable = True
-        """Whether it has neither failed nor been closed."""
+        """Whether the log has neither failed nor been closed."""
         self.failure: str | None = None
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
@@ -222,7 +226,7 @@ class LogState:
         return self._producer_log(self.snapshots, self.segments, self.log_end_offset)
 
     def detached_aborted(self, segment: LogSegment) -> Detached[CorrectIndex]:
-        """Return a query for another thread: the correct content of a segment's index."""
+        """Return a query for another thread: the correct content of a transaction index."""
         number = self.segments.index(segment)
         segments, snapshots = self.segments[: number + 1], self.snapshots[:]
         end_offset = self.end_of_segment(number)
@@ -246,10 +250,11 @@ class LogState:
         )
 
     def finish_recovery(self) -> None:
-        """Load the producers after an unclean shutdown if the relevant batches have just been read,
-        and flush the snapshots beyond the recovery point, as the batches were.
+        """After an unclean shutdown, load the producers, whose batches recovery has just read into
+        memory, and flush the snapshots beyond the recovery point.
 
-        If the recovery point is within a segment, more would have to be read. Raises OSError.
+        If the recovery point is within a segment, loading would read batches below it as well, so
+        the producers are left to first use. Raises OSError.
         """
         point = self._recovered_from
         if point is None:
@@ -336,9 +341,9 @@ class LogState:
             logger.warning("%s: segments.crc cannot be written: %s", self.path, error)
 
     def keep_producers(self, base_offset: int) -> None:
-        """Make the producers below a segment durable before those segments are deleted. Afterwards
-        only its snapshot has the epochs, sequences and open transactions of producers without
-        batches. Raises OSError.
+        """Make the producers below `base_offset` durable before the segments below it are deleted.
+        Afterwards only the snapshot at `base_offset` has the epochs, sequences and open
+        transactions of producers without batches. Raises OSError.
         """
         self.mend_snapshots()
         # Without producers nothing is lost, and snapshots below the flushed offset are on disk.
@@ -383,8 +388,8 @@ class LogState:
     def install(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
     ) -> None:
-        """Replace segments by their compacted form, which is already decided. After an OSError this
-        may be incomplete.
+        """Replace segments by their compacted form, after the replacement was committed. An OSError
+        may leave it incomplete.
         """
         first = self.segments.index(replaced[0])
         behind = first + len(replaced)

@@ -64,7 +64,8 @@ class AbortedTransactions:
         """Return up to where a read from `offset` on may go, so that not too many transactions end
         in it.
 
-        Transactions still open at its end come on top: their number is limited by the producers.
+        Transactions still open at the end of the read are not counted: there is at most one per
+        producer.
         """
         state = self._state
         if not state.has_aborted or not state.is_usable:
@@ -77,7 +78,9 @@ class AbortedTransactions:
         return up_to_offset if marker_offset is None else min(up_to_offset, marker_offset)
 
     def unready(self, offset: int) -> list[LogSegment]:
-        """Return the segments from an offset on whose index needs another thread, see `repair`."""
+        """Return the segments from an offset on whose transaction index needs `repair` before a
+        search.
+        """
         state = self._state
         if not state.has_aborted:
             return []
@@ -104,9 +107,9 @@ class AbortedTransactions:
 class AbortedSearch:
     """Searches for aborted transactions with records in a range of a log, at once or in steps.
 
-    For the log's thread. The result may exceed `READ_MAX` by the transactions that are still open
-    at the end of the range. If one of these is open for long, all transactions that end meanwhile
-    have to be examined.
+    Use it only in the log's thread. `limit_of_read` lets at most `READ_MAX` transactions end in a
+    range; those still open at its end come on top. If one of them stays open for long, the search
+    also examines every transaction that ends before it.
     """
 
     __slots__ = ("_end_offset", "_offset", "_segments", "_state")
@@ -114,7 +117,7 @@ class AbortedSearch:
     def __init__(
         self, state: LogState, segments: tuple[LogSegment, ...], offset: int, end_offset: int
     ) -> None:
-        """`segments` of the log from `offset` on, which may have an index."""
+        """`segments`: those of the log from `offset` on, with or without transaction indexes."""
         self._state = state
         self._segments = segments
         self._offset = offset
@@ -136,7 +139,7 @@ class AbortedSearch:
         return at_once(self.steps())
 
     def steps(self) -> Steps[list[AbortedTransaction]]:
-        """Search in steps; the result counts only if the search is not `is_void` then."""
+        """Search in steps; the result is valid only if `is_void` is false afterwards."""
         aborted: list[AbortedTransaction] = []
         with self._state.errors_as(_UNREADABLE):
             for segment in self._segments:
@@ -152,7 +155,9 @@ class AbortedSearch:
 
     @property
     def is_void(self) -> bool:
-        """Whether a segment was deleted or compacted meanwhile, so that some may be missing."""
+        """Whether a segment was deleted or compacted meanwhile, so that transactions may be
+        missing.
+        """
         return any(segment.is_deleted for segment in self._segments)
 
 
@@ -170,7 +175,7 @@ class IndexRepair:
         self._known_count = len(segment.aborted)
         self._rebuilding = state.detached_aborted(segment)
         self._right: CorrectIndex | None = None
-        """The correct content; None if the checksum of the file proves it."""
+        """The correct content; None if the checksum proves that the file has it."""
 
     def run(self) -> None:
         """Verify the index, or rebuild it in a file. Raises StorageError and CorruptBatchError."""
@@ -209,7 +214,7 @@ class IndexRepair:
         state.try_note_checksums()
 
     def _replace(self, later: list[AbortedTransaction], count: int) -> None:
-        """Write the new index; `later` entries were added while the batches were read."""
+        """Write the new index, with the `later` entries, added while the batches were read."""
         files, segment, path = self._state.files, self._segment, self._index.path
         self._index.close()
         if count:
@@ -298,7 +303,8 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
     of whole batches.
 
     The first offset is later than `offset` if no batch is left there. A transaction whose marker
-    was lost before it must not be listed: a client would drop all later records of its producer.
+    was lost below the first offset must not be listed: a client would drop all later records of its
+    producer.
 
     Valid while the segments that were read are in the log. Raises OSError and CorruptBatchError.
     """

@@ -126,7 +126,9 @@ def _started_over(
 
 
 def _merged(*salvaged: Content) -> Content:
-    """Return all rows; of two that differ, the one from the database with more changes."""
+    """Return the rows of both databases; of two with the same key, the row from the database with
+    more changes.
+    """
     topics: dict[bytes, TopicRecord] = {}
     properties: dict[str, str] = {}
     for content in sorted(salvaged, key=lambda copy: copy.changes):

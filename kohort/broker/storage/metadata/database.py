@@ -3,7 +3,7 @@
 SQLite detects damage to its own structure, but to it a value with a flipped bit is just another
 value. Topics and properties therefore have a CRC-32 of the row.
 
-WAL mode with full synchronisation: a change is durable when the method returns, and atomic.
+WAL mode with full synchronisation: a change is atomic, and durable when `change` returns.
 
 There are three kinds of errors, which SQLite's codes alone do not distinguish (a flipped bit in the
 schema is "no such column", one in a name cannot be decoded): the file is damaged, the disk fails
@@ -57,7 +57,7 @@ _MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     """,
 )
-"""Step n upgrades a database from version n to n + 1; steps are only ever added."""
+"""Entry n upgrades a database from version n to n + 1; entries are only ever added."""
 
 _TOPICS: Final = (
     "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum FROM topics"
@@ -104,7 +104,7 @@ def forget_topic(topic_id: bytes) -> Statement:
 
 
 def _at_once(statements: Sequence[Statement]) -> Statement | None:
-    """Return one equivalent statement if all change properties and are few, else None.
+    """Return one statement equivalent to all, if they are few and all change properties; else None.
 
     SQLite's module releases the GIL several times per statement, and while the event loop is busy,
     each reacquisition costs an event loop iteration.
@@ -321,7 +321,7 @@ class MetadataDatabase:
             )
 
     def _check_kind(self, application: int, version: int) -> None:
-        """Check that it is a database that this release can use."""
+        """Check that the file is a database that this release can use."""
         is_ours = application in {0, _APPLICATION_ID}
         if is_ours and 0 <= version < len(_MIGRATIONS):
             return  # New, or created by an earlier release.
@@ -388,7 +388,8 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Make a file with credentials, and SQLite's existing other files, readable only by its owner.
+    """Make a database, which has credentials, and SQLite's files beside it readable only by the
+    owner.
 
     SQLite uses the same mode when it creates its other files.
     """

@@ -2,11 +2,11 @@
 
 Stored twice in the data directory, in `metadata.db` and its mirror, so that a damaged file does no
 harm: at the next start the sound one with more changes replaces the other
-(:mod:`kohort.broker.storage.metadata.copies`). Methods return when both have the change; a copy
-that cannot be written is given up until the next start.
+(:mod:`kohort.broker.storage.metadata.copies`). Methods return when both files have the change; a
+file that cannot be written is not used again before the next start.
 
-All metadata changes are made here; components with copies of it update them after the method
-returned. A topic is deleted in two steps: `mark_topics_deleted` frees its name at once,
+All metadata changes are made here; components that cache metadata update their copies after the
+method returned. A topic is deleted in two steps: `mark_topics_deleted` frees its name at once,
 `forget_topics` follows when its directories are gone; in between, even across a crash,
 `deleted_topics` lists what is still to be removed.
 
@@ -42,11 +42,14 @@ MIRROR_FILE_NAME: Final = "metadata-mirror.db"
 CLUSTER_ID: Final = "cluster_id"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 GROUP_CONFIGS: Final = "group_configs:"
-"""Prefix of a group's id, in the names of the properties with configs of groups."""
+"""The configs of a group are in the property with this prefix and the group's id as its name."""
 BROKER_CONFIGS: Final = "broker_configs:"
-"""Prefix of the broker's id; without an id, the configs of all brokers."""
+"""The configs of a broker are in the property with this prefix and the broker's id as its name;
+without an id, those of all brokers.
+"""
 ACCESS_LOSS: Final = "access_loss"
-"""Identifies the last loss of metadata, in which access rules may have been lost."""
+"""The property with the id of the last loss of metadata in which access rules may have been lost.
+"""
 
 logger = logging.getLogger(__name__)
 

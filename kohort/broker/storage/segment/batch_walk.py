@@ -127,7 +127,9 @@ def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt |
 
 
 def _leaves_room(file: File, end: int, next_offset: int, following_offset: int | None) -> bool:
-    """Whether a batch after a gap fits before the next one."""
+    """Whether the batch that ends at `end`, after a gap, has lower offsets than the following
+    batch.
+    """
     behind = file.pread(HEADER_BYTES, end)
     if len(behind) == HEADER_BYTES:
         try:

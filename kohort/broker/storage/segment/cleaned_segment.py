@@ -86,7 +86,7 @@ class CleanedSegment:
         self._aborted.append(entry)
 
     def finish(self) -> None:
-        """Complete the files and flush them to disk; `decide` may follow."""
+        """Complete the files and flush them to disk, as `decide` requires."""
         self._write_out()
         if self._aborted or self._replaces_aborted:
             # An index without entries replaces the old one, and is then removed.
@@ -106,7 +106,9 @@ class CleanedSegment:
         self._log.close()
 
     def decide(self) -> None:
-        """Commit the replacement: a start after a crash completes it. After OSError it does not."""
+        """Commit the replacement: a start after a crash completes it. After OSError it is not
+        committed.
+        """
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:
@@ -122,7 +124,7 @@ class CleanedSegment:
         return True
 
     def put_in_place(self) -> LogSegment:
-        """Give the files their final names; those of the old segments must have been renamed."""
+        """Give the files their final names, after the old segments' files have been renamed."""
         finish_swap(self._files, self._directory, self.base_offset)
         sizes = {
             LOG_SUFFIX: self.size_bytes,

@@ -29,8 +29,8 @@ _NEAR_ENTRIES: Final = 512
 class SegmentIndex:
     """Entries of two integers. The file is created when they are saved for the first time.
 
-    An incomplete last entry is ignored. Searches tolerate any content of the file, but then return
-    useless results.
+    An incomplete last entry is ignored. A search in a damaged file does not fail, but returns a
+    useless result.
     """
 
     __slots__ = ("_base_offset", "_file", "_files", "_near", "_pending", "_saved", "path")
@@ -52,7 +52,7 @@ class SegmentIndex:
         """The index found by the last search, as the start of the next one."""
 
     def twin(self) -> Self:
-        """Return the same entries for searches in another thread; never to be saved."""
+        """Return a copy for searches in another thread, which must never be saved."""
         twin = copy(self)
         twin._pending = self._pending.copy()  # noqa: SLF001 - its own.
         return twin
@@ -66,7 +66,7 @@ class SegmentIndex:
         return len(self._pending) // self.entry.size
 
     def is_cached(self) -> bool:
-        """Whether everything is known to be in the page cache. Raises OSError."""
+        """Whether the whole file is known to be in the page cache. Raises OSError."""
         return self._file is None or self._file.is_cached(0, self._saved * self.entry.size)
 
     def _append(self, first: int, second: int) -> None:
@@ -139,8 +139,8 @@ class SegmentIndex:
         return number
 
     def last_cached(self, column: int, limit: int) -> tuple[int, int] | None:
-        """Return the entry that `find_last` finds, if it is unsaved or in the page after the one
-        found last, and that is in the page cache; else None or OSError.
+        """Return the entry that `find_last` finds, if it is unsaved or among the `_NEAR_ENTRIES`
+        after the entry found last; else None. Raises OSError if these are not in the page cache.
         """
         data: bytes | bytearray = self._pending
         if not data or self._unpacked(data, 0)[column] > limit:
@@ -226,9 +226,9 @@ class OffsetIndex(SegmentIndex):
         return self.find_last(1, position)
 
     def cached_entry(self, position: int) -> IndexEntry | None:
-        """Return the entry that `find_position` finds, if one memory access suffices; else None.
+        """Return the entry that `find_position` finds, if `last_cached` finds it; else None.
 
-        Raises OSError if it is not in memory.
+        Raises OSError like `last_cached`.
         """
         entry = self.last_cached(1, position)
         return None if entry is None else IndexEntry(self._base_offset + entry[0], entry[1])
@@ -250,8 +250,8 @@ class TimeIndex(SegmentIndex):
 
     An entry (timestamp, offset) says: no record up to `offset` is later than `timestamp`, and the
     batch that ends at `offset` is the first that contains a record with that timestamp. Both
-    columns are strictly ascending. When a segment is rolled or closed, a last entry has its
-    maximum.
+    columns are strictly ascending. When a segment is rolled or closed, an entry with its maximum
+    timestamp is added.
     """
 
     __slots__ = ()

@@ -31,7 +31,7 @@ EpochAt = Callable[[int], int]
 """Returns the leader epoch that wrote an offset, -1 if unknown."""
 
 BatchData: TypeAlias = "bytes | FileRange"
-"""Whole batches, read or to be sent."""
+"""Whole batches: in memory, or as a range of the file to be sent."""
 
 RANGE_BYTES_MIN = 64 << 10
 """Smaller data is sent faster if it is read: a range needs system calls of its own."""
@@ -73,9 +73,9 @@ def read_batches(
 
     A range of the file is returned only if `as_range`, and only for large data.
 
-    b"" if the first one is longer than `max_bytes` and not `min_one`, or not below `up_to_offset`;
-    None if all end below `offset`. The result ends before a damaged batch; CorruptBatchError if the
-    first one is damaged. Raises OSError.
+    b"" if the first batch is not below `up_to_offset`, or, without `min_one`, longer than
+    `max_bytes`; None if all batches of the segment end below `offset`. The result ends before a
+    damaged batch; CorruptBatchError if the first batch is damaged. Raises OSError.
     """
     found = locate(segment, offset)
     if found is None:
@@ -109,7 +109,7 @@ def cached_range(segment: LogSegment, offset: int, max_bytes: int) -> FileRange 
     verification.
 
     Runs for every response to a consumer that is catching up, so it checks each condition once.
-    None if unknown: `is_cached` may know more. Raises OSError for the same reason.
+    Returns None, or raises OSError, if that cannot be decided so quickly: then call `is_cached`.
     """
     start, size = segment.hinted(offset), segment.size_bytes
     if start is None or max_bytes < RANGE_BYTES_MIN:
@@ -168,7 +168,7 @@ def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
 
 
 def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
-    """Return the end of the last whole batch wanted, in a verified range."""
+    """Return the position after the last requested batch; the range must have been verified."""
     position, next_offset = wish.start, wish.base_offset
     number = segment.index.find_position(wish.stop)
     if number >= 0 and segment.index[number].position > position:
@@ -186,9 +186,10 @@ def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
 
 
 def _cached_boundary(segment: LogSegment, offset: int, start: int, stop: int) -> int:
-    """Like `_last_boundary`, from a known batch on; 0 if a few memory accesses do not suffice.
+    """Find the position as `_last_boundary` does, in few memory accesses; 0 if these do not
+    suffice.
 
-    Raises OSError if something is not in memory.
+    Raises OSError if data or index entries are not in the page cache.
     """
     entry = segment.index.cached_entry(stop)
     if entry is None or entry.position <= start:

@@ -26,8 +26,9 @@ ATTEMPTS = 4
 def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
     """Return (position, base offset) of the first batch that ends at or after an offset.
 
-    None if all end below it. The base offset is verified by the batches before it; the payload is
-    not examined. Raises OSError, and CorruptBatchError if there is damage on the way.
+    None if all batches end below the offset. The base offset is verified by the batches before it;
+    the payload is not examined. Raises OSError, and CorruptBatchError if there is damage on the
+    way.
     """
     hinted = segment.hinted(offset)
     if hinted is not None:
@@ -51,7 +52,7 @@ def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
 
 
 def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
-    """Return the header of the batch of an index entry; None if they do not match."""
+    """Return the header of the batch at an index entry; None if it does not match the entry."""
     try:
         entry = segment.index[number]
     except OSError:

@@ -40,9 +40,9 @@ class VerifiedRanges:
     """Half-open byte ranges, disjoint and ascending.
 
     Batches whose CRC was checked once since the start are served without another check; so are
-    those that this process appended, which the segment knows by itself. Everything else is
-    verified when it is first read. Adjacent ranges are merged, so a consumer that reads through a
-    segment leaves one range; RANGES_MAX bounds what scattered reads leave.
+    batches that this process appended, which are not in these ranges. Everything else is verified
+    when it is first read. Adjacent ranges are merged, so a consumer that reads through a segment
+    leaves one range; RANGES_MAX bounds what scattered reads leave.
     """
 
     __slots__ = ("_starts", "_stops")
@@ -119,7 +119,7 @@ class LogSegment:
     def __init__(
         self, files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
     ) -> None:
-        """A segment whose files have these sizes, by suffix; `create` makes a new one."""
+        """Create an object for files with these sizes, by suffix; `create` makes a new segment."""
         self.directory = directory
         self.base_offset = base_offset
         self.log: File = files.file(self.path(LOG_SUFFIX))
@@ -139,7 +139,9 @@ class LogSegment:
         self._first_crc: int | None = None
         """The CRC of the first batch, which identifies the .log."""
         self._is_compared = True
-        """Whether the .log was compared with `_first_crc`, or that is unknown."""
+        """Whether `check_identity` has nothing to do: the .log was compared, or `_first_crc` is
+        unknown.
+        """
         self._appended_from = self.size_bytes
         """All bytes from here on were appended by this object, and need no verification."""
         self.created_ms = 0
@@ -153,18 +155,18 @@ class LogSegment:
         self.max_timestamp: int | None = None
         """Max timestamp of all batches, NO_TIMESTAMP if none has one; None if not yet known."""
         self.max_timestamp_offset = -1
-        """Last offset of the first batch with that timestamp."""
+        """Last offset of the first batch with `max_timestamp`."""
         self.is_sealed = False
         """Whether nothing more is appended, and the indexes are complete."""
         self.is_synced = False
         """Whether all files of a sealed segment are on disk."""
         self.is_deleted = False
         self.is_damaged = False
-        """Whether compaction has found a damaged batch in it."""
+        """Whether compaction has found a damaged batch in the segment."""
         self.is_index_rebuilt = False
         """Whether the index has been found damaged since the log was opened."""
         self.is_twin = False
-        """Whether it is a copy for one reader in another thread."""
+        """Whether this object is a copy for one reader in another thread."""
         self.unindexed_bytes = 0
         """Bytes appended since the last index entry."""
         self._hints: dict[int, int] = {}
@@ -253,8 +255,8 @@ class LogSegment:
     def hint(self, offset: int, position: int) -> None:
         """Remember where a batch with this base offset starts, or will start when it is appended.
 
-        Consumers continue at the offset where their last read ended, and those at the tail at what
-        was appended last; neither then needs the index.
+        A consumer that continues where its last read ended, or at the end of the log, then needs no
+        index search.
         """
         hints = self._hints
         place = hints.get(offset)
@@ -293,7 +295,7 @@ class LogSegment:
         )
 
     def add_index_entries(self, last_offset: int, position: int) -> None:
-        """Add a batch to both indexes; `max_timestamp` must include it."""
+        """Add a batch to both indexes; `max_timestamp` must already include the batch."""
         self.index.append(last_offset, position)
         if self.max_timestamp is not None:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
@@ -332,7 +334,7 @@ class LogSegment:
         self._is_compared = crc is None
 
     def first_crc(self, *, reads: bool = False) -> int | None:
-        """Return the CRC of the first batch; None if it is unknown and must not be read."""
+        """Return the CRC of the first batch; if unknown, read it if `reads`, else return None."""
         if self._first_crc is None and reads:
             header = header_at(self.log, 0, self.size_bytes)
             self._first_crc = None if header is None else header.crc
@@ -341,7 +343,7 @@ class LogSegment:
     def check_identity(self) -> None:
         """Check once that the .log is not that of another partition or segment.
 
-        Raises CorruptBatchError. If the first batch is damaged, this cannot be decided.
+        Raises CorruptBatchError. A damaged first batch is accepted here; reading it fails.
         """
         if self._is_compared:
             return
@@ -388,9 +390,10 @@ class LogSegment:
         self.index.save()
 
     def complete_indexes(self) -> None:
-        """Add the maximum to the time index and save both: the segment could then be sealed.
+        """Add the maximum timestamp to the time index and save both indexes: required before the
+        segment is sealed.
 
-        After that both files exist, as Kafka's tools expect.
+        Afterwards both files exist, as Kafka's tools expect.
         """
         if self.max_timestamp is not None:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)

@@ -2,14 +2,14 @@
 
 The new files are written as *.cleaned. Then, in this order:
 
-1. the indexes and finally the .log are renamed to *.swap: from here on the replacement is decided;
-2. the old segments are renamed to *.deleted; 3. the indexes and finally the .log get their final
-names.
+1. the indexes and finally the .log are renamed to *.swap, which commits the replacement;
+2. the old segments are renamed to *.deleted;
+3. the indexes and finally the .log get their final names.
 
 A start that finds a .log.swap completes the replacement; otherwise the new files are deleted. Each
 step relies on the renames before it, which file systems with a metadata journal keep in order. All
-three are done without interruption: a decided replacement that is left lying would, at a later
-start, bring back what compaction or retention has removed meanwhile.
+three are done without interruption: a committed replacement that is not completed at once would, at
+a later start, restore records that compaction or retention has removed meanwhile.
 """
 
 import logging
@@ -32,7 +32,7 @@ from kohort.broker.storage.segment.batch_walk import FEW_BYTES, walk_batches
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX = (1 << 63) - 1
-"""Used as the end of a replacement, which is unknown until it has been read."""
+"""Used as the end offset of a replacement until its batches have been read."""
 
 # The .log last: once it is renamed everything is complete.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
@@ -45,7 +45,7 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
 
 def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
     """Perform step 1 (see above): rename the new files to *.swap. The files must be on disk. Raises
-    OSError: then nothing is decided.
+    OSError: the replacement is then not committed.
     """
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
@@ -62,7 +62,7 @@ def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
 
 
 def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Delete a replacement that is not decided. Raises OSError."""
+    """Delete the new files of an uncommitted replacement (no .log.swap). Raises OSError."""
     for suffix in _IN_ORDER:
         for state in (CLEANED_SUFFIX, SWAP_SUFFIX):
             path = f"{directory}/{file_name(base_offset, suffix)}{state}"
@@ -71,7 +71,7 @@ def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None
 
 
 def complete_swaps(files: FileSystem, directory: str) -> list[int]:
-    """Complete decided replacements and delete others; return their base offsets."""
+    """Complete committed replacements and return their base offsets; delete other *.swap files."""
     names = [entry.name for entry in files.entries(directory)]
     offsets = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
     decided = [base_offset for base_offset in offsets if base_offset is not None]
@@ -90,7 +90,7 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
     replaced = sorted(offset for offset in offsets if offset is not None and offset >= base_offset)
     end_offset = _end_of(files, path, base_offset)
     if end_offset is None or end_offset not in offsets:
-        # The replacement was complete and on disk when it was decided, and ended where the next
+        # The replacement was complete and on disk when it was committed, and ended where the next
         # segment starts; so it was damaged or truncated later.
         if base_offset in replaced:
             logger.error("%s is damaged; the segments that it replaces are kept", path)

@@ -1,9 +1,9 @@
 """Timestamps of a segment: its maximum, and the first record at or after a time.
 
 The time index is trusted only where an entry matches the batch it points to; otherwise the headers
-of the whole segment are scanned once, and a complete index is rebuilt. Retention depends on the
-maximum, so a wrong one would delete a segment too early: the last entry, which should have it, is
-also compared with the batches after it, of which there are none if timestamps are ascending.
+of the whole segment are scanned once, and a complete index is rebuilt. A maximum that is too low
+would make retention delete a segment too early. So the last entry, which should be the maximum, is
+also compared with the batches after it; with ascending timestamps there are none.
 """
 
 import logging
@@ -30,10 +30,10 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def load_max_timestamp(segment: LogSegment) -> int | None:
-    """Return the latest timestamp in the segment, NO_TIMESTAMP if there is none; stored in the
-    segment.
+    """Return the latest timestamp in the segment, and store it in `segment.max_timestamp`;
+    NO_TIMESTAMP if there is none.
 
-    None if damage hides it: then the segment must not be considered old. Raises OSError.
+    None if damage hides the timestamp: then the segment must not be considered old. Raises OSError.
     """
     if segment.max_timestamp is None:
         last = _last_entry(segment)
@@ -128,8 +128,8 @@ def timestamp_at(segment: LogSegment, offset: int) -> int | None:
     """Return the timestamp of the first record at or after `offset`, NO_TIMESTAMP if it has none;
     None if all records are below it.
 
-    Exact, unless the batch is longer than `DECODED_BYTES_MAX`: then that of its first record.
-    Raises OSError, and CorruptBatchError if there is damage on the way.
+    If the batch is longer than `DECODED_BYTES_MAX`, it is not decoded, and the timestamp of its
+    first record is returned. Raises OSError, and CorruptBatchError if there is damage on the way.
     """
     found = locate(segment, offset)
     if found is None:

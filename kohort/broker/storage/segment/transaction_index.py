@@ -6,9 +6,10 @@ of their marker. A read_committed consumer gets every transaction that has recor
 any.
 
 An entry is kept in memory until it can be written, so an abort never fails because of its index;
-and all entries below the recovery point are on disk, because `sync` comes before that advances.
-Entries that an unclean shutdown leaves above the recovery point are not trusted and are rebuilt
-from the batches. The others are trusted if the file has the checksum that `segments.crc` lists.
+and all entries below the recovery point are on disk, because `sync` runs before the recovery point
+advances. Entries that an unclean shutdown leaves above the recovery point are not trusted and are
+rebuilt from the batches. The others are trusted if the file has the checksum that `segments.crc`
+lists.
 """
 
 import threading
@@ -77,7 +78,7 @@ class TransactionIndex:
         damage: str | None = None,
         is_noted: bool = True,
     ) -> None:
-        """Create an instance for an existing file, or for one that the first entry creates.
+        """Create an instance for an existing file, or for a file that the first entry will create.
 
         Args:
             size_bytes: the present size of the file, None if it does not exist.
@@ -102,9 +103,9 @@ class TransactionIndex:
         """The damage that `check_in_thread` detected."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
-        """The lowest first offset of an examined step, and the last stable offset at its end, by
-        the index of the step's first entry. Otherwise every read within one long transaction would
-        examine all that were aborted meanwhile."""
+        """For each run of STEP_ENTRIES that was examined, its lowest first offset and the last
+        stable offset at its end, by the index of its first entry. Without this, every read within
+        one long transaction would examine all transactions that were aborted meanwhile."""
         self._lock = threading.Lock()
         """Held while writing."""
 
@@ -184,7 +185,9 @@ class TransactionIndex:
 
     @property
     def takes_long(self) -> bool:
-        """Whether another thread should call `check_in_thread`, or rebuild it because of damage."""
+        """Whether another thread should call `check_in_thread`, or rebuild the file because of
+        damage.
+        """
         if self._is_checked:
             return False
         if self._damage is None and self._saved > LONG_ENTRIES:
@@ -231,7 +234,7 @@ class TransactionIndex:
         return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Replace all entries and the file, flushed; after an OSError they stay in memory."""
+        """Replace all entries and flush the file. After an OSError the entries stay in memory."""
         self.close()
         with self._lock:
             self._file, self._saved, self._is_checked, self._damage = None, 0, True, None
@@ -242,7 +245,9 @@ class TransactionIndex:
             self._save(sync=True)
 
     def overlapping(self, offset: int, end_offset: int) -> Overlapping:
-        """Return the transactions with records from `offset` to `end_offset`, by marker."""
+        """Return the transactions with records from `offset` to `end_offset`, in the order of
+        markers.
+        """
         return at_once(self.search(offset, end_offset))
 
     def search(self, offset: int, end_offset: int) -> Steps[Overlapping]:
