@@ -56,7 +56,7 @@ class DelayedOperation(TimerEntry, ABC):
 
     @abstractmethod
     def on_failed(self, error: Exception) -> None:
-        """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` has answered already."""
+        """Answer the request with UNKNOWN_SERVER_ERROR, unless `on_complete` has answered it."""
 
     def on_cancelled(self) -> None:
         """Release resources; the client has disconnected, so no response is needed."""

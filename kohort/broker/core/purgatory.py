@@ -7,11 +7,14 @@ tried by `drain`. `KeyedTimers` are for callers that only need deadlines of thei
 Guarantees, which all depend on a single thread and on the absence of await here:
 
 - Every operation completes exactly once: by its condition, its deadline, an error, a cancellation
-or the shutdown. At that moment it has left all its keys and the wheel; nothing stale is ever
-listed. - No event is lost between the last check and the listing, because nothing runs between
-them. - Nothing expires early, and a condition that holds when the deadline is processed counts as
-success. - Wake-ups are queued and processed by `drain`, never recursively, however long a chain of
-operations wake each other. A walk over a key visits the operations that were listed when it began.
+  or the shutdown. It is removed from all its keys and the wheel at that moment.
+- No event is lost between the last check of an operation and its registration under its keys,
+  because nothing runs between them.
+- Nothing expires early, and a condition that holds when the deadline is processed counts as
+  success.
+- Wake-ups are queued and processed by `drain`, never recursively, however long a chain of
+  operations wake each other. A walk over a key visits the operations that were registered when it
+  began.
 - An exception in one operation is reported, fails that operation and touches no other.
 - Equal deadlines fire in scheduling order; a key's operations are tried in registration order.
 
@@ -161,7 +164,9 @@ class Purgatory:
         self._wheel: TimingWheel[TimerEntry] = TimingWheel()
         self._announced_ms: int | None = None
         self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
-        """The operations by key, for a check before calling `check_and_complete`."""
+        """The waiting operations by key; callers may skip `check_and_complete` for a key without
+        any.
+        """
         self._woken_keys: dict[Hashable, None] = {}
         self._walk: _Walk | None = None
         self._is_draining = False
@@ -292,7 +297,7 @@ class Purgatory:
         return len(due)
 
     def shutdown(self) -> None:
-        """Complete all operations, including later ones; timers are not affected."""
+        """Complete all operations, and every new operation at once; timers are not affected."""
         self._is_shut_down = True
         while self._parking:
             for operation in self._parking.all():
@@ -352,9 +357,7 @@ class Purgatory:
         return max(1, len(operations))
 
     def _try(self, operation: DelayedOperation, key: Hashable | None) -> bool:
-        """Complete `operation` if its condition is satisfied;
-        return whether it is completed now.
-        """
+        """Complete `operation` if its condition is satisfied; return whether it is completed."""
         try:
             holds = operation.try_complete(key)
         except Exception as error:  # noqa: BLE001

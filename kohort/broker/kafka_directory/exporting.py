@@ -165,7 +165,7 @@ def set_database_aside(path: Path, suffix: str) -> None:
 
 
 def _own_content(files: FileSystem, root: Path, problems: list[str]) -> Content | None:
-    """Return the content of Kohort's databases, if both have the same."""
+    """Return the content of Kohort's databases, if it is the same in both."""
     path, mirror = root / DATABASE, root / MIRROR_FILE_NAME
     if not files.exists(str(path)):
         problems.append(f"it is not a Kohort data directory: it has no {DATABASE}")

@@ -1,7 +1,7 @@
 """The metadata of a one-node cluster, in Kafka's terms.
 
-Pure. In Kafka it is a sequence of records (`Replay` reads it, `records_of` writes it); for Kohort's
-form, see `kohort.broker.kafka_directory.own_metadata`.
+Pure. Kafka stores the metadata as a sequence of records (`Replay` reads them, `records_of` writes
+them); `kohort.broker.kafka_directory.own_metadata` converts it to Kohort's form.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ class ClusterImage:
     credentials: dict[tuple[str, int], Credential] = field(default_factory=dict)
     """Credentials by user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     rules: dict[bytes, Rule] = field(default_factory=dict)
-    """Rules by their ids, which are used only here."""
+    """Rules by Kafka's rule id, which Kohort does not store."""
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: set[int] = field(default_factory=set)

@@ -1,8 +1,8 @@
 """The files of a cluster's metadata: the snapshots and segments of `__cluster_metadata-0`, and
 meta.properties, which identifies a directory's cluster and marks it as Kafka's.
 
-Controllers may write many records in one transaction (KIP-868), delimited by marker records; one
-that was aborted or has no end is ignored.
+Controllers may write many records in one transaction (KIP-868), delimited by marker records; a
+transaction that was aborted or has no end is ignored.
 """
 
 import base64

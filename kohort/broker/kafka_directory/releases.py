@@ -15,9 +15,11 @@ from kohort.protocol.messages.cluster_metadata import PartitionRecord
 class Release(NamedTuple):
     name: str
     features: Mapping[str, int]
-    """The feature levels that its `kafka-storage format` gives a new cluster; 0 for all others."""
+    """The feature levels that `kafka-storage format` of this release gives a new cluster; others
+    are 0.
+    """
     older: Mapping[type, int] = {}
-    """Record versions of this level that are older than the latest known ones."""
+    """By record type, the version of this release, if it is older than the latest one."""
     begins_with_file: bool = False
     """Whether a new cluster's records are read from bootstrap.checkpoint, as before KIP-1170
     (4.4)."""

@@ -1,4 +1,4 @@
-"""Steps of both directions of a conversion: examining the data directory, and removing files that
+"""What both directions of a conversion share: examining the data directory, and removing files that
 only Kohort uses.
 
 Both brokers identify a partition's directory by the topic id in it, and rename a directory whose id
@@ -113,14 +113,14 @@ def remove_own_notes(root: Path, report: ReportProgress) -> None:
 
 
 def shown(names: Iterable[str], most: int = 5) -> str:
-    """Return the first names, and the number of further ones."""
+    """Return a text with the first names, and the number of further names."""
     ordered = sorted(names)
     more = len(ordered) - most
     return ", ".join(ordered[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _topic_id(files: FileSystem, directory: Path) -> bytes | None:
-    """Return the id stored there; None if it is missing or unreadable.
+    """Return the id in a directory's partition.metadata; None if it is missing or unreadable.
 
     The checksum is not verified, because it is stale if Kafka has replaced the file. A damaged id
     counts as another topic's, which prevents the conversion.

@@ -23,7 +23,7 @@ class IdCounts:
     aborted_by_timeout: int = 0
     aborted_by_fence: int = 0
     completed_at_start: int = 0
-    """Transactions that were decided before the start, and completed by it."""
+    """Transactions in Prepare* when the broker started, which the start completed."""
     reconciled: int = 0
     """Partitions reconciled with the coordinator after an unclean stop."""
     last_duration_ms: int = -1

@@ -1,13 +1,13 @@
 """Hosts all transactional ids of this broker: loading, writing, markers, timeouts and expiry.
 
-Guarantees: all ids are loaded, and all decided transactions completed, before the first request is
-served. A request's changes are durable before its response. If no partition has to wait for a disk,
-EndTxn is answered when the transaction is decided, and its markers are written before any later
-request is executed.
+Guarantees: all ids are loaded, and all transactions in Prepare* completed, before the first request
+is served. A request's changes are durable before its response. If no partition has to wait for a
+disk, EndTxn is answered when the Prepare* record is durable, and the markers are written before any
+later request is executed.
 
-The rules are in :mod:`kohort.broker.core.transaction`. This shell executes their effects. Only an
-id's own steps change its state, so there is no lock and no queue: the rules reject a request that
-arrives while a record is being written.
+The rules are in :mod:`kohort.broker.core.transaction`. This shell executes their effects. There is
+no lock and no queue: the rules reject a request that arrives while a record of its id is being
+written.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ def _nothing() -> tuple[Never, ...]:
 
 
 class TransactionHost:
-    """Holds the transactional ids and executes the effects of their steps."""
+    """Holds the transactional ids and executes the effects that they request."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class TransactionHost:
         """Logs failed appends: on a full disk, every request of every client causes one."""
         self._new_producer_id = new_producer_id
         self.ids = KnownIds()
-        """The known ids, read-only for other objects; only this host runs their steps."""
+        """The known ids, read-only for other objects; only this host changes them."""
         self._unreadable: frozenset[int] = frozenset()
         """Partitions of the log that could not be read; their ids are unavailable."""
         self._broken: set[str] = set()
@@ -135,12 +135,13 @@ class TransactionHost:
         find_open: Callable[[], Iterable[OpenInPartition]] = _nothing,
         find_epochs: Callable[[], Iterable[tuple[int, int]]] = _nothing,
     ) -> None:
-        """Load all ids, reconcile partitions and coordinator, and complete decided transactions.
+        """Load all ids, reconcile partitions and coordinator, and complete transactions in
+        Prepare*.
 
         Args:
-            find_open: returns every transaction that is open in a partition, after an unclean stop;
-            called again at the end, to check that the coordinator knows them all. find_epochs:
-            (producer id, epoch) as partitions know them, after an unclean stop.
+            find_open: after an unclean stop, returns every transaction that is open in a partition;
+                called again at the end, to check that the coordinator knows them all.
+            find_epochs: after an unclean stop, returns (producer id, epoch) from the partitions.
         """
         loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
@@ -163,7 +164,9 @@ class TransactionHost:
         self.begin()
 
     def begin(self) -> None:
-        """Start the expiry; to be called instead of `start` if there is nothing to load."""
+        """Start the expiry of idle ids; to be called instead of `start` if there is nothing to
+        load.
+        """
         self._forgetting.start()
 
     async def close(self) -> None:
@@ -209,16 +212,16 @@ class TransactionHost:
 
     @property
     def stuck_count(self) -> int:
-        """Decided transactions that wait for a partition to accept its marker."""
+        """Number of transactions in Prepare* that wait for a partition to accept its marker."""
         return len(self._stuck)
 
     @property
     def late_before_ms(self) -> int:
-        """Wall time; open transactions without a batch since then are overdue."""
+        """Wall time: an open transaction without a batch since then is late."""
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:
-        """Whether `stuck_count` includes its transaction."""
+        """Whether `stuck_count` includes the transaction of this id."""
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
@@ -341,8 +344,8 @@ class TransactionHost:
             self._run_step(txn, lambda: step(txn, self._clock.wall_ms()))
 
     def _carry_out_effects(self, txn: TransactionalId) -> None:
-        """Execute the effects of an id's steps, and the effects that result from these: a completed
-        append is followed by markers, and the last marker by the record of the end.
+        """Execute the effects that an id requests, and further ones that these lead to: a completed
+        append is followed by markers, and the last marker by the Complete* record.
         """
         try:
             while txn.has_effects:
@@ -387,7 +390,7 @@ class TransactionHost:
         if name not in self._stuck:
             self._stuck.add(name)
             logger.warning(
-                "The transaction of %r is decided, but cannot be completed yet: %s",
+                "The transaction of %r has an outcome, but cannot be completed yet: %s",
                 name,
                 ", ".join(f"{topic}-{index}" for topic, index in partitions[:PARTITIONS_LOGGED_MAX])
                 or "its own log cannot be written",
@@ -469,4 +472,4 @@ class TransactionHost:
         for txn in started:
             await self.wait_settled(txn)
         if started:
-            logger.info("Completed transactions that had been decided: %d", len(started))
+            logger.info("Completed %d transactions in PrepareCommit or PrepareAbort", len(started))

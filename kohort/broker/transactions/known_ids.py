@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KnownIds:
-    """Index of the ids, each changed by its own steps only; see `note_state`."""
+    """Index of the ids by state. `note_state` must be called after each change of an id."""
 
     def __init__(self) -> None:
         self._ids: dict[str, TransactionalId] = {}
@@ -41,7 +41,7 @@ class KnownIds:
         self._ids[txn.transactional_id] = txn
 
     def remove(self, name: str) -> None:
-        """Drop an id whose tombstone is durable. It is not open: only an idle one is forgotten."""
+        """Drop an id whose tombstone is durable; only ids without a transaction get one."""
         self._ids.pop(name, None)
         self._idle.pop(name, None)
 
@@ -127,7 +127,7 @@ class Forgetting:
             self._sweeper = None
 
     def make_room(self) -> ErrorCode:
-        """Remove the ids that have been idle longest while there are too many.
+        """While there are too many ids, remove the one that has been idle for the longest time.
 
         Returns:
             COORDINATOR_NOT_AVAILABLE if none is idle, or while the tombstone is being written;

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
-    """Encode a record as a batch; return it with its header.
+    """Encode a record as a batch; return the batch with its header.
 
     Raises:
         KafkaError: INVALID_RECORD, if the topic's format cannot represent it.

@@ -1,9 +1,9 @@
 """Writes the markers that end transactions in their partitions: at once, in several slices, or
 after the response.
 
-If possible, they are written after the response to EndTxn: the decision is durable by then and
-cannot be undone. No client sees the states in between, because the markers are written before any
-later request is executed.
+If possible, markers are written after the response to EndTxn: the Prepare* record is durable by
+then and cannot be undone. No client sees a transaction without its markers, because they are
+written before any later request is executed.
 """
 
 import logging
@@ -29,7 +29,7 @@ class EndsOffsets(Protocol):
     """Stores the offsets that producers commit for groups in transactions."""
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
-        """Called when the marker is in this partition of __consumer_offsets."""
+        """Called when the producer's marker is in this partition of __consumer_offsets."""
         ...
 
 
@@ -62,13 +62,13 @@ class PartitionMarkers:
         """Append the marker; the result is set when it is durable and has been applied.
 
         Args:
-            transaction_version: 2 if the marker's epoch is one above that of the batches, otherwise
-            they are equal.
+            transaction_version: 2 if the marker's epoch is one above that of the batches; below 2,
+                the epochs are equal.
 
         Returns:
-            UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH or
-            TRANSACTION_COORDINATOR_FENCED: a later marker was written. KAFKA_STORAGE_ERROR: the
-            disk failed; retry later.
+            UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist; INVALID_PRODUCER_EPOCH or
+            TRANSACTION_COORDINATOR_FENCED if a later marker was written; KAFKA_STORAGE_ERROR if the
+            disk failed: retry later.
         """
         try:
             opened = self._find(topic, partition)
@@ -119,15 +119,16 @@ class PartitionMarkers:
 logger = logging.getLogger(__name__)
 
 ANSWERED_FIRST_MAX: Final = 10
-"""Maximum partitions of a transaction whose response precedes its markers; more of them may need
-several event loop iterations."""
+"""Maximum partitions of a transaction whose markers follow the response: more markers may need
+several event loop iterations.
+"""
 
 Work: TypeAlias = Callable[[], None]
 RunStep: TypeAlias = Callable[[TransactionalId, Work], None]
 
 
 class Marking:
-    """Writes markers, and tracks those of transactions whose end was already answered."""
+    """Writes markers, and tracks transactions whose EndTxn was answered before their markers."""
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Marking:
 
     @property
     def answered_count(self) -> int:
-        """Number of transactions whose end was answered, and that have no marker yet."""
+        """Number of transactions whose EndTxn was answered before their markers are written."""
         return len(self._answered)
 
     def is_answered(self, txn: TransactionalId) -> bool:
@@ -179,7 +180,7 @@ class Marking:
             self.after_answers(self.finish)
 
     def finish(self) -> None:
-        """Write the markers of answered transactions, in the order of the decisions."""
+        """Write the markers of answered transactions, in the order of their EndTxn responses."""
         for txn in list(self._answered):
             self.finish_one(txn)
 
@@ -191,11 +192,11 @@ class Marking:
             self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
     def forget(self, txn: TransactionalId) -> None:
-        """Leave the markers to the next start: the id must not be changed any more."""
+        """Leave the markers of this id to the next start: the id must not be changed any more."""
         self._answered.pop(txn, None)
 
     def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
-        """Write markers from index `begin` on; the rest of them in the next slice."""
+        """Write the markers from index `begin` on; what does not fit in this slice, in the next."""
         for index in range(begin, len(mark.partitions)):
             if time_slice is not None and index > begin and time_slice.is_over():
                 txn.on_waiting()

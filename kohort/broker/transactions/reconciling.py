@@ -55,7 +55,7 @@ class Reconciler:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}
-        """Highest epoch to fence by producer id, of transactions with an unknown outcome."""
+        """By producer id, the highest epoch to fence, for transactions with an unknown outcome."""
 
     async def repair(self, opened: Iterable[OpenInPartition]) -> None:
         """Repair transactions open in a partition, but ended or unknown in the coordinator."""
@@ -68,12 +68,13 @@ class Reconciler:
                 self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
-        """Fence producers that may continue a lost transaction, once all decided ones are complete.
+        """Fence producers that may continue a transaction which the coordinator has lost. Call it
+        once the transactions in Prepare* are completed.
 
-        An epoch in a partition was assigned to a producer, even if the coordinator has lost it: if
-        it were assigned again, the new producer's first batch would look like a duplicate. And a
-        producer whose transaction was aborted because its outcome was unknown must not add to it
-        and commit.
+        An epoch in a partition was assigned to a producer, even if the coordinator no longer knows
+        it: if it were assigned again, the new producer's first batch would look like a duplicate.
+        And a producer whose transaction was aborted because its outcome was unknown must not add to
+        it and commit.
 
         Args:
             known: (producer id, epoch) in the partitions.

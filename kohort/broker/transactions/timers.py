@@ -14,8 +14,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
 
 RETRY_MS: Final = 1_000
-"""Delay before a failed write is retried: of a marker, or of the abort of an overdue
-transaction."""
+"""Delay before writing a marker, or the abort of an overdue transaction, is retried."""
 
 TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
 
@@ -58,8 +57,8 @@ class TransactionTimers:
             self._timeouts.schedule(name, check_ms)
 
     def abort_later(self, txn: TransactionalId) -> None:
-        """Schedule a check after RETRY_MS of a transaction whose abort could not be written; it is
-        aborted then if it is overdue.
+        """Check a transaction whose abort could not be written again after RETRY_MS, and abort it
+        then if it is overdue.
         """
         if self._timeouts.deadline_ms(txn.transactional_id) is None:
             retry_ms = self._clock.monotonic_ms() + RETRY_MS

@@ -23,11 +23,11 @@ class Transactions:
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
-        """`verifies`: whether batches are verified in versions that do not add partitions."""
+        """`verifies`: whether to verify batches of Produce versions that add no partitions."""
         self.host = host
         self._verifies = verifies
         self.markers: PartitionMarkers = host.marking.writer
-        """The marker writer, for operators who end hanging transactions."""
+        """The marker writer, which WriteTxnMarkers uses to end hanging transactions."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
@@ -106,9 +106,10 @@ class Transactions:
         partitions: Sequence[tuple[str, int]],
         client: Client | None = None,
     ) -> Deferred[None] | None:
-        """Add partitions that `verify` accepted, in one record; None if that is durable already.
+        """Add partitions that `verify` accepted, in one record; None if they are durably added
+        already.
 
-        The ticket fails with KafkaError if nothing was added.
+        The `Deferred` fails with KafkaError if nothing was added.
 
         Raises:
             KafkaError: nothing was added, and this was known without waiting.
@@ -125,8 +126,8 @@ class Transactions:
         While a record is being written, the rules would reject even a valid batch.
 
         Args:
-            adds: the batch's protocol adds partitions implicitly, so it may begin the next
-            transaction; otherwise it waits only for additions in progress.
+            adds: whether the batch's Produce version adds partitions implicitly, so that the batch
+                may begin the next transaction. If not, it waits only for additions in progress.
         """
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode) or not (txn.is_busy if adds else txn.is_adding):

@@ -69,7 +69,7 @@ class UnendedTransactionError(KafkaError):
 
 
 class ProducerSnapshot(NamedTuple):
-    """One producer in the fields of Kafka's producer snapshot files, which have one batch each."""
+    """One producer as in Kafka's producer snapshot files, which have only its last batch."""
 
     producer_id: int
     producer_epoch: int
@@ -92,8 +92,9 @@ class ProducerEntry:
     last_ms: int
     """When its last batch or marker was appended."""
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    """Oldest first, all of the current epoch; empty if a marker raised that, or there were only
-    markers."""
+    """The last batches, oldest first, all of the current epoch; empty if there are only markers
+    since that epoch began.
+    """
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """The epoch in the last marker."""
     transaction_first_offset: int = NO_TRANSACTION
@@ -130,13 +131,13 @@ class ProducerState:
 
         Args:
             is_first_of_epoch_zero: whether the first sequence of an epoch must be 0 even for an
-                unknown producer, as in transactions of version 2 (KIP-890). Producers of older ones
-                may continue from state that the partition has dropped.
+                unknown producer, as in transactions of version 2 (KIP-890). Producers of older
+                versions may continue from state that the partition has dropped.
             is_numbered: false for batches that the broker itself writes for a producer, as the
                 group coordinator does: their sequences are meaningless, and none is a duplicate.
 
         Returns:
-            None if it may; otherwise the batch in the log that it duplicates.
+            None if the batch may be appended; otherwise the batch in the log that it duplicates.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for a producer that was replaced,
@@ -180,7 +181,7 @@ class ProducerState:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """Check whether a marker may be appended; one without an open transaction may, and ends
+        """Check whether a marker may be appended. Without an open transaction it may too, and ends
         nothing.
 
         Args:
@@ -211,8 +212,8 @@ class ProducerState:
     def note_appended(self, header: BatchHeader, *, base_offset: int, timestamp: int) -> None:
         """Record a batch of records that is in the log at `base_offset`, appended at `timestamp`.
 
-        It is not checked again: batches in the log were accepted, and in a log that lost its
-        beginning a producer continues in the middle. Control batches are for `note_marker`.
+        The batch is not checked again: batches in the log were accepted, and in a log that lost its
+        start, a producer's sequences begin anywhere. Control batches are for `note_marker`.
         """
         producer_id = header.producer_id
         if producer_id <= NO_PRODUCER_ID or header.attributes & CONTROL_BIT:
@@ -267,7 +268,8 @@ class ProducerState:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def note_emptied_marker(self, header: BatchHeader, *, timestamp: int) -> None:
-        """Record the remains of a compacted marker: its producer reached the epoch.
+        """Record the empty batch that compaction left of a marker: its producer has reached that
+        epoch.
 
         Kafka loses the epoch when it reads such a log again, and would let a fenced producer send.
         """
@@ -354,11 +356,11 @@ class ProducerState:
             self.spans.begin(first_offset, producer_id)
 
     def recall_batches(self, earlier: "ProducerState") -> None:
-        """Restore the recent batches of each producer, of which a snapshot has only the last one.
+        """Restore the recent batches of each producer; a snapshot has only the last batch.
 
         Args:
-            earlier: the state from the batches alone; a producer whose last batch differs is left
-                as it is.
+            earlier: the state from the batches alone; a producer whose last batch differs is not
+                changed.
         """
         for producer_id, entry in self._entries.items():
             known = earlier.get(producer_id)

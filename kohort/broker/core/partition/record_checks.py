@@ -70,7 +70,7 @@ class RecordRules:
     timestamps: TimestampRange
     needs_key: bool
     body_bytes_max: int
-    """Limit for a record without its length field."""
+    """Maximum bytes of a record, not counting its length field."""
     max_timestamp: int = NO_TIMESTAMP
     """Highest timestamp of the records, once all have been examined."""
     bad_timestamps: int = 0

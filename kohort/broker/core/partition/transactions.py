@@ -31,7 +31,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionSpans:
-    """The offset ranges of transactions that hold back the last stable offset."""
+    """The offset ranges of transactions that keep the last stable offset from advancing."""
 
     __slots__ = ("ended", "open")
 
@@ -39,15 +39,17 @@ class TransactionSpans:
         self.open: OrderedDict[int, int] = OrderedDict()
         """First offset -> producer id of every open transaction, ascending."""
         self.ended: deque[tuple[int, int]] = deque()
-        """(first offset, marker offset) of ended transactions that are not settled, by marker."""
+        """(first offset, marker offset) of ended transactions whose marker the high watermark has
+        not passed, in the order of markers.
+        """
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Record the first batch of a transaction, after all that have begun before."""
+        """Record the first batch of a transaction. Must be called in the order of first offsets."""
         self.open[first_offset] = producer_id
 
     def end(self, first_offset: int, marker_offset: int) -> int:
-        """Record a marker. Returns the last stable offset that results once the marker is
-        settled.
+        """Record a marker. Returns what the last stable offset is once the high watermark passes
+        the marker.
         """
         del self.open[first_offset]
         self.ended.append((first_offset, marker_offset))
@@ -60,7 +62,7 @@ class TransactionSpans:
             ended.popleft()
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
-        """Return the last stable offset, after settling; never below the log start.
+        """Return the last stable offset, never below the log start. Call `settle` before.
 
         In Kafka it can be below the log start, if records of an open transaction were deleted.
         """
@@ -74,7 +76,7 @@ class TransactionSpans:
 
 
 UNCOUNTED_BYTES: Final = 1 << 30
-"""Used in place of the bytes after a last stable offset left by an earlier process."""
+"""Assumed bytes after the last stable offset, if an earlier process wrote them."""
 
 
 class StableOffset:
@@ -89,8 +91,8 @@ class StableOffset:
         self.spans = spans
         self.offset = spans.last_stable_offset(high_watermark, 0)
         self.unstable_bytes = UNCOUNTED_BYTES if self.offset < high_watermark else 0
-        """Visible bytes after it: an estimate if transactions overlap. While it is 0 and there are
-        no spans, the offset simply follows the high watermark."""
+        """Visible bytes after `offset`: an estimate if transactions overlap. While it is 0 and
+        there are no spans, the offset simply follows the high watermark."""
 
     def follow(self, high_watermark: int, new_bytes: int) -> None:
         self.spans.settle(high_watermark)

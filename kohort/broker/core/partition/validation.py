@@ -1,7 +1,7 @@
 """Validates the batch that a Produce request has for a partition.
 
-Pure: buffer, topic configs and time in, a verdict out; partitions are rejected independently. The
-order of the checks is Kafka's, because it determines which of two errors is reported. If Kafka
+Pure: from a buffer, topic configs and the time to a verdict. Partitions are rejected independently.
+The order of the checks is Kafka's, because it determines which of two errors is reported. If Kafka
 answers UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null records,
 unknown codecs) the answer is INVALID_RECORD. Bytes after the single batch, which Kafka drops
 although it acknowledges the batch, are rejected: an acknowledgement must not cover data that is not

@@ -35,7 +35,7 @@ class Rate:
 
     @property
     def sample_end_ms(self) -> int:
-        """When the present sample ends, and a use begins another one. Requires an earlier use."""
+        """The time from which a use begins a new sample. Requires an earlier use."""
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
@@ -99,7 +99,9 @@ class Account:
         """Create an account without a limit; call `limit_to` before charging anything."""
         self.limit = 0.0
         self.at_once = 0
-        """The maximum for one response: the amount that the limit allows in all windows but one."""
+        """The maximum bytes of one response: the amount that the limit allows in all windows but
+        one.
+        """
         self._rate = rate
         self._per_second = 0.0
         self._longest_ms = THROTTLE_MAX_MS
@@ -146,7 +148,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts that a client is charged on; None if it has no limit."""
+    """The accounts on which a client is charged; None in place of an account without a limit."""
 
     __slots__ = ("at_once", "client_id", "consumer", "is_current", "producer", "request")
 
@@ -171,8 +173,8 @@ class Accounts:
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Return whether the client may get that much in one response. If this account is not that
-        client's, or no longer current, the answer is False.
+        """Return whether one response may have the larger of `max_bytes` and `min_bytes`. False if
+        these accounts are another client's, or no longer current.
         """
         return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 

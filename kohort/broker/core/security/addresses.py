@@ -29,7 +29,7 @@ def is_loopback(host: str) -> bool:
 
 def host_text(ip: str) -> str:
     """Return an address as Java writes it, ``2001:db8:0:0:0:0:0:1`` for ``2001:db8::1``. Access
-    rules compare the text, and those for Kafka contain this form.
+    rules are compared as text, and rules made for Kafka have this form.
     """
     if ":" not in ip:
         return ip
@@ -66,8 +66,8 @@ BLOCKS_MAX: Final = 10_000
 
 
 class FailureDelays:
-    """Recent failures by address block, never by user, or attackers could lock users out; the block
-    that failed longest ago is dropped first.
+    """Counts recent failures by address block. Counts by user would allow attackers to lock users
+    out. The block that failed longest ago is dropped first.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Reads the fields of a certificate that the broker needs from its DER encoding.
 
 Used only on certificates that OpenSSL has loaded or verified, but safe with any bytes. The subject
-is read from them as well, because the one that `ssl` returns lacks the types of values, and other
-libraries produce other texts, which would be other users.
+is decoded here too: the subject that `ssl` returns lacks the types of values, and the text that
+other libraries produce differs, so it would name other users.
 """
 
 import re
@@ -37,7 +37,7 @@ class CertificateFields(NamedTuple):
     not_before: str
     """The beginning of the certificate's validity, as ``YYYYMMDDHHMMSSZ``."""
     not_after: str
-    """The end of the certificate's validity, in the same form."""
+    """The end of the certificate's validity, in the form of `not_before`."""
     subject: memoryview
     alternative_names: frozenset[bytes]
     """The alternative names, each still encoded."""
@@ -143,7 +143,7 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the contents of elements that all have one tag. Raises the errors of `element`."""
+    """Yield the contents of elements, all with the tag `wanted`. Raises the errors of `element`."""
     while data:
         tag, content, data = element(data)
         if tag != wanted:
@@ -194,7 +194,7 @@ def subject_of(certificate: bytes) -> str:
     """The subject of a DER certificate as text, its last attribute first; empty if it has none.
 
     Raises:
-        DerError: it is too long, or not valid DER.
+        DerError: the subject is too long, or not valid DER.
     """
     subject = fields_of(certificate).subject
     if len(subject) > SUBJECT_BYTES_MAX:

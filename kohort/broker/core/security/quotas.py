@@ -1,8 +1,9 @@
 """Client quotas: their entities, the limit that applies, and the account that is charged.
 
 Defined by KIP-13, KIP-55, KIP-124, KIP-599 and KIP-612. An entity is a user, a client id, or both,
-or else an address; each may be the default, which applies to all without a limit of their own. The
-account that is charged is that of the real names: a default limits each of them, not all together.
+or else an address. In place of a name it may have the default, which applies to every name without
+a limit of its own. Each client is charged on an account of its own: a default limits each client,
+not all together.
 """
 
 import math
@@ -40,7 +41,7 @@ class TokenBucket:
         self._tokens -= amount
 
     def debt_ms(self, limit: float, now_ms: int) -> int:
-        """Return the time until the balance is no longer negative; 0 if it is not."""
+        """Return the time until the balance is no longer negative; 0 if it is not negative now."""
         self._refill(limit, now_ms)
         return max(0, round(-self._tokens / limit * 1_000))
 
@@ -57,7 +58,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ENTITY_TYPES: Final = 3
-"""The number of entity types: the three above."""
+"""The number of entity types: user, client id, address."""
 
 PRODUCER: Final = "producer_byte_rate"
 CONSUMER: Final = "consumer_byte_rate"

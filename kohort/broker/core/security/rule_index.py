@@ -1,4 +1,4 @@
-"""An index of rules that finds the applicable ones in time independent of their number.
+"""An index that finds the applicable rules in time independent of the number of rules.
 
 Rules apply to a client if they are for its principal or everybody, and for its host or every host.
 So they are indexed by principal and host, then by pattern (see `Prefixes`). The rules of one
@@ -32,7 +32,7 @@ class Prefixes:
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
         self._lengths: list[int] = []
-        """The lengths of all prefixes since it was last empty, ascending."""
+        """The lengths of all prefixes added since the map was last empty, ascending."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -45,7 +45,7 @@ class Prefixes:
         return self._values.get(prefix, 0)
 
     def __setitem__(self, prefix: str, value: int) -> None:
-        """Replace its number; 0 removes it."""
+        """Set the number of a prefix; 0 removes the prefix."""
         if not value:
             self._values.pop(prefix, None)
             if not self._values:
@@ -83,10 +83,12 @@ _IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations that are implied by allowing another one; denying that one does not deny them."""
+"""By operation, the operations that include it: allowing one of these also allows it; denying one
+of these does not deny it.
+"""
 
 _ALLOWED: Final = 16
-"""The bits of allowed operations are shifted by this distance from those of denied ones."""
+"""The bits of allowed operations are this far left of the bits of denied operations."""
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
 """The bits of rules that deny an operation, by operation."""
 _ALLOWING: Final = {
@@ -137,7 +139,9 @@ class _Owned:
         """The bits of all denying rules ever added; cleared when there are no rules."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
-        """Created with the first prefixed rule: there may be many owners, and most have none."""
+        """The prefixed rules; created with the first, because there may be many owners and most
+        have none.
+        """
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
         """Add or remove a rule; return whether it is the first, or was the last, of its pattern."""
@@ -187,7 +191,7 @@ class _OfType:
         self.literal: Counter[str] = Counter()
         """Literal names, counted once for each principal and host."""
         self.prefixes = Prefixes()
-        """Prefixes, counted in the same way."""
+        """Prefixes, counted once for each principal and host."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
         whose = rule.principal, rule.host
@@ -257,8 +261,8 @@ class RuleIndex:
     def allows(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool | None:
-        """Whether the rules allow it; None if none applies. A denying rule takes precedence over
-        allowing ones.
+        """Whether the rules allow the operation; None if no rule applies. A denying rule takes
+        precedence over allowing rules.
         """
         of_type = self._types[kind]
         get = of_type.owned.get

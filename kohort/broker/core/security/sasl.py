@@ -30,7 +30,7 @@ class Done(NamedTuple):
 
 class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of the broker.
     """Authentication failed. The text is for the broker's log; `client_message` is for the client,
-    None for the mechanism's general one.
+    None for the mechanism's general message.
     """
 
     def __init__(self, reason: str, client_message: str | None = None) -> None:

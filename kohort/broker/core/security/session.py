@@ -46,7 +46,9 @@ class Session(NamedTuple):
     mechanism: str = ""
     """The SASL mechanism; empty without SASL."""
     expires_ms: int | None = None
-    """Monotonic time from which the client must reauthenticate first; None for never."""
+    """Monotonic time from which any request but a reauthentication closes the connection; None for
+    never.
+    """
 
 
 UNKNOWN: Final = Session(ANONYMOUS, "", "PLAINTEXT")

@@ -1,4 +1,4 @@
-"""Effects: the actions that a step of a transactional id requests from its shell.
+"""Effects: the actions that a transactional id requests from its shell.
 
 The core does no I/O.
 """
@@ -12,7 +12,9 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Append(NamedTuple):
-    """Make this durable, then call `on_appended` or `on_append_failed`. One at a time."""
+    """Make the record durable, then call `on_appended` or `on_append_failed`. An id requests no
+    other Append before that.
+    """
 
     record: DurableTransaction
 
@@ -29,7 +31,9 @@ class Mark(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer now. Every ticket passed to an id is returned in exactly one Reply."""
+    """Answer a request now. Every ticket that is passed to a transactional id comes back in exactly
+    one Reply.
+    """
 
     ticket: Ticket
     body: Any
@@ -42,7 +46,7 @@ class EndCause(Enum):
     FENCE = "fence"
     """An InitProducerId of another instance of the producer."""
     START = "start"
-    """The broker stopped after the decision, and completed the transaction at the next start."""
+    """The broker stopped during Prepare*, and completed the transaction at the next start."""
 
 
 class Began(NamedTuple):

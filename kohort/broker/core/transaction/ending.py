@@ -1,9 +1,9 @@
 """The commit or abort of one transaction, from the decision to the last marker: the waiting
 request, its response, and the missing markers.
 
-The request for the end is answered when all markers are durable; or right after the decision, if
-the markers are certain to be durable before any later request is executed, or if one of them cannot
-be written.
+EndTxn is answered when all markers are durable. It is answered already when the decision is
+durable, if the markers are certain to be durable before any later request is executed, or if a
+marker cannot be written.
 """
 
 from typing import Final, NamedTuple
@@ -22,10 +22,12 @@ from kohort.protocol.errors import ErrorCode
 SUPERSEDED: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
-"""The partition has a later epoch's marker, which ends the transaction as well."""
+"""Errors of a partition that has a marker of a later epoch, which ends the transaction as well."""
 
 _SETTLED: Final = SUPERSEDED | {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""The partition has its marker or a later one, or was deleted."""
+"""Results after which a partition needs no further attempt: it has the marker or a later one, or
+was deleted.
+"""
 
 
 class Fencing(NamedTuple):
@@ -43,7 +45,9 @@ class TransactionEnd:
     def __init__(
         self, cause: EndCause, ticket: Ticket | None = None, *, fencing: Fencing | None = None
     ) -> None:
-        """`ticket` is the EndTxn's; without it and `fencing`, the broker itself ends it."""
+        """`ticket`: the EndTxn to answer. `fencing`: the InitProducerId that waits for the end.
+        With neither, the broker ends the transaction by itself (timeout, start).
+        """
         self.cause = cause
         self._ticket = ticket
         self._fencing = fencing
@@ -56,28 +60,30 @@ class TransactionEnd:
     # Answers to the waiting request; None if no request waits.
 
     def answer_client(self, record: TransactionRecord) -> Reply | None:
-        """Answer an EndTxn, whose decision is durable."""
+        """Answer the EndTxn with success, because the decision is durable."""
         ticket, self._ticket = self._ticket, None
         if ticket is None:
             return None
         return Reply(ticket, EndResult(ErrorCode.NONE, *record.next_producer))
 
     def answer_fencing(self, error: ErrorCode = ErrorCode.CONCURRENT_TRANSACTIONS) -> Reply | None:
-        """Let the fencing client retry."""
+        """Answer the fencing InitProducerId with an error; by default, one on which the client
+        retries.
+        """
         fencing, self._fencing = self._fencing, None
         return None if fencing is None else Reply(fencing.ticket, InitResult(error))
 
     def answer_either(self, record: TransactionRecord) -> Reply | None:
-        """Answer the waiting request; the decision is durable."""
+        """Answer the waiting EndTxn or InitProducerId, because the decision is durable."""
         return self.answer_client(record) or self.answer_fencing()
 
     def answer_failure(self, error: ErrorCode) -> Reply | None:
-        """Answer the waiting request: the decision could not be written."""
+        """Answer the waiting EndTxn or InitProducerId with an error: no decision was written."""
         ticket, self._ticket = self._ticket, None
         return self.answer_fencing(error) if ticket is None else Reply(ticket, EndResult(error))
 
     def take_fencing(self) -> Fencing | None:
-        """Return the request to be executed after the end, if it still waits."""
+        """Return the InitProducerId to be executed after the end, if it still waits."""
         fencing, self._fencing = self._fencing, None
         return fencing
 

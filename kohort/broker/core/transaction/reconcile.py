@@ -2,8 +2,8 @@
 
 Each log may have lost its end, so that the coordinator's log and a partition's disagree. Kafka
 leaves that to replicas. A single broker knows both sides; if the outcome of a transaction is
-unknown, it aborts it in that partition, because possibly undecided records must never become
-visible.
+unknown, the transaction is aborted in that partition, because records that may not have been
+committed must never become visible.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -31,7 +31,7 @@ class OpenInPartition(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Do nothing: both sides agree, or will agree when the decided end is completed."""
+    """Do nothing: both sides agree, or will agree when the transaction in Prepare* is completed."""
 
 
 class AddLost(NamedTuple):
@@ -82,8 +82,8 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
 
 
 def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool:
-    """Whether the open transaction is the decided one, as far as epochs tell: not an earlier one,
-    whose marker was lost, nor a later one, which the coordinator has lost.
+    """Whether the epochs allow that the open transaction is the one in Prepare*, and not an earlier
+    one whose marker was lost, or a later one that the coordinator has lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)
     own = record.producer_id, record.producer_epoch - raised_by

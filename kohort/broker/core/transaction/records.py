@@ -34,9 +34,9 @@ class TransactionRecord(NamedTuple):
     transactional_id: str
     producer_id: int
     previous_producer_id: int
-    """The producer id before this transition, normally the same one."""
+    """The producer id before this transition, normally equal to `producer_id`."""
     next_producer_id: int
-    """The id that replaces one with an exhausted epoch; only in Prepare*, else -1."""
+    """In Prepare*, the id that replaces `producer_id` because its epoch is exhausted; else -1."""
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
@@ -79,8 +79,9 @@ _ABORTS = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
 def last_epoch_of(record: TransactionRecord) -> int:
     """Return the previous epoch, if the record implies it; otherwise -1.
 
-    A producer that still has it after its transaction was ended by version 5, a timeout or a fence
-    may continue with the current one. Kafka forgets the previous epoch when it restarts.
+    If EndTxn v5, a timeout or a fence ended its transaction, a producer may still have the previous
+    epoch, and may continue with the current epoch. Kafka forgets the previous epoch when it
+    restarts.
     """
     if record.client_version is not ClientVersion.V2 or record.producer_epoch == 0:
         return NO_PRODUCER_EPOCH
@@ -95,7 +96,7 @@ _KEY: Final = codec(TransactionLogKey, _KEY_VERSION)
 _VALUES: Final = {
     _VALUE_VERSION.to_bytes(_VERSION_BYTES, "big"): codec(TransactionLogValue, _VALUE_VERSION)
 }
-"""Layouts by the version bytes, because startup reads very many records."""
+"""Codecs by the version bytes, cached because a start reads very many records."""
 
 
 def encode_key(record: DurableTransaction) -> bytes:

@@ -15,7 +15,7 @@ NO_PRODUCER_EPOCH: Final = -1
 EPOCH_MAX: Final = 32_767
 """Used in markers only: a client's last epoch is one less."""
 EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
-"""The epoch from which on the next producer gets a new id."""
+"""A producer with this epoch is exhausted: its next transaction gets a new producer id."""
 NEVER_TIMES_OUT_MS: Final = 2_147_483_647
 """Timeout of a record written for two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767
@@ -52,7 +52,7 @@ class InitResult(NamedTuple):
 
 
 class AddRequest(NamedTuple):
-    """Partitions to add to the transaction; empty if it should only begin."""
+    """Partitions to add to the transaction; without partitions, the transaction only begins."""
 
     producer_id: int
     producer_epoch: int

@@ -44,9 +44,9 @@ class Action(Enum):
     PREPARE = auto()
     """EndTxn: write the decision."""
     NOTHING_TO_WRITE = auto()
-    """Additions: all partitions are already in the transaction."""
+    """Additions: all partitions are in the transaction already."""
     ADD = auto()
-    """Additions: write a record with them."""
+    """Additions: write a record with the new partitions."""
 
 
 _COMPLETE: Final = {
@@ -146,7 +146,7 @@ def check_batch(
     Args:
         adds: whether the caller adds missing partitions before it appends.
         are_in: whether the transaction has all of the partitions.
-        is_changing: whether the record being written may change that.
+        is_changing: whether the record being written may add some of the partitions.
     """
     if adds and is_changing:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -202,14 +202,16 @@ def is_overdue(record: TransactionRecord, wall_ms: int) -> bool:
 
 
 def deadline_ms(record: TransactionRecord) -> int | None:
-    """The wall time at which the transaction is overdue; None without one, or if it never is."""
+    """The wall time at which the transaction is overdue; None without transaction or timeout."""
     if record.state is not _S.ONGOING or record.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
     return record.start_ms + record.timeout_ms + 1
 
 
 def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
-    """A transaction without a batch since then is late: its coordinator should have ended it."""
+    """Return the time since which a transaction must have a batch in order not to be late. A
+    coordinator would have ended a late transaction.
+    """
     return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 
 

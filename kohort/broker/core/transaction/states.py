@@ -96,7 +96,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | Non
 
 
 def is_legal(previous: TransactionState | None, *states: TransactionState) -> bool:
-    """Whether these states may follow one another, the first one after `previous`."""
+    """Whether each of `states` may follow the state before it; the first follows `previous`."""
     path = (previous, *states)
     return all(
         previous in LEGAL_PREVIOUS[state] for previous, state in zip(path, states, strict=False)

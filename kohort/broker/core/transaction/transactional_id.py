@@ -1,11 +1,12 @@
 """One transactional id: its producer, its transaction, and the record that is being written.
 
-A step judges a request by the durable state, and asks for one append; meanwhile every request that
-would change the id is answered CONCURRENT_TRANSACTIONS. State changes in `apply` alone, when its
-record is durable. If the append fails, nothing has happened.
+A request is checked against the durable state, and may cause one append. Until that completes,
+every request that would change the id is answered CONCURRENT_TRANSACTIONS. Only `apply` changes the
+state, when the record is durable. If the append fails, nothing has changed.
 
 The end of a transaction is three such changes: Prepare*, which is the decision; a marker in every
-partition; Complete*. Who waits for it, and which markers are missing, is kept by `TransactionEnd`.
+partition; Complete*. `TransactionEnd` has the request that waits for the end, and the missing
+markers.
 """
 
 from collections.abc import Callable, Iterable
@@ -108,8 +109,9 @@ class TransactionalId:
         """The commit or abort in progress, from when its decision is being written; otherwise
         None."""
         self._effects: list[Effect] | None = None
-        """Effects to take; None instead of an empty list, to save memory for each of very many
-        ids."""
+        """Effects for `take_effects`; None instead of an empty list, to save memory with very many
+        ids.
+        """
 
     # State.
 
@@ -177,7 +179,7 @@ class TransactionalId:
         return self._effects is not None
 
     def take_effects(self) -> list[Effect]:
-        """Return the effects of the steps since the last call, in order."""
+        """Return the effects requested since the last call, in order."""
         effects, self._effects = self._effects or [], None
         return effects
 
@@ -283,7 +285,7 @@ class TransactionalId:
         return self.is_idle and self.record is not None and is_expired(self.record, config, wall_ms)
 
     def complete(self, wall_ms: int) -> None:
-        """Complete an end that was decided before the broker stopped, if any."""
+        """Complete the transaction if it was in Prepare* when the broker stopped."""
         if self.record is not None and self.record.state.is_prepared:
             self._mark(wall_ms)
 
@@ -297,9 +299,10 @@ class TransactionalId:
         )
 
     def fence(self, epoch: int, wall_ms: int) -> None:
-        """Fence all epochs below this one, which a power failure may have made stale.
+        """Fence all epochs below `epoch`: a power failure may have lost the record that replaced
+        them.
 
-        An open transaction is aborted first; call this again when that is done.
+        An open transaction is aborted first; call `fence` again when the abort is complete.
         """
         record = self.record
         assert record is not None
@@ -317,11 +320,11 @@ class TransactionalId:
     # Outcomes of effects.
 
     def on_appended(self, wall_ms: int, *, answers_first: bool = False) -> None:
-        """Note that the record is durable.
+        """Apply the record that was being written, because it is durable, and continue.
 
         Args:
             answers_first: whether the requested markers are written before any later request is
-                executed, so that the answer need not wait for them.
+                executed, so that EndTxn is answered before them.
         """
         pending, self._pending = self._pending, None
         assert pending is not None
@@ -385,7 +388,9 @@ class TransactionalId:
             self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
-        """Record that an effect is delayed: a request that fences need not wait for it."""
+        """Record that the shell has to wait for an effect: answer a fencing request, so that it
+        does not.
+        """
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
 
@@ -440,7 +445,7 @@ class TransactionalId:
         self._write(transition, ticket)
 
     def _fence(self, end: TransactionEnd, wall_ms: int) -> None:
-        """Abort on behalf of another client; the epoch is bumped in either transaction version."""
+        """Abort for another client; the epoch is raised in both transaction versions."""
         via = TransactionState.PREPARE_EPOCH_FENCE
         self._prepare(ControlType.ABORT, ClientVersion.V2, end, wall_ms, via=via)
 
@@ -480,10 +485,10 @@ class TransactionalId:
             self._ask_for(mark)
 
     def _complete(self, record: TransactionRecord, end: TransactionEnd, wall_ms: int) -> None:
-        """Append the Complete* state, and answer the client that ends the transaction.
+        """Request the append of Complete*, and answer the EndTxn if it still waits.
 
-        The answer comes after the append, which changes nothing that a client can see, except that
-        the client may continue at once if nothing has to be waited for.
+        The append is requested before the answer, so that, if it completes without waiting, the id
+        is no longer busy when the client sends its next request.
         """
         self._write(transitions.completed(record, self.last_epoch, wall_ms))
         self._ask_for(end.answer_client(record))

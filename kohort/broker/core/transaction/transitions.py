@@ -1,6 +1,6 @@
 """Transitions of a transactional id: the record that follows the current one.
 
-Pure. Each also has the previous epoch, as long as the producer may still use it.
+Pure. Each Transition also has the previous epoch, as long as the producer may still use it.
 """
 
 from collections.abc import Callable
