@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="one setting, above the file and the environment (KAFKA_NUM_PARTITIONS=3); repeatable",
+        help="set NAME to VALUE; overrides --config and the environment "
+        "(KAFKA_NUM_PARTITIONS=3); repeatable",
     )
 
 

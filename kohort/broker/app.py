@@ -83,10 +83,11 @@ GROUP_VERSION: Final = 1
 """The finalized level if consumer groups are enabled."""
 
 SHARE_VERSION: Final = 2
-"""The finalized level: with dead-letter queues (KIP-1191)."""
+"""The finalized level of share groups, which includes dead-letter queues (KIP-1191)."""
 
 JOIN_REASON_LEVEL: Final = 1
-"""The finalized level: if a feature is only supported, clients would offer to enable it."""
+"""The finalized level of JoinGroup's tag. Clients would offer to enable a feature that is supported
+but not finalized."""
 
 _CANNOT_START: Final = (
     ConfigError,
@@ -157,14 +158,14 @@ class Broker:
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():
                 await stack.enter_async_context(self.running())
-            # The present objects are long-lived, so they are frozen. A collection before that
+            # The present objects are long-lived, so they are frozen. A collection before the freeze
             # would free some 1,700 objects and delay the first response by 20 ms.
             reclaimer = self.new_memory_reclaimer()
             reclaimer.start()
             when_stopped.callback(reclaimer.stop)
             service_manager.notify(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
-            # Its imports take 10 ms, so they come after the start.
+            # The module's imports take 10 ms, so they are done after the start.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
             await stop.wait()
             later.cancel()
@@ -285,7 +286,7 @@ class Broker:
     ) -> None:
         self._is_stopping = True
         server.stop_serving()
-        # Wait for running fsyncs first, so that requests that wait for them do not time out.
+        # Wait for running fsyncs first, so that requests waiting for fsyncs do not time out.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
         await self.coordinators.stop_serving()

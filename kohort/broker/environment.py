@@ -1,7 +1,7 @@
 """A broker's environment: clock, files, sockets, threads and randomness.
 
-All nondeterminism of a broker comes from here. A simulation replaces it; runs with the same seed
-are then identical.
+All nondeterminism of a broker comes from its environment. A simulation replaces the environment;
+runs with the same seed are then identical.
 """
 
 from __future__ import annotations

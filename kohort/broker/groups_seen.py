@@ -1,6 +1,7 @@
 """The view of groups that pages, console and metrics read.
 
-The broker implements it for its own groups, ``kohort watch`` for those of another cluster.
+The broker implements this view for its own groups, ``kohort watch`` for the groups of another
+cluster.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class RebalancesSeen(Protocol):
     """The rebalances of all groups; see :class:`kohort.broker.history.history.RebalanceHistory`."""
 
     def totals(self, group_id: str) -> tuple[int, int]:
-        """Return the numbers of rebalances and of avoided ones, including dropped records."""
+        """Return the number of rebalances and the number of avoided rebalances, including those
+        whose records were dropped.
+        """
         ...
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
@@ -86,7 +89,9 @@ class RebalancesSeen(Protocol):
         ...
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the record of the rebalance in progress as JSON, in steps; None without one."""
+        """Return the record of the rebalance in progress as JSON, in steps; None if the group has
+        none.
+        """
         ...
 
     def stats(self) -> Mapping[str, int]: ...
@@ -115,7 +120,7 @@ ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
 
 
 SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"
-"""Returns the delivery of share groups; None if there was none yet."""
+"""Returns the delivery of share groups; None if no share group has existed yet."""
 
 
 def no_shares() -> None:
@@ -143,7 +148,9 @@ class Position(NamedTuple):
 def positions(
     group: GroupSeen, readable: ReadableOf, only: str | None = None
 ) -> Iterator[Position]:
-    """Yield the committed positions, of topic `only` if given; each is read when yielded."""
+    """Yield the committed positions, only those of topic `only` unless it is None. A position is
+    read when it is yielded.
+    """
     for topic, partitions in list(group.offsets.topics().items()):
         if only not in {None, topic}:
             continue

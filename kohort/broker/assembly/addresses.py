@@ -20,7 +20,7 @@ from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 logger = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 1_000
-"""A warning is logged if the operating system allows fewer connections."""
+"""A warning is logged if the operating system allows fewer connections than this."""
 
 
 class AddressError(Exception):
@@ -61,7 +61,9 @@ class Addresses:
         close_all(chain(*self.sockets.values()))
 
     def advertised(self, bound: Endpoint) -> Endpoint:
-        """Return a listener's advertised address, or else the first advertised one."""
+        """Return the advertised address of a listener; if it has none, the first advertised
+        address.
+        """
         advertised = self._config.advertised_endpoints
         matching = [endpoint for endpoint in advertised if endpoint.listener == bound.listener]
         chosen = (matching or advertised)[0]

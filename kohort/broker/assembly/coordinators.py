@@ -1,6 +1,6 @@
 """Builds the coordinators of groups and of transactions, and the rebalance history, from the
-settings. Imported by :mod:`kohort.broker.assembly.deferred_coordinators`, unless their state is
-stored, only for the first request of a group or a transaction.
+settings. :mod:`kohort.broker.assembly.deferred_coordinators` imports this module at the first
+request of a group or a transaction; at the start if there is stored state.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,12 +82,12 @@ class Coordinators:
         self.transactions.host.counts.on_ended = on_transaction_ended
 
     def present_share(self) -> "ShareDelivery | None":
-        """The delivery of share groups if there is one."""
+        """The delivery of share groups; None if it has not been created."""
         return self._share
 
     @property
     def share(self) -> "ShareDelivery":
-        """The delivery of share groups; created at the first call."""
+        """The services for ShareFetch and ShareAcknowledge; created at the first call."""
         if self._share is None:
             # Neither share groups nor their modules exist on most brokers.
             from kohort.broker.assembly.share import make_share_delivery  # noqa: PLC0415
@@ -115,7 +115,7 @@ class Coordinators:
         self.history.end_recovery()
 
     async def _load_share_groups(self) -> None:
-        """Load the state of share-partitions, if there is any or a share group was loaded."""
+        """Load the state of share-partitions, if any is stored or a share group was loaded."""
         if self._share is None and self._topics.get(SHARE_GROUP_STATE) is None:
             return
         from kohort.broker.assembly.share import initialized_groups  # noqa: PLC0415
@@ -124,7 +124,9 @@ class Coordinators:
         self.share.maintenance.begin()
 
     async def _load_transactions(self) -> None:
-        """Load the transactional ids, and complete transactions whose outcome was decided."""
+        """Load the transactional ids, and complete transactions whose outcome is stored but whose
+        markers may be missing.
+        """
         # After an unclean stop, all partitions are open by now; after a clean one, nothing was
         # lost.
         disk = self._topics.disk
@@ -186,7 +188,7 @@ def make_groups(
 
     @cache
     def memberships() -> "Memberships":
-        # 13 ms and 1.2 MiB that a broker without groups does not need.
+        # These imports take 13 ms and 1.2 MiB, which a broker without groups does not need.
         from kohort.broker.assembly.memberships import Memberships  # noqa: PLC0415
 
         return Memberships(config, environment, topics)

@@ -1,9 +1,9 @@
 """The coordinators, created when the first group or transaction needs them.
 
 Their modules and classes take a fifth of the time of a start, and 3 MiB. They are created at the
-start only if there is stored state: groups keep their sessions, and decided transactions are
-completed. Otherwise their first request creates them, after their modules were imported on another
-thread, so that the event loop is not blocked.
+start only if there is stored state, because groups must keep their sessions, and transactions whose
+outcome is stored must be completed. Otherwise the first request to a coordinator creates them,
+after their modules were imported on another thread, so that the event loop is not blocked.
 """
 
 import asyncio
@@ -67,13 +67,15 @@ class DeferredCoordinators:
             await self.created.load(startup)
 
     def set_after_answers(self, after_answers: Callable[[Callable[[], None]], object]) -> None:
-        """Set how the markers of transactions are written after the responses."""
+        """Set the function that runs a callback after the responses of the iteration are sent;
+        transaction markers are written in such callbacks.
+        """
         self._after_answers = after_answers
         if self.created is not None:
             self.created.transactions.host.marking.after_answers = after_answers
 
     def waiting_weight(self) -> int:
-        """Return the members of all rebalances that wait for their record."""
+        """Return the number of members in all rebalances that wait for their record."""
         return 0 if self.created is None else self.created.history.waiting_weight
 
     async def stop_serving(self) -> None:
@@ -122,7 +124,8 @@ class HandlerLoading:
             modules.append(_SHARE)
         for module in modules:
             await loop.run_in_executor(self._executor, importlib.import_module, module)
-        # Together, so that a member's first Heartbeat does not wait for an import.
+        # All APIs of the module are loaded together, so that a member's first Heartbeat does not
+        # wait for an import.
         siblings = [other for other, api in SERVED.items() if api.module == SERVED[key].module]
         for sibling in siblings:
             await loop.run_in_executor(self._executor, SERVED[sibling].load, sibling)

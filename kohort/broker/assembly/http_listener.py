@@ -22,7 +22,7 @@ from kohort.broker.http.requesters import OPERATOR, UnauthenticatedError
 from kohort.broker.http.server import AbsentPage, HttpServer
 from kohort.broker.security.listeners import SecureListeners
 
-# Imported by the first port that uses them.
+# Imported by the first port that uses TLS or authentication.
 if TYPE_CHECKING:
     from kohort.broker.dispatch.access import Access
     from kohort.broker.security.http_guard import HttpGuard

@@ -1,4 +1,4 @@
-"""Creates the memberships of groups from the settings; imported with the first of them."""
+"""Creates the memberships of groups from the settings; imported at the first membership."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -72,8 +72,8 @@ class Memberships:
         )
 
     def share(self, group: Group) -> "ShareMembership":
-        """Return a membership of a share group (KIP-932); its modules are imported with the
-        first.
+        """Return a membership of a share group (KIP-932); its modules are imported at the first
+        call.
         """
         from kohort.groups.share.membership import ShareMembership  # noqa: PLC0415
 
@@ -140,9 +140,9 @@ class ConsumerGroupSettings:
         times."""
 
     def __call__(self, group_id: str) -> ConsumerSettings:
-        """Return the settings of a group. Unless it sets its own, the heartbeat interval follows
-        the number of members of all groups: with few of them, each may send heartbeats often, and
-        so gets its partitions soon.
+        """Return the settings of a group. Unless the group sets its own heartbeat interval, the
+        interval depends on the number of members of all groups: if there are few members, each may
+        send heartbeats often, and so gets its partitions soon.
         """
         settings = self._settings()
         config = settings.config

@@ -1,4 +1,4 @@
-"""Builds the delivery of share groups from the settings; imported with the first share group."""
+"""Builds the ShareFetch and ShareAcknowledge services; imported at the first share group."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ from kohort.groups.share.membership import ShareMembership
 def make_share_delivery(
     topics: TopicManager, purgatory: Purgatory, clock: Clock, background_tasks: BackgroundTasks
 ) -> ShareDelivery:
-    """Return the delivery of share groups; its log is not loaded yet."""
+    """Return the ShareFetch and ShareAcknowledge services; __share_group_state is not loaded."""
     settings = topics.settings
     config = settings.config
     log = InternalLog(

@@ -21,7 +21,7 @@ from kohort.broker.topics.startup_progress import StartupProgress
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 2
-"""When a browser or another client should ask again during the start."""
+"""Seconds after which a browser or another client should repeat its request during the start."""
 
 PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was set."""
@@ -32,7 +32,9 @@ class PortError(OSError):
 
 
 class WebPorts(NamedTuple):
-    """Both servers. Pages are added during the start, when their data are available."""
+    """The servers of both ports. Pages are added during the start, when their data are
+    available.
+    """
 
     metrics: HttpServer
     console: HttpServer
@@ -98,11 +100,11 @@ def _startup_exposition(startup: StartupProgress) -> Scraped:
 async def _open(
     stack: AsyncExitStack, server: HttpServer, loaded: LoadedConfig, prefix: str, what: str
 ) -> None:
-    """Listen on a port unless it is turned off. If it is taken and was not set explicitly, try the
-    next ones.
+    """Listen on a port unless it is turned off. If the port is taken and was not set explicitly,
+    try the ports after it.
 
     Args:
-        prefix: the prefix of its settings.
+        prefix: the prefix of the port's settings.
         what: the beginning of the log line about the port.
 
     Raises:

@@ -212,8 +212,8 @@ class SecuritySettings(Settings):
         1_000,
         at_least=1,
         doc="Maximum number of connections, over all listeners, that have not completed TLS and "
-        "SASL. A further one closes the oldest of the address with the most of them; an IPv6 /64 "
-        "counts as one address.",
+        "SASL. Beyond it, each new connection closes the oldest one of the IP address that has the "
+        "most of them; an IPv6 /64 counts as one address.",
     )
 
 
@@ -278,9 +278,9 @@ class AccessSettings(Settings):
     kohort_access_loss_confirmed: String = setting(
         "",
         dynamic=True,
-        doc="After a loss of access rules, only super users have access. An administrator "
-        "confirms the loss by setting its name, which the log shows; then the remaining "
-        "rules apply again.",
+        doc="If ACLs may have been lost with damaged metadata, only super users have access until "
+        "an administrator sets this to the id of the loss, which the log shows. Then the "
+        "remaining ACLs apply again.",
     )
 
 

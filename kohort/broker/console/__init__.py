@@ -1,1 +1,3 @@
-"""The console: the broker's web interface, read-only unless offsets may be set."""
+"""The console: the broker's web interface, read-only unless `kohort.console.write` allows setting
+offsets.
+"""

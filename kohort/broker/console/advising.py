@@ -1,8 +1,8 @@
-"""Runs ``kohort groups advise`` for a group, in a process of its own.
+"""Runs ``kohort groups advise`` for a group, in a separate process.
 
 Replaying a group's history under other settings takes seconds of a core, too long for the broker's
-process. So the command runs as a separate process, one at a time and with the lowest priority, and
-gets the records that are in memory.
+process. So the command runs in a separate process with the lowest priority, one process at a time,
+and gets the records that are in memory.
 """
 
 import asyncio
@@ -19,11 +19,12 @@ from kohort.broker.http.json_parts import ANSWER_BYTES
 from kohort.broker.http.messages import JSON, HttpResponse
 
 TIMEOUT_S: Final = 45.0
-"""Timeout of the command; shorter than a page's (`HttpLimits.answer_timeout_s`)."""
+"""Timeout of the command; shorter than that of a page (`HttpLimits.answer_timeout_s`)."""
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
 REMEMBERED_MAX: Final = 20
-"""Maximum number of groups whose advice is cached. It is valid until the group has a new record."""
+"""Maximum number of groups whose advice is cached. Advice is valid until the group has a new
+record."""
 
 ERROR_CHARS_MAX: Final = 500
 
@@ -41,7 +42,7 @@ class Advisor:
         self._lock = asyncio.Lock()
 
     async def wait_answer(self, group_id: str) -> HttpResponse:
-        """Return the command's JSON; 503 while it runs for another request."""
+        """Return the command's JSON; status 503 while the command runs for another request."""
         totals = self._history.totals(group_id)
         known = self._known.get(group_id)
         if known is None or known[0] != totals:

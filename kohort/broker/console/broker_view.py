@@ -30,7 +30,9 @@ _RESIDENT: Final = 1
 
 
 async def wait_broker(source: ConsoleSource) -> Json:
-    """Return the figures. Counters are totals; the page computes rates from two answers."""
+    """Return the broker's figures. Counters are totals; the page computes rates from two
+    responses.
+    """
     loop = asyncio.get_running_loop()
     # The directory may be on a slow network file system.
     disk = await loop.run_in_executor(source.executor, _disk, source.topics.directory)

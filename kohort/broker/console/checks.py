@@ -1,8 +1,8 @@
 """Checks a group's settings for common causes of rebalances and lag.
 
-Pure functions from the facts of a group to findings, collecting these facts, and GET /api/checks
-with all groups that have findings. The advisor replays the costs of other
-settings (`kohort.broker.console.advising`); these checks need only the current state.
+Has pure functions that derive findings from the facts of a group, the code that collects the facts,
+and GET /api/checks, which lists all groups that have findings. The advisor replays the costs of
+other settings (`kohort.broker.console.advising`); these checks need only the current state.
 """
 
 import struct
@@ -230,8 +230,8 @@ _PARTITIONS: Final = struct.Struct(">i")
 def all_findings(
     group: GroupSeen, source: GroupsSource, behind: Iterable[Position], recent: Recent, now: Now
 ) -> list[Finding]:
-    """Return the problems and findings of a group; those with warnings first. At most
-    `MEMBERS_LOOKED_AT` of its members are checked.
+    """Return the group's problems, then its findings, warnings first. At most `MEMBERS_LOOKED_AT`
+    members are checked.
     """
     found = [*problems(group, source, now)]
     is_held = any(finding.check == "held-back" for finding in found)

@@ -28,7 +28,8 @@ Json: TypeAlias = dict[str, Any]
 
 MEMBERS_MAX: Final = 500
 PARTITIONS_MAX: Final = 1_000
-"""Maximum number of partitions returned; of more, those with the largest lag."""
+"""Maximum number of partitions returned. If a group has more, those with the largest lag are
+returned."""
 
 
 class GroupView:
@@ -134,8 +135,8 @@ PAGE_SIZE: Final = 100
 PAGES_MAX: Final = 1_000
 
 AGED_EACH: Final = 8
-"""Maximum partitions per group whose lag in time is read for a list: those with the largest lag.
-The group's own page reads all."""
+"""Maximum partitions per group whose lag in time is read for a list: the ones with the largest lag
+in records. The group's own page reads the lag in time of all partitions."""
 
 
 class GroupsView:
@@ -198,7 +199,9 @@ class GroupsView:
         }
 
     async def _wait_age(self, row: Row, time_slice: Slice) -> tuple[int | None, bool]:
-        """Return the age of a group's oldest unread record, and whether it is a lower bound."""
+        """Return the age of a group's oldest unread record, and whether the age is only a lower
+        bound.
+        """
         group = self._source.groups.group(row.group.group_id) if row.lag else None
         behind: list[Position] = []
         if group is not None:

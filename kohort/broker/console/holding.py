@@ -18,7 +18,8 @@ from kohort.formats.text import shown
 from kohort.protocol.errors import KafkaError
 
 HELD_MS: Final = 10_000
-"""A transaction that is open for longer than this holds groups back; shorter ones are usual."""
+"""A transaction that is open for longer than this holds groups back; shorter transactions are
+usual."""
 
 LOOKED_AT: Final = 200
 """Maximum number of a group's positions that are checked."""

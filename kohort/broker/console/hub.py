@@ -1,5 +1,5 @@
-"""Notifies open pages of changed groups, through one stream per page: at once, or once a second
-while changes continue.
+"""Notifies open pages of changed groups, through one stream per page: at once, or, while changes
+continue, once a second.
 
 An event contains only the changed ids; a page requests the data that it shows. So an event is built
 once for all streams, and a stream that is not read holds at most one event: later changes turn it
@@ -18,14 +18,15 @@ from kohort.groups.events import EVENTS, Event, OffsetsStored
 from kohort.groups.requests import Now
 
 STREAMS_MAX: Final = 16
-"""Half of the maximum number of connections, so that other requests can still be answered."""
+"""Maximum number of streams: half of the maximum number of connections, so that other requests can
+still be answered."""
 
 EVERY_MS: Final = 1_000
 """Interval between events while changes continue."""
 
 BURST: Final = 5
-"""Events that may be sent without the interval `EVERY_MS`, so that each step of a rebalance is
-shown at once. One more is allowed for each `EVERY_MS` that has passed."""
+"""Events that may be sent without waiting for `EVERY_MS`, so that each phase of a rebalance is
+shown at once. For each `EVERY_MS` that passes, one more event may be sent, up to this number."""
 
 APART_MS: Final = 50
 """Minimum time between events."""
@@ -44,7 +45,9 @@ QUIET: Final = b": quiet\n\n"
 
 
 class Pace:
-    """Limits the rate of events: the first `BURST` are sent at once, then one per `EVERY_MS`."""
+    """Limits the rate of events: the first `BURST` events are sent at once, then one per
+    `EVERY_MS`.
+    """
 
     def __init__(self) -> None:
         self._sent_ms = 0
@@ -75,7 +78,9 @@ class EventStream:
         self._wake = asyncio.Event()
 
     def offer(self, event: bytes) -> None:
-        """Send this event next; if another one is pending, "anything may have changed" instead."""
+        """Send `event` next; if another event is pending, send "anything may have changed" in place
+        of both.
+        """
         self._pending = event if self._pending is None else ANY
         self._wake.set()
 

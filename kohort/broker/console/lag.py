@@ -1,7 +1,7 @@
 """Lag of groups, in records and in time.
 
-Lag in time is exact: the age of the first record that the group has not read, by the record's own
-timestamp. The broker reads it directly from its logs.
+Lag in time is exact: the age of the first record that the group has not read, by the record's
+timestamp, which is read from the broker's logs.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP
 
 ASKED_TOGETHER: Final = 64
-"""Number of logs read by one call on another thread, which takes a few milliseconds if the data are
-in the page cache."""
+"""Number of logs read by one call on another thread. The call takes a few milliseconds if the data
+are in the page cache."""
 
 SUMMED_TOGETHER: Final = 200
 """Number of positions summed at once, which takes a tenth of a millisecond."""
@@ -34,7 +34,7 @@ _Key: TypeAlias = tuple[bytes, int, int, int]
 
 
 def total_lag(all_positions: Iterable[Position]) -> int | None:
-    """Return the sum over all existing partitions; None if none exists."""
+    """Return the summed lag of the positions whose partitions exist; None if there are none."""
     lags = [position.lag for position in all_positions if position.lag is not None]
     return sum(lags) if lags else None
 
@@ -105,7 +105,9 @@ class Ages:
         return max((age for age in ages if age is not None), default=None)
 
     def _look_up(self, position: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
-        """Return the cached timestamp, else the cache key and the lookup; None without a log."""
+        """Return the cached timestamp, or else the cache key and the lookup; None if the partition
+        has no log.
+        """
         topic = self._topics.get(position.topic)
         if topic is None or not 0 <= position.partition < len(topic.partitions):
             return None

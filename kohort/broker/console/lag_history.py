@@ -1,7 +1,7 @@
 """The lag of groups during the last hour, for the console to find groups whose lag rises.
 
-Unlike the console's other data it is collected while no page is open, because an operator who opens
-the console wants to know what came before. Only groups with lag are stored.
+Unlike the console's other data, lag is sampled even while no page is open, because an operator who
+opens the console wants to know what happened before. Only groups with lag are stored.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ EVERY_S: Final = 30.0
 SAMPLES_MAX: Final = 120
 """Number of samples kept: one hour."""
 GROUPS_MAX: Final = 1_000
-"""Maximum number of stored groups, of a kilobyte each; groups that get lag later are not stored."""
+"""Maximum number of stored groups, of a kilobyte each; beyond that, groups that get lag are not
+stored."""
 SAMPLED_MAX: Final = 20_000
 """Maximum number of groups read per sample, the oldest first."""
 
 SHARE: Final = 100
-"""The minimum pause after a sample, as a multiple of its duration: a hundredth of a core."""
+"""The minimum pause after a sample, as a multiple of its duration, so that sampling takes a
+hundredth of a core at most."""
 
 _THIRD: Final = 3
 TREND_SAMPLES: Final = 3 * _THIRD
@@ -68,8 +70,8 @@ class LagHistory:
         self.add(lags, clock.wall_ms())
 
     def add(self, lags: dict[str, int], at_ms: int) -> None:
-        """Add a sample: the lags of the groups that have any, and of stored groups. Groups without
-        lag in the whole hour are dropped, and removed groups.
+        """Add a sample. `lags` has the groups with lag, and groups that are stored already even if
+        their lag is 0. Groups that were removed, or had no lag for the whole hour, are dropped.
         """
         self._times_ms.append(at_ms)
         stored: dict[str, array[int]] = {}
@@ -87,8 +89,8 @@ class LagHistory:
         self._lags = stored
 
     def last_hour(self, group_id: str) -> list[tuple[int, int]]:
-        """Return the samples of a group as wall time and lag, oldest first; none if it had no lag
-        in the last hour, or is not stored.
+        """Return the samples of a group as wall time and lag, oldest first; an empty list if the
+        group had no lag in the last hour, or is not stored.
         """
         samples = self._lags.get(group_id)
         if samples is None:
@@ -110,8 +112,8 @@ class LagHistory:
 
 
 def is_rising(samples: Sequence[int]) -> bool:
-    """Whether each third of the samples is above the one before. Commits make a lag fluctuate; of
-    series without a trend, one in 1,680 satisfies this.
+    """Whether each third of the samples is above the third before it. Commits make a lag fluctuate;
+    of series without a trend, one in 1,680 satisfies this condition.
     """
     if len(samples) < TREND_SAMPLES:
         return False

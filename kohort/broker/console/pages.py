@@ -1,7 +1,7 @@
 """The console's pages: its files, its stream of events, and JSON for both browsers and scripts.
 
-They run one at a time, like those of the HTTP port: thirty at once, each with a time slice in every
-event loop iteration, would delay the groups.
+Pages run one at a time, like the other pages of the HTTP ports: thirty at once, each with a time
+slice in every event loop iteration, would delay the groups.
 """
 
 import asyncio
@@ -58,11 +58,10 @@ _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNOR
 class StaticFile(NamedTuple):
     data: bytes
     packed: bytes
-    """The content compressed with gzip, a third of its size."""
+    """The content compressed with gzip, to a third of its size."""
     content_type: str
     tag: str
-    """Entity tag; changes with the content. The tag of the compressed form has the same
-    beginning."""
+    """Entity tag; changes with the content. The tag of the compressed form begins with this tag."""
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the file, or 304 if the browser's cached copy is current."""
@@ -78,14 +77,14 @@ class StaticFile(NamedTuple):
 
 
 _OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|transactions|broker)">.*\n')
-"""Matches the links of the HTML page to pages about the broker."""
+"""Matches the links in the HTML page that lead to pages about the broker."""
 
 
 def load_files(
     directory: Path = STATIC, *, has_broker: bool = True, allows_write: bool = False
 ) -> dict[str, StaticFile]:
     """Return the files by name; `has_broker` is whether there are pages about topics and the
-    broker, `allows_write` whether there are some that change something.
+    broker, `allows_write` whether there are pages that change something.
     """
     loaded = {}
     for path in sorted(directory.iterdir()):

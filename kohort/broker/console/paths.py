@@ -73,13 +73,14 @@ BROKER_DATA: Final = {
     "/api/broker": "broker",
     "/api/broker/configs": "broker_configs",
 }
-"""Pages about topics and the broker, with the same check."""
+"""Pages about topics and the broker. Requests from pages of other sites are rejected here, too."""
 
 WRITES: Final = {
     "/api/groups/{group}/reset": "preview_reset",
     "POST /api/groups/{group}/reset": "reset",
 }
-"""Pages that change something, if that is allowed. POST needs a token that GET returns."""
+"""Pages that change something; served only with `allows_write`. POST needs a token that GET
+returns."""
 
 
 def console_pages(

@@ -25,7 +25,7 @@ HANG_MS: Final = 10_000
 NAMED_MAX: Final = 5
 
 _NOT_POLLING: Final = ("join", "sync", "revoke")
-"""Phases that end when the application polls, which heartbeats do not show."""
+"""Phases that end when the application polls. Heartbeats do not show whether it polls."""
 
 
 class Finding(NamedTuple):
@@ -55,7 +55,7 @@ def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Findi
     """Yield the group's problems, the gravest first."""
     waiting = group.describe_waiting()
     if waiting is not None and is_hanging(waiting, now):
-        # The only problem reported: a rising lag is its consequence.
+        # The rebalance that hangs is the only problem reported: a rising lag is its consequence.
         yield _hang(group, waiting, now)
         return
     holding = source.holding

@@ -1,7 +1,7 @@
-"""A group's recent rebalances, from the history, and the cause of the last one.
+"""A group's recent rebalances, from the history, and the cause of the newest.
 
-A list shows this for each of a hundred groups, so no record is parsed more than once, and without
-its members.
+A list shows the recent rebalances of a hundred groups, so no record is parsed more than once, and
+members are not parsed.
 """
 
 import re
@@ -55,10 +55,11 @@ class Problem(NamedTuple):
 
 class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
-    """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
+    """Rebalances except avoided ones, newest first, back to an hour before the latest request for
+    them."""
     last: Json | None
-    """The newest rebalance: its time, the kind of its cause, how certain that is, and the cause as
-    text."""
+    """The newest rebalance: its time, the kind of its cause, how certain the cause is, and the
+    cause as text."""
 
     problems: tuple[Problem, ...] = ()
     """The newest `PROBLEMS_KEPT` problems of the same period, newest first."""

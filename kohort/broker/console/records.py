@@ -24,8 +24,8 @@ Json: TypeAlias = dict[str, Any]
 LISTED_MAX: Final = 1_000
 
 OFFLOADED_BYTES_MIN: Final = 16 * 1024
-"""Records of more than thirty members are parsed on another thread; a shorter one takes a
-millisecond."""
+"""Records of at least this size, about thirty members, are parsed on another thread; parsing a
+shorter one takes a millisecond."""
 
 HEADS_REMEMBERED: Final = 100
 """Maximum cached records, of a few kilobytes each."""
@@ -33,7 +33,7 @@ HEADS_REMEMBERED: Final = 100
 
 class RecordFormatter:
     """Formats whole records. The evidence for a sentence includes the members, which may be a
-    thousand, so long records are parsed on another thread, and finished ones are cached.
+    thousand, so long records are parsed on another thread, and the results are cached.
     """
 
     def __init__(self, history: RebalancesSeen, executor: Executor) -> None:
@@ -43,7 +43,9 @@ class RecordFormatter:
         """Cached records without their members, by group and sequence."""
 
     async def wait_newest(self, group_id: str, time_slice: Slice) -> Json | None:
-        """Return the newest rebalance with sentence and evidence, without members; or None."""
+        """Return the newest rebalance with sentence and evidence, without members; None if there is
+        none.
+        """
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return _parsed(await self._wait_head(await run(steps, time_slice)))
@@ -88,7 +90,9 @@ class RecordFormatter:
 
 
 def _head(text: bytes) -> bytes:
-    """Return a record with its sentence and evidence, without members; for any thread."""
+    """Return a record with its sentence and evidence, without members. May be called on any
+    thread.
+    """
     data: Json = json.loads(text)
     texts = {
         "sentence": record_sentence(data, utc_time),

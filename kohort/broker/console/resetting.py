@@ -1,7 +1,7 @@
 """/api/groups/{group}/reset: sets a group's offsets, in two steps.
 
-GET makes a plan and shows it; POST executes exactly this plan. It is identified by a random token,
-which the response to GET contains and POST has to send in a header. Pages of other sites can
+GET makes a plan and shows it; POST executes exactly this plan. A plan is identified by a random
+token, which the response to GET contains and POST has to send in a header. Pages of other sites can
 neither read that response nor send the header, so the token is also the protection against
 cross-site requests; besides, `Sec-Fetch-Site` is checked. A plan belongs to the requester that
 asked for it.
@@ -46,7 +46,7 @@ class Move(NamedTuple):
     topic: Topic
     partition: int
     before: int | None
-    """The committed offset, None without one."""
+    """The committed offset; None if there is none."""
     after: int
     end: int
 
@@ -180,7 +180,9 @@ class Resetting:
     async def _move(
         self, topic: Topic, index: int, before: int | None, to: str, number: int
     ) -> Move:
-        """Return the change of one partition; its offset is within the existing ones."""
+        """Return the change of one partition; the new offset is within the partition's existing
+        offsets.
+        """
         partition = open_partition(self._source.topics, topic, index)
         if partition is None:
             return Move(topic, index, before, 0, 0)
@@ -208,7 +210,7 @@ class Resetting:
         return token
 
     def _take(self, request: HttpRequest) -> Plan | None:
-        """Return the requester's plan and forget it: it can be executed once."""
+        """Return the requester's plan and forget it, because a plan can be executed only once."""
         plan = self._plans.get(request.confirm)
         if plan is None or plan.principal != principal_of(request):
             return None
@@ -232,7 +234,9 @@ def _target(query: Query) -> tuple[str, int]:
 
 
 def _partitions(query: Query, topic: Topic, committed: Iterable[int]) -> list[int]:
-    """Return the wanted partitions: the given one, the committed ones, or all."""
+    """Return the partitions to change: the one that the query names, else those with committed
+    offsets, else all.
+    """
     count = len(topic.partitions)
     text = query.text("partition")
     if not text:

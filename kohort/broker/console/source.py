@@ -53,7 +53,7 @@ class ConsoleSource(BrokerSource):
     lags: LagHistory
     cluster_id: str
     listeners: list[dict[str, str]]
-    """Name, security protocol, address and advertised address of each."""
+    """Name, security protocol, address and advertised address of each listener."""
     holding: Holding
     coordinator: GroupCoordinator
     allows_write: bool
@@ -70,8 +70,8 @@ class ConsoleSource(BrokerSource):
     def may(
         self, request: HttpRequest, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether the requester has this right, as a client with its principal would; a denial is
-        logged.
+        """Whether the requester may perform `operation` on the resource, as a client with the same
+        principal; a denial is logged.
 
         Without authentication on this port, the requester has the rights of an anonymous client.
         """

@@ -1,8 +1,8 @@
 """A survey of all groups: the values by which lists are filtered and sorted, and the groups that
 read each topic.
 
-A survey of ten thousand groups takes a few tenths of a second, in slices. So one is shared by all
-pages that need it within a short time (`kohort.broker.console.timed_cache`).
+A survey of ten thousand groups takes a few tenths of a second, in slices. So all pages that need a
+survey within a short time share one (`kohort.broker.console.timed_cache`).
 """
 
 from collections import Counter
@@ -34,9 +34,10 @@ SORTED_TOGETHER: Final = 1_000
 class Row(NamedTuple):
     group: GroupDescription
     lag: int | None
-    """Lag in records; None if no position has one."""
+    """Lag in records; None if the lag of no position is known."""
     urgency: int
-    """2 if a rebalance hangs, 1 if the lag rises or a transaction holds it back, otherwise 0."""
+    """2 if a rebalance hangs, 1 if the lag rises or a transaction holds the group back, otherwise
+    0."""
 
 
 class Survey(NamedTuple):

@@ -29,7 +29,7 @@ class TimedCache(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self) -> T:
-        """Return a valid result. Only one is computed at a time."""
+        """Return a valid result. Concurrent callers wait for one computation."""
         async with self._lock:
             began_ms = self._clock.monotonic_ms()
             made = self._made

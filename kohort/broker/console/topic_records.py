@@ -31,12 +31,13 @@ Json: TypeAlias = dict[str, Any]
 RECORDS_DEFAULT: Final = 50
 RECORDS_MAX: Final = 200
 PARTITIONS_MAX: Final = 64
-"""Maximum number of partitions read for one answer, the first ones."""
+"""Maximum number of partitions read for one answer: those with the lowest numbers."""
 READ_BYTES: Final = 256 * 1024
 READS_MAX: Final = 8
 """Maximum number of reads per partition and answer: aborted markers and gaps have no records."""
 INFLATED_BYTES_MAX: Final = 16 << 20
-"""A batch that inflates to more is not shown: joining its parts would block the event loop."""
+"""A batch whose decompressed size exceeds this is not shown: joining its parts would block the
+event loop."""
 TIME_MS_MAX: Final = 10_000
 """No further partition or batch is read after this time."""
 
@@ -59,7 +60,8 @@ class Wanted(NamedTuple):
     """None for all partitions."""
     limit: int
     is_whole: bool
-    """Whether long fields are wanted as well; allowed for one record only."""
+    """Whether fields are returned up to `WHOLE_BYTES` instead of `FIELD_BYTES`; allowed for one
+    record only."""
 
 
 def parse(query: Query) -> Wanted:
@@ -99,7 +101,8 @@ class RecordReader:
         self._clock = clock
 
     async def wait_records(self, topic: Topic, wanted: Wanted) -> Json:
-        """Return the records: the newest first if those are wanted, otherwise the oldest first.
+        """Return the records: newest first if the newest records are wanted, otherwise oldest
+        first.
 
         Raises:
             BadRequestError: the partition does not exist.
@@ -184,7 +187,7 @@ class RecordReader:
 
 
 async def _first(partition: Partition, visible: Readable, wanted: Wanted) -> int:
-    """Return the offset at which reading starts, clamped to the existing ones."""
+    """Return the offset at which reading starts, clamped to the partition's existing offsets."""
     match wanted.start:
         case "newest":
             offset = visible.end - wanted.limit
@@ -240,6 +243,8 @@ async def _records(
 def _field_json(
     block: Buffer, start: int, length: int, bytes_max: int = FIELD_BYTES
 ) -> Json | None:
-    """Return the beginning of a field in Base64, and its whole size; None for an absent one."""
+    """Return the beginning of a field in Base64, and the field's whole size; None for an absent
+    field.
+    """
     data = field_of(block, start, min(length, bytes_max))
     return None if data is None else {"size": length, "base64": b64encode(data).decode()}

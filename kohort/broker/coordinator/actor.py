@@ -1,23 +1,23 @@
 """Executes the commands of one group in order, and carries out their effects.
 
-A batch consists of expired deadlines and waiting commands. The group is stepped with each of them,
-all with the same `now`; then all records are appended at once, the answers are given, and new
-deadlines go to the group's timers. While no append is in progress, a command is stepped by its
-caller, and the group needs no task. A task exists only while an append, the steps of an exclusive
-command, or commands in the inbox are left. Commits are gathered until the loop has looked at all
-sockets, because an append costs more than the rest of a commit, and several can share it; so are
-the heartbeats of consumer groups, each of which builds on the changes of those before it
-(`Outbox.shared`).
+A batch consists of expired deadlines and waiting commands. The group processes each of them with
+the same `now`; then all their records are appended at once, requests are answered, and new
+deadlines go to the group's timers. While no append is in progress, `submit` executes a command
+itself, and the group needs no task. A task exists only while an append is in progress, an exclusive
+command has steps left, or commands are in the inbox. Commits wait until the event loop has read all
+sockets, because an append costs more than the rest of a commit, and several commits can share an
+append. Heartbeats of consumer groups share appends as well; each builds on the changes of the
+heartbeats before it (`Outbox.shared`).
 
 If an append fails, each write in it undoes its changes in memory and answers its requests with an
 error; the group stays in service. If it failed because a record cannot be encoded or is too large,
 each write is appended again on its own (`Outbox.append_singly`), so that only the faulty one fails.
 
-No request of a peer makes a step raise. If a step raises nevertheless, the broker has a bug, and
-the state in memory is no longer trusted: the group is rebuilt from the log. The command whose step
-raised is answered UNKNOWN_SERVER_ERROR, all other waiting commands COORDINATOR_NOT_AVAILABLE. An
-exception after the steps (while records are made or appended) cannot be attributed to a command,
-and all are answered COORDINATOR_NOT_AVAILABLE.
+No request of a peer makes a step raise an exception. If a step raises one nevertheless, the broker
+has a bug, and the state in memory is no longer trusted: the group is rebuilt from the log. The
+command whose step raised is answered UNKNOWN_SERVER_ERROR, all other waiting commands
+COORDINATOR_NOT_AVAILABLE. An exception after the steps (while records are made or appended) cannot
+be attributed to a command, and all are answered COORDINATOR_NOT_AVAILABLE.
 """
 
 import asyncio
@@ -56,24 +56,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAULTS_MAX: Final = 10
-"""How many steps may raise before a group stays unavailable until the next start: rebuilding it
-reads the log, and a client that can make a step raise must not keep the broker busy with that."""
+"""Exceptions after which a group stays unavailable until the broker restarts. Each exception
+rebuilds the group from the log, and a client that can cause exceptions must not keep the broker
+busy with rebuilding."""
 
 _END: Final = object()
 
 
 class _Phase(Enum):
-    """Decides how a new command is handled."""
+    """What the actor is doing, which determines how it handles a new command."""
 
     IDLE = auto()
-    """The command is stepped by its caller."""
+    """No work is left: `submit` executes the command, or begins to gather."""
     GATHERING = auto()
-    """The command is stepped in the next event loop iteration, with all others that have arrived by
-    then."""
+    """The command waits in the inbox, which is executed in the next event loop iteration."""
     WORKING = auto()
     """The command waits in the inbox until the running task takes it."""
     UNAVAILABLE = auto()
-    """The command is refused: too many steps have raised."""
+    """The command is refused: the group caused `FAULTS_MAX` exceptions, or cannot be reloaded."""
 
 
 _IDLE: Final = _Phase.IDLE
@@ -92,8 +92,8 @@ class _Unfinished:
 
 
 class GroupActor:
-    """The shell of one group. Everything goes through `submit`, except heartbeats, syncs that do
-    not have to wait, and reads.
+    """Executes the commands of one group. All requests arrive through `submit`, except heartbeats
+    and syncs that can be answered at once, and reads.
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class GroupActor:
 
     @property
     def is_available(self) -> bool:
-        """False once too many steps have raised."""
+        """False after `FAULTS_MAX` exceptions, or if the group cannot be reloaded."""
         return self._phase is not _UNAVAILABLE
 
     @property
@@ -153,11 +153,12 @@ class GroupActor:
         """Accept a command, and apply the first of these rules that matches:
 
         - The group is unavailable: the command is refused.
-        - It writes a GroupRecord, and one was written just now: it waits for the pause to end.
-        - Nothing is being appended: it is stepped at once; or, if it `is_gathered`, in the next
+        - It writes a GroupRecord, and the pause after the last such record is not over: it waits
+          for the end of the pause.
+        - The phase is IDLE: the command is executed at once; or, if it `is_gathered`, in the next
           event loop iteration, with the commands that have arrived by then.
-        - It waits in the inbox. It is refused if that is full, unless it has no ticket: the
-          broker's own commands are few and are not retried.
+        - Otherwise the command waits in the inbox. If the inbox is full, the command is refused,
+          unless it has no ticket: the broker's own commands are few and are not retried.
 
         Refused commands are answered COORDINATOR_NOT_AVAILABLE.
         """
@@ -183,8 +184,8 @@ class GroupActor:
             command.ticket.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def apply_ready_effects(self) -> None:
-        """Carry out the effects of a step that was taken outside of `submit`, by a request that may
-        be executed while an append is in progress and never appends.
+        """Carry out the effects of a request that called the group without `submit`. Such a request
+        may be executed while an append is in progress, and appends nothing itself.
         """
         self._apply_effects(self.group.outbox.take_ready_effects(), self._host.now())
 
@@ -214,8 +215,8 @@ class GroupActor:
     # Batches.
 
     def _step_now(self, batch: Batch) -> None:
-        """Step the group now. A task is started if an append is pending, or steps of a command or
-        more commands are left.
+        """Execute a batch now; start a task if an append is pending, or steps or commands are
+        left.
         """
         pending = self._step(batch)
         if pending is not None or self._unfinished is not None:
@@ -226,7 +227,7 @@ class GroupActor:
             self._start_task(None)
 
     def _step_gathered(self) -> None:
-        """Step the group with the commands that arrived in the last event loop iteration."""
+        """Execute the commands that have arrived since the last event loop iteration."""
         self._phase = _IDLE
         if not self._inbox.is_empty:
             self._step_now(self._inbox.take_batch())
@@ -236,7 +237,7 @@ class GroupActor:
         self._host.start_task(self._work(pending), f"group {self.group.group_id}")
 
     async def _work(self, pending: Awaitable[None] | None) -> None:
-        """Await `pending`, an append, and step the group until nothing is left to do."""
+        """Await the append `pending`, then execute batches until the inbox is empty."""
         time_slice = Slice(self._host)
         try:
             while self._phase is _WORKING:
@@ -266,8 +267,8 @@ class GroupActor:
             self._retire()
 
     def _step(self, batch: Batch) -> Awaitable[None] | None:
-        """Step the group with each command and deadline of the batch and carry out the effects;
-        returns the append that is still pending, or None.
+        """Execute the deadlines and commands of a batch, and carry out their effects; return the
+        append that is still pending, or None.
         """
         now = self._host.now()
         due, commands = batch
@@ -284,7 +285,7 @@ class GroupActor:
                     self._waiting[command.ticket] = None
                 steps = command.step(self.group, now)
                 if steps is not None:
-                    # The command is exclusive, so it is the last one of this batch.
+                    # The command is exclusive, so it is the last of this batch.
                     self._unfinished = _Unfinished(steps, command.ticket)
                     return self._continue_steps(self._unfinished)
             stepped = None
@@ -295,8 +296,8 @@ class GroupActor:
             return None
 
     def _sharing_steps(self, commands: Sequence[Command], now: Now) -> Steps[None]:
-        """Step the group with commands that share an append. If the changes of a command have to be
-        durable first, the commands after it are put back into the inbox.
+        """Execute commands that share an append. If the changes of a command have to be durable
+        before the next command, the remaining commands are put back into the inbox.
         """
         unfinished = self._unfinished
         assert unfinished is not None
@@ -318,7 +319,7 @@ class GroupActor:
         outbox.stage_shared()
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
-        """Run steps of an exclusive command for a time slice; returns an append, like `_step`."""
+        """Run an exclusive command's steps for a time slice; return the pending append or None."""
         time_slice = Slice(self._host)
         is_stepping = False
         try:
@@ -336,9 +337,7 @@ class GroupActor:
             return None
 
     def _on_append_done(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
-        """Report the result of an append to the group; returns the next one that has to be waited
-        for.
-        """
+        """Report the result of an append to the group; return the next pending append, or None."""
         try:
             now = self._host.now()
             self._paced.end_append(now.ms)
@@ -355,8 +354,8 @@ class GroupActor:
             return None
 
     def _apply_effects_and_append(self, now: Now) -> Awaitable[None] | None:
-        """Carry out the effects of the steps, including appends that complete at once; returns the
-        first append that has to be waited for.
+        """Carry out the group's effects, including its appends; return the first append that does
+        not complete at once, or None.
         """
         log = self._host.log
         while (append := self._apply_effects(self.group.outbox.collect(), now)) is not None:
@@ -381,7 +380,9 @@ class GroupActor:
         self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Answer requests, set timers, notify observers; returns the append without starting it."""
+        """Answer requests, set timers, notify observers; return the `Append` among the effects,
+        without starting it.
+        """
         append = None
         for effect in effects:
             match effect:
@@ -425,7 +426,7 @@ class GroupActor:
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _end_pause(self) -> None:
-        """Step the commands that waited for the end of the pause, in batches."""
+        """Execute the commands that waited for the end of the pause, in batches."""
         commands = self._paced.take()
         if self.group.is_dead:
             for command in commands:
@@ -443,7 +444,7 @@ class GroupActor:
         return self._timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """Step the group with expired deadlines: now, or after the commands in the inbox."""
+        """Process expired deadlines: now, or after the commands in the inbox."""
         del now_ms
         if self._phase is _IDLE:
             self._step_now(Batch(keys, ()))
@@ -453,7 +454,7 @@ class GroupActor:
     # Removal and rebuilding.
 
     def _retire(self) -> None:
-        """Remove the group; its commands go to the group that has the id now, if there is one."""
+        """Remove the group. Commands left in its inbox are submitted again under its id."""
         self.cancel_timers()
         self._host.remove(self.group)
         for command in self._inbox.take_all():
@@ -464,8 +465,8 @@ class GroupActor:
 
         Args:
             failed_ticket: the ticket of the command whose step raised; None outside of a step.
-            commands: the batch in progress. Commands that were not stepped yet are answered like
-                those that were.
+            commands: the commands of the batch in progress. Commands without an answer fail,
+                whether they were executed or not.
         """
         self._faults += 1
         if self._faults >= FAULTS_MAX:
@@ -497,6 +498,6 @@ class GroupActor:
         self._fail_inbox(error)
 
     def _fail_inbox(self, error: KafkaError) -> None:
-        """Answer requests that were not stepped; commands without a ticket stay in the inbox."""
+        """Answer the requests in the inbox with `error`; commands without a ticket stay there."""
         self._inbox += self._paced.take()
         self._inbox.fail_requests(error)

@@ -1,8 +1,8 @@
 """Sends a group's responses in slices, over several iterations of the event loop.
 
-The end of a rebalance phase answers every member: thousands of responses to build and write. Their
-content was fixed by the step that caused them, so other work may run in between, also other
-responses of the group.
+The end of a rebalance phase answers every member: thousands of responses to build and write. The
+step that ended the phase has fixed their content, so other work may run between the slices, and
+other responses of the group may be sent.
 """
 
 from collections import deque
@@ -36,8 +36,9 @@ class AnswerQueue:
         return bool(self._queue)
 
     def give(self, reply: Reply) -> None:
-        """Answer at once, also if responses to other requests are queued: the members of a new
-        generation sync while others have no answer to their join yet.
+        """Answer a request at once, even if responses to other requests are queued: in a new
+        generation, the first members sync while the JoinGroup responses of other members are still
+        queued.
         """
         # Inlines `_answer`: nearly every response is sent here.
         ticket = reply.ticket
@@ -46,8 +47,8 @@ class AnswerQueue:
         ticket.set_result(reply.body)
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
-        """Answer all `count` tickets at once if they are few and none are queued, otherwise in
-        slices: the step that produced so many has already taken its time.
+        """Answer `count` tickets: at once if they are few and no responses are queued, otherwise in
+        slices, because the step that produced so many responses has already taken its time.
         """
         self._queue.append(replies)
         if self._is_queued:
@@ -68,7 +69,7 @@ class AnswerQueue:
                 ticket.set_exception(error)
 
     def run_slice(self, time_slice: Slice) -> bool:
-        """Send a slice of responses; called by `slices`. Returns whether some are left."""
+        """Send a slice of responses; called by `slices`. Return whether responses are left."""
         while self._queue:
             reply = next(self._queue[0], None)
             if reply is None:

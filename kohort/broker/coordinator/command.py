@@ -20,7 +20,7 @@ class Command:
     """Executes the command. An exclusive command may return further steps, which are run in
     slices."""
     ticket: Deferred[Any] | None = None
-    """Answered by the step, or by a later one."""
+    """Answered by this command's step, or later by the group."""
     answer_absent: object = None
     """The ticket's answer if the group does not exist when the command is executed."""
     creates_group: bool = False
@@ -30,6 +30,8 @@ class Command:
     is_gathered: bool = False
     """Executed together with the commands of the same loop iteration, which share one append."""
     shares_append: bool = False
-    """Exclusive, except that several such commands in a row are executed before one append."""
+    """With `is_exclusive`: consecutive commands of this kind are executed in one batch, with one
+    append."""
     writes_group_record: bool = False
-    """Will probably write a GroupRecord, and can wait briefly to share it with others."""
+    """Will probably write a GroupRecord, and can wait briefly to share its append with other
+    commands."""

@@ -38,7 +38,7 @@ class GroupCoordinator:
     def commit(
         self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
     ) -> Deferred[CommitResult]:
-        """Execute an OffsetCommit; `may_answer_group_not_found` is true from v9 on."""
+        """Execute an OffsetCommit; `may_answer_group_not_found` is true for requests from v9 on."""
         ticket: Deferred[CommitResult] = Deferred()
         error = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
         command = Command(
@@ -60,7 +60,7 @@ class GroupCoordinator:
         may_answer_group_not_found: bool,
     ) -> Deferred[CommitResult]:
         """Execute a TxnOffsetCommit of a transaction that includes the group's log partition;
-        `may_answer_group_not_found` is true from v6 on.
+        `may_answer_group_not_found` is true for requests from v6 on.
         """
         ticket: Deferred[CommitResult] = Deferred()
         absent = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)

@@ -1,7 +1,7 @@
 """The host of all groups: loads, finds, creates, sweeps and unloads them.
 
-It has what all actors share: clocks, the log, the purgatory, and observers. `GroupCoordinator`
-brings the requests of clients.
+It has what all actors share: clocks, the log, the purgatory, and observers. Requests of clients
+arrive through `GroupCoordinator`.
 """
 
 import asyncio
@@ -37,27 +37,29 @@ M = TypeVar("M")
 
 ANSWERS_MS: Final = 1
 ANSWERS_MAX: Final = 100
-"""Responses sent per loop iteration. Writing them at its end takes as long again."""
+"""Maximum responses sent per event loop iteration. Writing them to the sockets, at the end of the
+iteration, takes as long as creating them."""
 
 CLOSE_WAIT_S: Final = 5.0
 """How long stopping waits for appends in progress."""
 
 
 class CoordinatorConfig(NamedTuple):
-    """Settings of the coordinator itself; `group` has those of the groups."""
+    """Settings of the coordinator itself; `group` has the settings of groups."""
 
     group: GroupConfig
     commit_timeout_ms: int = 5_000
     sweep_interval_ms: int = 600_000
     groups_max: int = 200_000
-    """Maximum number of groups; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
+    """Maximum number of groups; requests that would create more are refused with
+    COORDINATOR_NOT_AVAILABLE."""
     inbox_max: int = 100_000
     """Maximum number of requests of one group that may wait for an append in progress."""
 
 
 class GroupObserver(Protocol):
     observed: Collection[type[Event]]
-    """The classes of events that the observer receives; read when it is added."""
+    """The classes of events that the observer receives; read once, by `add_observer`."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Process an event. Must not submit commands."""
@@ -139,7 +141,9 @@ class GroupHost:
         self.begin()
 
     def begin(self) -> None:
-        """Start the expiry; to be called instead of `start` if the log is empty."""
+        """Start the expiry of offsets and groups; to be called instead of `start` if the log is
+        empty.
+        """
         self._sweeper = self._background_tasks.start("expiry of groups", self._sweep_for_ever)
 
     async def close(self) -> None:
@@ -164,8 +168,9 @@ class GroupHost:
     async def forget_topics(self, topics: Iterable[str]) -> None:
         """Drop the groups' state of deleted topics, group by group, in slices.
 
-        A group with commands in progress is always included, because a pending commit is executed
-        first. Commits for a new topic with the same name are executed later.
+        Groups without state of these topics are skipped, unless commands are pending: these are
+        executed first and may commit offsets. Commits for a new topic with the same name are
+        executed later.
         """
         await self._forget(dict.fromkeys(topics))
 
@@ -361,8 +366,9 @@ class GroupHost:
             )
 
     async def _forget_lost_topics(self, time_slice: Slice) -> None:
-        """Drop the state of deleted topics, even if another topic has the name now. A crash may
-        have interrupted this after the deletion.
+        """Drop the groups' state of topics that no longer exist, even if another topic has the name
+        now: the broker may have crashed after the deletion of a topic, before `forget_topics` was
+        complete.
         """
         if self._topic_id is None:
             return

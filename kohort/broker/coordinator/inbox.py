@@ -1,8 +1,8 @@
-"""Queues the commands and deadlines of one group, in order, until the group may be stepped.
+"""Queues the commands and deadlines of one group, in order, until the group can process them.
 
 Commands that will write a GroupMetadata record wait longer: for a pause after the last such record,
-to share one append. The record holds all members, and Kafka has no smaller one for the return of
-one static member, so without the pause a rolling restart of a group of five thousand would write
+to share one append. The record contains all members, and Kafka has no smaller record for the return
+of one static member, so without the pause a rolling restart of a group of five thousand would write
 five thousand records of a megabyte.
 """
 
@@ -24,19 +24,19 @@ append is done."""
 
 
 class Batch(NamedTuple):
-    """The group is stepped first with the deadlines, then with the commands."""
+    """What the group processes next: first the expired deadlines, then the commands."""
 
     due: Sequence[TimerKey]
     commands: Sequence[Command]
 
 
 class Inbox(list[Command]):
-    """A list of commands, which its user bounds, with the deadlines that expired meanwhile. It is a
-    subclass of list because appending to it is on the path of every commit.
+    """The waiting commands, a list whose length the actor limits, and the deadlines that have
+    expired. It is a subclass of list because every commit is appended to it.
 
     A deadline that expires after a command was queued takes effect after that command. Otherwise a
-    slow disk would make requests late that arrived in time: a join that waits for an append would
-    be executed after the end of its join phase.
+    slow disk would make requests late although they arrived in time: a join that waits for an
+    append would be executed after the end of its join phase.
     """
 
     def __init__(self) -> None:
@@ -51,16 +51,17 @@ class Inbox(list[Command]):
         return not (self or self._due)
 
     def put_due(self, keys: Iterable[TimerKey]) -> None:
-        """Queue expired deadlines. If others are queued already, they take effect together."""
+        """Queue expired deadlines. They take effect together with deadlines already queued."""
         if not self._due:
             self._before_due = len(self)
         self._due.extend(keys)
 
     def take_batch(self) -> Batch:
-        """Remove and return the next batch. It ends before the first deadline, before the first
-        exclusive command, and after COMMANDS_PER_BATCH commands. Deadlines begin a batch, and an
-        exclusive command has one of its own, or shares it with others that share an append: records
-        staged by deadlines must be in the log before it.
+        """Remove and return the next batch. A batch ends before the next deadlines, before the
+        first exclusive command, and after COMMANDS_PER_BATCH commands. An exclusive command has a
+        batch of its own, or one with other commands that share an append. Deadlines before an
+        exclusive command have a batch of their own, because the records that they stage must be in
+        the log first.
         """
         due: list[TimerKey] = []
         count_max = COMMANDS_PER_BATCH
@@ -83,7 +84,7 @@ class Inbox(list[Command]):
         return Batch(due, commands)
 
     def _sharing_count(self, count_max: int) -> int:
-        """Return the size of the batch of the first command, which is exclusive."""
+        """Return the number of commands in the next batch if the first command is exclusive."""
         count = 0
         for command in self[: min(count_max, SHARING_MAX)]:
             if not command.shares_append:
@@ -92,7 +93,7 @@ class Inbox(list[Command]):
         return max(count, 1)
 
     def put_back(self, commands: Sequence[Command]) -> None:
-        """Queue commands of the last batch again, before all others."""
+        """Queue the rest of the last batch again, before all other commands."""
         self[:0] = commands
         if self._due:
             self._before_due += len(commands)
@@ -110,7 +111,7 @@ class Inbox(list[Command]):
         self._before_due = 0
 
     def fail_requests(self, error: KafkaError) -> None:
-        """Answer all commands that have a ticket with `error`; the others stay."""
+        """Answer all commands that have a ticket with `error`; commands without a ticket stay."""
         for command in self.take_all():
             if command.ticket is None:
                 self.append(command)
@@ -130,10 +131,10 @@ PAUSE_MAX_MS: Final = 1_000
 
 
 class PacedCommands:
-    """The waiting commands of one group; times are monotonic.
+    """The commands of one group that wait for the end of a pause; times are monotonic.
 
-    A new generation is not paced: it is written once, and costs its members many times as much
-    anyway.
+    The append of a new generation is not paced: each rebalance writes only one, and costs the
+    members many times as much as the append.
     """
 
     __slots__ = ("_began_ms", "_commands", "_pause_ends_ms")

@@ -39,23 +39,25 @@ GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")}
 """First bytes of the keys of records that store a generation."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Limit for the earlier generations of one group that are kept in addition to the last."""
+"""Limit for the size of one group's earlier generations, which are kept in addition to the last
+generation."""
 
 
 class LoadedGroups(NamedTuple):
     records_by_group: dict[str, list[DurableRecord]]
     earlier_by_group: dict[str, list[Generation]]
-    """Generations before the last one that were stored within `RECENT_MS` before it."""
+    """By group id, the generations before the last that were stored less than `RECENT_MS` before
+    it."""
     unreadable_partitions: frozenset[int]
     pending: dict[tuple[int, int], set[str]]
     """Groups with offsets in a producer's open transaction, by their partition and the producer
     id."""
     load_times_ms: tuple[int, ...]
-    """How long each partition that has records took."""
+    """How long loading took, for each partition that has records."""
 
 
 async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
-    """Load all groups, as the last record of each key. Records in another partition than their
+    """Load all groups from the last record of each key. Records in another partition than their
     group's are ignored, as Kafka does not look for them there.
     """
     by_group: dict[str, list[DurableRecord]] = {}
@@ -104,7 +106,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
-    """Load one group from a log that may hold many.
+    """Load one group from a log that may contain many groups.
 
     Raises:
         KafkaError: the log cannot be read.
@@ -162,8 +164,8 @@ class _PartitionContent:
                 self.latest[record.key] = record
 
     def decode(self) -> Iterator[DurableRecord]:
-        """Yield the valid records, those of each key in log order: the last record, and those of
-        open transactions before and after it.
+        """Yield the valid records. For each key these are the last record that counts, and the
+        records of open transactions before and after it, in log order.
         """
         held = self._resolver.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))
@@ -172,9 +174,11 @@ class _PartitionContent:
         yield from _decode_pending(record for _, record in held.items(overtaken=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
-        """Keep the generation that `record` replaces if it is recent; otherwise the history has it.
+        """Keep the generation that `record` replaces, if its record states the cause of a
+        rebalance.
 
-        The time is that of the append; only records that state the cause of a rebalance are useful.
+        Drop kept generations that are not recent, by the times of their appends: the history has
+        them.
         """
         previous = self.latest.get(record.key)
         if record.value is None or previous is None:
@@ -189,7 +193,7 @@ class _PartitionContent:
             kept.forget_before(record.timestamp - RECENT_MS)
 
     def earlier(self) -> Iterator[Generation]:
-        """Yield the earlier generations of all groups, those of each in order."""
+        """Yield the kept generations of all groups, in order within each group."""
         for kept in self._generations.values():
             for _, stored in _decode(kept.records):
                 if isinstance(stored, GroupRecord | TargetEpochRecord):

@@ -109,8 +109,9 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
 class PendingResolver:
     """Determines which records of a partition count; to be used from the first entry on.
 
-    A record outside of transactions counts immediately. A transactional record counts from its
-    commit marker on, but in its own place in the log: a later record with its key takes precedence.
+    A record outside of transactions counts immediately. A transactional record counts once its
+    commit marker is read, but at the record's own position in the log: a later record with the same
+    key takes precedence.
     """
 
     def __init__(self) -> None:
@@ -118,8 +119,8 @@ class PendingResolver:
         """Records of open transactions at this point of the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """Process the next entry; return records, each of which supersedes any earlier one of its
-        key.
+        """Process the next entry; return records, each of which supersedes any earlier record of
+        its key.
         """
         if isinstance(entry, StoredMarker):
             ended = self.held.end(entry.producer_id, commit=entry.is_commit)
@@ -154,13 +155,13 @@ class TopicOffsetsLog:
 
     @property
     def partition_count(self) -> int:
-        """The partition count of the topic, or the one with which it will be created."""
+        """The partition count of the topic, or the count with which the topic will be created."""
         return self._log.partition_count
 
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append in order, as one batch; None if that is durable already.
+        """Append records in order, as one batch; return None if they are durable already.
 
         A batch is written within one event loop iteration, which takes up to 4 ms per MiB. So its
         size is limited: KafkaError with MESSAGE_TOO_LARGE.
@@ -189,8 +190,8 @@ class TopicOffsetsLog:
     async def _append_when(
         self, encoding: Awaitable[SealedBatch], partition: int, wall_ms: int
     ) -> None:
-        """Append a batch once it is encoded. Others can use the event loop in the meantime; the
-        waiting group is not stepped.
+        """Append a batch once it is encoded. Other tasks may run meanwhile; the group that waits
+        for this append executes no commands.
         """
         waiting = self._append_batch(partition, await encoding, wall_ms)
         if waiting is not None:

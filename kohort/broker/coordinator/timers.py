@@ -1,8 +1,8 @@
-"""The timers of one group: those of its members, for their sessions, and those of its phases.
+"""The timers of one group: for the sessions of its members, and for its phases.
 
-All sessions restart when a generation begins or a group is loaded: thousands of timers to be set,
-and after a start those of many groups. None of them expires for seconds, so they are set in slices
-over several event loop iterations, while each keeps its present deadline.
+All sessions restart when a generation begins or a group is loaded, which sets thousands of timers;
+after a start of the broker, in many groups. No session ends for seconds, so the timers are set in
+slices over several event loop iterations; until it is set, a timer has its old deadline.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class GroupTimers:
-    """Timers in the purgatory. Each of the two sets is created when it is first needed, because
-    most groups have no members at any given time.
+    """Timers in the purgatory. The set for sessions and the set for phases are created when first
+    needed, because most groups have no members at any given time.
     """
 
     __slots__ = ("_host", "_is_queued", "_on_due", "_pending", "_phases", "_sessions")
@@ -64,8 +64,8 @@ class GroupTimers:
                 timers.cancel_all()
 
     def run_slice(self, time_slice: Slice) -> bool:
-        """Set a slice of the session timers; called by the host's round robin of all groups.
-        Returns whether some are left.
+        """Set session timers until the slice is over; called by the host's round robin over all
+        groups. Return whether timers are left.
         """
         pending = self._pending
         while pending:

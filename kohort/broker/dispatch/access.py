@@ -87,7 +87,7 @@ def make_access(
 
 def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
     """Allow nothing if rules may have been lost, until an operator has confirmed the remaining
-    ones.
+    rules.
 
     Inspecting the remaining rules cannot show that a denying rule is missing.
     """
@@ -177,7 +177,7 @@ class Access:
         return False
 
     def permissions_key(self, session: Session) -> tuple[object, ...]:
-        """Everything that decisions depend on, except operation and resource; for cache keys."""
+        """Return what authorization depends on besides operation and resource; for cache keys."""
         return session.principal, session.host, self._authorizer.revision
 
     def operations(self, session: Session, kind: ResourceType, name: str) -> int:

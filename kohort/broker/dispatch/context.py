@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 
 class MeteredCoroutine(Coroutine[Any, Any, T]):
-    """Adds the time of each step to `ConnectionInfo.worked_s`.
+    """Adds the running time of a coroutine to `ConnectionInfo.worked_s`.
 
-    A request may run in many event loop iterations; it is charged for their sum.
+    A request may run in many event loop iterations; it is charged for the sum of their times.
     """
 
     __slots__ = ("_connection", "_work")
@@ -117,7 +117,8 @@ class BrokerServices:
     cluster_id: str
     advertised_host: str
     advertised_port: int
-    """The advertised address, unless the next field overrides it."""
+    """With `advertised_host`, the address of listeners that `advertised_by_listener` does not
+    contain."""
     advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Advertised addresses by listener name, because networks may have different names for the
     machine."""
@@ -167,14 +168,18 @@ class BrokerServices:
 
     @cached_property
     def classic_groups(self) -> ClassicRequests:
-        """Requests that only groups of the classic protocol execute; imported with the first."""
+        """Requests that only groups of the classic protocol execute; imported at the first
+        request.
+        """
         from kohort.broker.coordinator.requests.classic import ClassicRequests  # noqa: PLC0415
 
         return ClassicRequests(self.groups.host)
 
     @cached_property
     def consumer_groups(self) -> ConsumerRequests:
-        """Requests that only groups of the consumer protocol execute; imported with the first."""
+        """Requests that only groups of the consumer protocol execute; imported at the first
+        request.
+        """
         from kohort.broker.coordinator.requests.consumer import ConsumerRequests  # noqa: PLC0415
 
         return ConsumerRequests(
@@ -185,7 +190,7 @@ class BrokerServices:
 
     @cached_property
     def share_groups(self) -> ShareRequests:
-        """Requests that only share groups execute; imported with the first."""
+        """Requests that only share groups execute; imported at the first request."""
         from kohort.broker.coordinator.requests.share import ShareRequests  # noqa: PLC0415
 
         delivery = self.share_delivery
@@ -201,7 +206,7 @@ class RequestContext:
     broker: BrokerServices
     is_long: bool = False
     """Whether the request may have very many elements: its handler should return a generator of
-    steps, unless the request is split for it."""
+    steps, unless the dispatcher splits the request."""
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -213,7 +218,7 @@ class RequestContext:
 
     @property
     def session(self) -> Session:
-        """The client's principal, and where it connects from."""
+        """The client's principal and listener."""
         return self.connection.session
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -235,7 +240,7 @@ class RequestContext:
         return is_allowed
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raise KafkaError unless the principal may do this; for the whole request or an item."""
+        """Raise KafkaError unless the principal may perform `operation` on the resource."""
         if self.broker.access is not None and not self.may(operation, kind, name):
             from kohort.broker.dispatch.access import denied  # noqa: PLC0415 - see the imports.
 
@@ -266,8 +271,8 @@ class RequestContext:
 
     @property
     def permissions_key(self) -> tuple[object, ...] | None:
-        """Everything that decisions about this client depend on, except operation and resource;
-        for cache keys. None if there is no authorizer.
+        """Return what this client's authorization depends on besides operation and resource; for
+        cache keys. None if there is no authorizer.
         """
         access = self.broker.access
         return None if access is None else access.permissions_key(self.session)

@@ -1,4 +1,4 @@
-"""A cache of encoded responses, for clients that send the same request.
+"""A cache of encoded responses, for clients that send equal requests.
 
 All clients of an application request the leaders of the same partitions. Building and encoding the
 response is most of the cost of such a request.
@@ -45,7 +45,7 @@ class TopicAnswers:
         return len(self._kept)
 
     def find(self, key: Hashable, topics: TopicManager) -> EncodedResponse | None:
-        """Return the cached response, if there is one and it is still valid."""
+        """Return the cached response for `key` if it is still valid, otherwise None."""
         cached = self._kept.get(key)
         if cached is None:
             return None

@@ -1,8 +1,8 @@
 """Error responses to requests that failed as a whole, for every API that supports them.
 
-If a response has a top-level error code, that is set and its lists stay empty. If it has only error
-codes per topic, partition or group, each requested one gets the error; the API's registration says
-which list of the response corresponds to which list of the request.
+If a response has a top-level error code, the code is set and the lists stay empty. If the response
+has only error codes per topic, partition or group, each requested element gets the error; the API's
+registration says which list of the response corresponds to which list of the request.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,9 @@ class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protoc
 
 
 class ErrorTemplate(NamedTuple):
-    """The template of a list in the response, with an element for each requested one."""
+    """The template of a list in the response, with an element for each element of a list in the
+    request.
+    """
 
     response: str
     request: str
@@ -50,7 +52,7 @@ def elements(
     error: str = ERROR_FIELD,
     **values: object,
 ) -> ErrorTemplate:
-    """Return the template of the lists at a dotted path in the response, for those in the request.
+    """Return the template of nested lists in the response, one for each list in the request.
 
     Args:
         response: names of lists, outermost first; the elements of the innermost have the error.
@@ -85,8 +87,8 @@ class OnError:
     __slots__ = ("templates", "unknown")
 
     def __init__(self, *templates: ErrorTemplate, **unknown: object) -> None:
-        """The first of `templates` whose lists this version has is used; `unknown` are fields of
-        the response with values that mean "unknown".
+        """Of `templates`, the first whose lists exist in the version of the request is used;
+        `unknown` are fields of the response with values that mean "unknown".
         """
         self.templates = templates
         self.unknown = unknown
@@ -154,7 +156,9 @@ def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -
 def elements_response(
     on_error: OnError, request: object, version: int, code: ErrorCode
 ) -> Struct | None:
-    """Return the response with `code` for each requested element; None without such a list."""
+    """Return the response with `code` for each requested element; None if no template's lists exist
+    in this version.
+    """
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     response = _blank(RESPONSES[schema.key])
@@ -176,7 +180,9 @@ def _without_results(on_error: OnError, request: object, version: int) -> Struct
 def _fill_any(
     on_error: OnError, request: object, response: Struct, failure: _Failure
 ) -> Steps[bool]:
-    """Fill the first list that this version has; False if it has none."""
+    """Give each requested element the error, using the first template whose lists this version has;
+    return False if it has none of them.
+    """
     for template in on_error.templates:
         requested = _requested_elements(request, template.request, failure.version)
         if requested is not None and _in_version(response, template.response, failure.version):
@@ -186,7 +192,7 @@ def _fill_any(
 
 
 def _requested_elements(request: object, path: str, version: int) -> list[object] | None:
-    """Return the request's list for a template; None if this version has none."""
+    """Return the list at a dotted path in the request; None if this version has no such list."""
     if path == ITSELF:
         return [request]
     name, _, inner = path.partition(".")
@@ -231,7 +237,7 @@ def _blank(message: type) -> Struct:
 
 
 def _set_error(target: Struct, failure: _Failure, name: str = ERROR_FIELD) -> bool:
-    """Set the error in `target`; False if it has no field for it in this version."""
+    """Set the error in `target`; return False if `target` has no field for it in this version."""
     if not _in_version(target, name, failure.version):
         return False
     setattr(target, name, failure.code)

@@ -1,10 +1,10 @@
 """Executes long requests in time slices, over several event loop iterations.
 
-The first slice runs at once. The others, and all of a request that is long from the start, run
-under one lock, so that an iteration has at most one slice. The lock is granted round robin by
-client: one with a thousand connections delays the request of another by only one of its own. One
-request at a time also bounds memory: a request with many small elements takes thirty times its
-bytes when it is decoded.
+The first slice of a request runs at once. Later slices, and all slices of a request of many bytes,
+run under one lock, so that an iteration has at most one slice. The lock is granted round robin by
+client: a client with a thousand connections delays the request of another client by only one of its
+own requests. Executing one request at a time also bounds memory: a request with many small elements
+takes thirty times its bytes when it is decoded.
 """
 
 import asyncio
@@ -35,7 +35,9 @@ _UNFINISHED: Final = object()
 
 
 async def run_in_slices(ctx: RequestContext, steps: Steps[T]) -> T:
-    """Run a request's steps: one slice at once, the others when no other long request runs."""
+    """Run a request's steps: the first slice at once, later slices while no other long request
+    runs.
+    """
     result = _run_slice(ctx, steps)
     if result is _UNFINISHED:
         async with ctx.broker.long_requests.held_by(_client_key(ctx)):
@@ -77,7 +79,7 @@ class LongRequests:
         return self._run(ctx, work, route, started_s)
 
     def begin(self, call: Call, steps: Steps[Any]) -> ResponseBuffers | Deferred[ResponseBuffers]:
-        """Run a handler's steps for one slice; if there are more, continue in a task."""
+        """Run a handler's steps for one slice; if steps are left, continue in a task."""
         try:
             result = _run_slice(call[0], steps)
         except Exception as error:  # noqa: BLE001 - every error gets a response.
@@ -109,7 +111,9 @@ class LongRequests:
         started_s: float,
         call: Call | None = None,
     ) -> Deferred[ResponseBuffers]:
-        """Run a coroutine that serves a request; `call` is None if that is not decoded yet."""
+        """Run a coroutine that serves a request; `call` is None if the request is not decoded
+        yet.
+        """
         ctx.connection.worked_s = perf_counter() - started_s
         return ctx.run(work, name=route.api.name).finally_(partial(self._end, call))
 
@@ -177,7 +181,7 @@ class LongRequests:
 
 
 def _waited_s(call: Call) -> float:
-    """Return the time during which nothing was done for a request that is executed in slices."""
+    """Return the time for which a request that is executed in slices was waiting."""
     ctx, _, _, started_s, _ = call
     return perf_counter() - started_s - ctx.connection.worked_s
 
@@ -188,8 +192,8 @@ async def _handle_parts(
     request: Any,  # noqa: ANN401
     time_slice: Slice,
 ) -> Any:  # noqa: ANN401
-    """Call the handler with each part of the request; return the joined responses. A request whose
-    API has no parts is given to its handler as a whole.
+    """Call the handler with each part of the request; return the joined responses. If the API has
+    no parts, the handler gets the whole request.
     """
     lists = route.lists
     if lists is None:

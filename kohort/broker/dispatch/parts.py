@@ -1,8 +1,8 @@
 """Splits a long request into parts for its handler, and joins their responses.
 
-A request may have 50,000 elements, and a handler processes all elements of a request in one step.
-So it gets a long request in parts with a bounded number of elements. Each part is a valid request,
-and other requests are executed between two of them.
+A request may have 50,000 elements, and a handler processes all elements of a request without a
+pause. So the handler gets a long request in parts with a bounded number of elements. Each part is a
+valid request, and other requests are executed between two parts.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ def lists(request: str, response: str | None = None) -> Lists:
 
 
 def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[M, bool]]:
-    """Yield requests with at most `elements_max` elements each of the innermost list at `path`, in
-    the order of the request; and whether the first outer element is the rest of the last one of the
-    previous part.
+    """Yield the parts of a request, in order: requests with at most `elements_max` elements in the
+    innermost lists at `path`. Each part comes with whether its first outer element continues the
+    last outer element of the previous part.
     """
     for part, _, continues in _parts(request, path, elements_max):
         yield part, continues
@@ -66,8 +66,8 @@ def _parts(
     path: tuple[str, ...],
     elements_max: int,
 ) -> Iterator[tuple[Any, int, bool]]:
-    """Yield parts of an element, with their counts of innermost elements and whether the first
-    child is the rest of a divided one.
+    """Yield parts of an element, each with its count of innermost elements, and whether its first
+    child continues a child that the previous part divided.
     """
     inner = getattr(element, path[0]) if path else None
     if not inner:
@@ -78,7 +78,7 @@ def _parts(
     continues = False
     for child in inner:
         is_rest = False
-        # Two parts of one child are never in the same part, because the first one fills its part.
+        # No part has two parts of one child, because the first of them fills its part.
         for part, count, _ in _parts(child, path[1:], elements_max):
             if taken and taken_count + count > elements_max:
                 yield _with(element, path[0], taken), taken_count, continues

@@ -1,8 +1,8 @@
 """The registry of handlers: the decorator, and the table that it fills.
 
 ``@handles(HeartbeatRequest, versions="0-4")`` registers an API when its module is imported. The
-advertised versions are known before that (:mod:`kohort.broker.handlers`), and compared then, so
-that every advertised version is supported.
+advertised versions are already known before the import (:mod:`kohort.broker.handlers`). The import
+compares them with those of the handler, so that every advertised version is supported.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,7 +29,7 @@ LONG_BYTES: Final = 8 * 1024
 thousand elements, which take a few milliseconds."""
 
 PART_MAX: Final = 200
-"""Elements in a part of a long request, if an element takes a few microseconds."""
+"""Maximum elements in a part of a long request, if an element takes a few microseconds."""
 
 Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Deferred[Any] | Steps[Any]]
 """``(context, request) -> reply``, or a `Deferred` of it, or a generator of steps with that
@@ -116,7 +116,7 @@ class Api:
         self.prepare = prepare
         """Called with a long request before it is split; may change it, or raise KafkaError."""
         self.throttled = throttled
-        """Returns the response that a throttled client gets in place of this one."""
+        """Returns the response that a throttled client gets in place of the normal response."""
         self.parts = parts
         self.part_max = part_max
         self.long_bytes = long_bytes
@@ -145,7 +145,7 @@ handles: Final = Api
 
 
 class Route:
-    """How requests of one (api, version) are decoded, handled and answered."""
+    """How requests of one version of an API are decoded, handled and answered."""
 
     __slots__ = (
         "api",
@@ -223,8 +223,8 @@ class Router:
         self._handler_of: Callable[[Api], Handler] | None = None
 
     def intercept(self, handler_of: Callable[[Api], Handler] | None) -> None:
-        """Handle requests from now on with what `handler_of` returns for their API; None restores
-        the APIs' own handlers.
+        """Handle requests from now on with the handlers that `handler_of` returns for their APIs;
+        None restores the APIs' own handlers.
 
         The only place where tests can intercept requests. Routes store their handler, so a broker
         without interception pays nothing.

@@ -1,5 +1,5 @@
-"""Turns the result of a handler into the response: encodes it, charges the client's quotas, and
-counts the request.
+"""Sends the result of a handler as the response: encodes the result, charges the client's quotas,
+and counts the request.
 
 Whatever a handler raises becomes an error response. If the response has no field for the error, or
 the client expects none, the connection is closed and the reason logged.
@@ -95,10 +95,12 @@ class Responder:
         return response
 
     def _finish(self, call: Call, worked_s: float, result: Deferred[Any]) -> ResponseBuffers:
-        """Respond with a result; the handler had worked for `worked_s` before it waited."""
+        """Respond with `result`; the handler ran for `worked_s` seconds before it waited for the
+        result.
+        """
         waited_s = 0.0
         if self._quotas.is_limiting:
-            # If limits have come into force meanwhile, the time before counts as waiting.
+            # If limits were set in the meantime, the time before that counts as waiting.
             ctx, _, _, started_s, _ = call
             waited_s = perf_counter() - started_s - worked_s - ctx.connection.worked_s
         try:
@@ -157,9 +159,9 @@ class Responder:
     ) -> ResponseBuffers:
         """Charge the running time, and the bytes of a Produce or of the response to a Fetch.
 
-        If the client is above its quota, the response is sent at once and says how long it should
-        wait, if there is a field for that. The connection executes and reads nothing for that time,
-        whatever the client does.
+        If the client is above its quota, the response is sent at once, with the time for which the
+        client should wait if there is a field for it. For this time the connection reads and
+        executes nothing, whatever the client does.
 
         Args:
             used_s: running time of the request, excluding waiting time.
@@ -187,7 +189,7 @@ class Responder:
     def _log_fault(self, name: str, error: Exception) -> None:
         """Log an internal error, rate-limited: a peer may cause it a thousand times a second."""
         if isinstance(error, EncodeError):
-            # The message says what cannot be encoded in this version.
+            # The text of the error says what cannot be encoded in this version.
             self._log.fault("unwritable", "The response to %s cannot be encoded: %s", name, error)
         else:
             self._log.fault("fault", "Internal error in %s", name, error=error)

@@ -91,7 +91,7 @@ def _by_resource(rules: list[Rule]) -> Steps[list[DescribeAclsResource]]:
     on_error=OnError(elements("filter_results", "filters", {})),
 )
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
+    """Remove rules; requires ALTER on the cluster. Answered when the removal is durable."""
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
     time_slice = Slice(ctx.broker.clock)
@@ -146,7 +146,7 @@ def _removed(rule: Rule) -> DeleteAclsMatchingAcl:
 
 
 PART_MAX: Final = 2_000
-"""Maximum rules that one step stores."""
+"""Maximum rules of a long request that are created together."""
 
 
 @handles(
@@ -190,10 +190,10 @@ def _rule(creation: AclCreation) -> Rule:
 
 
 def rules_in_force(ctx: RequestContext, operation: Operation, *, text: str) -> AccessRules:
-    """Return the access rules if the principal may do this to the cluster.
+    """Return the access rules if the principal may perform `operation` on the cluster.
 
     Raises:
-        KafkaError: SECURITY_DISABLED with this text if there is no authorizer, or
+        KafkaError: SECURITY_DISABLED with `text` if there is no authorizer, or
             CLUSTER_AUTHORIZATION_FAILED.
     """
     access = ctx.broker.access

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): list the requests and versions that this broker supports.
 
-v0-5. The list is derived from the handlers' registrations, so it cannot promise what is not served.
-A request of an unknown version does not reach this module: the dispatcher answers it in v0, upon
-which clients retry with a lower version.
+v0-5. The list is derived from the handlers' registrations, so it cannot contain an API or version
+that is not served. A request of an unknown version does not reach this module: the dispatcher
+answers it in v0, upon which clients retry with a lower version.
 """
 
 import re
@@ -79,7 +79,9 @@ def _list(ctx: RequestContext) -> ApiVersionsResponse:
 
 
 def _check_expected_node(ctx: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
-    """Check the expected node (KIP-1242): the client learns at once that it reached another."""
+    """Check the expected node (KIP-1242): the client learns at once that it reached another
+    broker.
+    """
     if (request.cluster_id is None) != (request.node_id == -1):
         return ErrorCode.INVALID_REQUEST
     if request.cluster_id is None:

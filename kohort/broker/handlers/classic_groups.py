@@ -172,14 +172,16 @@ def _all_is_well(version: int) -> EncodedResponse:
 SEVERAL_MEMBERS_SINCE: Final = 3
 
 PART_MAX: Final = 5_000
-"""Members that leave in one step, which causes one rebalance; few groups have more."""
+"""Members that leave together, which causes one rebalance; few groups have more members."""
 
 
 @handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
-    """Remove members; one result each, in the order of the request. Before v3 there is only one."""
+    """Remove members; return one result each, in the order of the request. Before v3 a request
+    names one member.
+    """
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]

@@ -161,12 +161,14 @@ def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
 
 
 _UPGRADE_TYPES: Final = range(1, 4)
-"""Upgrade, safe and unsafe downgrade. The level stays the same, so all of them are accepted."""
+"""Upgrade, safe downgrade and unsafe downgrade. The level stays the same, so all are accepted."""
 
 
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Accept updates to the current level. One other update makes all fail, as in Kafka."""
+    """Accept updates to the current level. An update to any other level makes all updates fail, as
+    in Kafka.
+    """
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     for update in request.feature_updates:
         level = ctx.broker.finalized_features.get(update.feature)

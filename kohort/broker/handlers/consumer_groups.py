@@ -84,7 +84,7 @@ def core_request(
     client_host: str,
     client_software: str,
 ) -> HeartbeatRequest:
-    """Convert the request; `member_id` is the client's, or was created for it."""
+    """Convert the request; `member_id` was sent by the client, or created for it."""
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return HeartbeatRequest(
         member_id=member_id,

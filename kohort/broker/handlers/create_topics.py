@@ -140,9 +140,9 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 class _Described:
-    """Descriptions of configs. Consecutive topics with the same overrides, as most of a request
-    are, share one list; all topics share the objects of equal configs. Otherwise a request that
-    creates 9,000 topics would create 360,000 objects, and free all of them in one step.
+    """Descriptions of configs. Consecutive topics with the same overrides share one list, and all
+    topics share the objects of equal configs. Otherwise a request that creates 9,000 topics would
+    create 360,000 objects, and free all of them in one step.
     """
 
     def __init__(self, ctx: RequestContext) -> None:

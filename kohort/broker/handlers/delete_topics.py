@@ -123,7 +123,7 @@ def _check(
 
 
 def _may(ctx: RequestContext, operation: Operation, name: str) -> bool:
-    """Whether the principal may do this to the topic, or may delete the cluster."""
+    """Whether the principal may perform `operation` on the topic, or DELETE on the cluster."""
     return ctx.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
         operation, ResourceType.TOPIC, name
     )

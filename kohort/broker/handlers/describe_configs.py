@@ -61,7 +61,8 @@ def describe_configs(
 
 
 _Described: TypeAlias = dict[object, list[DescribeConfigsResourceResult]]
-"""Descriptions made for this request already: nearly all topics have the same configs."""
+"""Descriptions already made for this request, by the key of `_alike`: nearly all topics have equal
+configs."""
 
 
 def _describe(
@@ -104,7 +105,7 @@ def _describe(
 
 
 def _alike(ctx: RequestContext, resource: DescribeConfigsResource) -> object:
-    """Within one request, resources with an equal key have the same description."""
+    """Return a key. Within one request, resources with equal keys have the same description."""
     topic = None
     if resource.resource_type == ResourceType.TOPIC:
         topic = ctx.broker.topics.get(resource.resource_name)

@@ -40,8 +40,8 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
 FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
-"""Session epochs of requests without a session (-1), and of those that open one (0). They name all
-their partitions, so they can be answered without the state of a session."""
+"""Session epochs of requests without a session (-1), and of requests that open a session (0). Such
+requests name all their partitions, so they can be answered without the state of a session."""
 
 
 @handles(
@@ -67,7 +67,7 @@ def fetch(
     """Answer if there is enough data, an error or no maximum wait; else park the request."""
     ctx.connection.active_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
-        # This broker never creates a session, so this one is from another broker at the same
+        # This broker never creates a session, so the client got it from another broker at the same
         # address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
@@ -108,7 +108,9 @@ class FetchCall:
         self._permissions_key = ctx.permissions_key
 
     def plan(self) -> Steps[None]:
-        """Find the requested partitions, or the errors to return; one step for each."""
+        """Find the requested partitions, or the errors to return for them; one step for each
+        partition.
+        """
         topics = self._ctx.broker.topics
         by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
         may_read_all = self._may_read_all()
@@ -132,7 +134,9 @@ class FetchCall:
             self._reads.append((requested, of_topic))
 
     def _may_read_all(self) -> bool | None:
-        """Whether a request of a broker is allowed; None if each topic has to be authorized."""
+        """Whether the sender may fetch as a broker; None if the request is from a client, whose
+        topics are authorized one by one.
+        """
         request = self._request
         if request.replica_id < 0 and request.replica_state.replica_id < 0:
             return None
@@ -270,7 +274,7 @@ def _partition(read: PartitionRead) -> PartitionData:
     if read.partition is not None and not read.error:
         high_watermark = read.partition.high_watermark
         log_start_offset = read.partition.log.log_start_offset
-        # If the transactions of the partition cannot be read, read_uncommitted works all the same.
+        # If the transactions of the partition cannot be read, read_uncommitted still works.
         with suppress(KafkaError):
             last_stable_offset = read.partition.last_stable_offset
     return PartitionData(

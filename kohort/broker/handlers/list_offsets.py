@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Partitions between two pauses. Requests are not split, because a repetition may be anywhere in
-the request."""
+"""Partitions between two pauses. Requests are not split, because the repetition of a partition,
+which is an error, may be anywhere in the request."""
 
 LEADER_EPOCH_SINCE: Final = 4
 
@@ -67,7 +67,9 @@ _SPECIAL_SINCE: Final = {
 
 
 class _FoundOffset(NamedTuple):
-    """An offset and the timestamp of its record; -1 for what does not apply or does not exist."""
+    """An offset and the timestamp of its record; -1 for a value that does not apply or does not
+    exist.
+    """
 
     offset: int = -1
     timestamp: int = -1
@@ -95,7 +97,9 @@ class _Search(NamedTuple):
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
 ) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
-    """Look up each partition; one that is named twice fails. Partitions fail individually."""
+    """Look up an offset for each partition. Partitions fail individually; a partition that is named
+    twice fails.
+    """
     by_topic: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         partitions = by_topic.setdefault(topic.name, {})

@@ -87,7 +87,7 @@ def _outcome(ctx: RequestContext, name: str, index: int, path: str) -> ErrorCode
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> Steps[DescribeLogDirsResponse]:
-    """Describe the requested partitions; those that do not exist are left out, as in Kafka."""
+    """Describe the requested partitions; partitions that do not exist are omitted, as in Kafka."""
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]

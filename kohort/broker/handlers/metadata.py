@@ -96,8 +96,8 @@ def metadata(
 def _cache_key(
     ctx: RequestContext, request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> tuple[object, ...] | None:
-    """Return a key of everything except topics that determines the response; None for large
-    requests.
+    """Return a cache key of everything that determines the response, except the state of the
+    topics; None for large requests.
     """
     if len(requested) > TOPICS_REMEMBERED_MAX:
         return None
@@ -166,7 +166,7 @@ def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopi
 
 
 def _named(topic: MetadataRequestTopic) -> str | bytes | None:
-    """The key for the lookup. The name is ignored if there is an id too."""
+    """Return the key for looking up a topic: its id, or its name if the request has no id."""
     return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
@@ -225,7 +225,7 @@ def _describe(
 ) -> MetadataResponsePartition:
     """Return a partition's metadata. Cached, as nearly all are equal; not modified afterwards.
 
-    For all topics of a broker with ten thousand partitions this saves nine tenths of the time.
+    For all topics of a broker with ten thousand partitions the cache saves nine tenths of the time.
     """
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if is_online else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,7 +1,7 @@
 """OffsetCommit (key 8): a member, or a client without membership, commits offsets.
 OffsetDelete (key 47): delete a group's offsets of some partitions.
 
-Partitions that do not exist are answered here; the rules for the others are in
+Partitions that do not exist are answered here; the rules for existing partitions are in
 :mod:`kohort.groups.offsets.commit` and :mod:`kohort.groups.offsets.removal`. Offsets of a deleted
 topic cannot be deleted by OffsetDelete; they are deleted with the topic.
 """
@@ -120,7 +120,9 @@ def offset_commit(
 
 
 def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:
-    """Return the topics that have partitions; as in Kafka, the response omits the others."""
+    """Return the topics that have partitions; as in Kafka, the response omits topics without
+    partitions.
+    """
     topics = []
     for topic in request.topics:
         if topic.partitions:
@@ -173,7 +175,7 @@ def _respond(requested: _RequestedTopics, errors: Iterable[ErrorCode]) -> Offset
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
-    """Delete offsets; answered when that is durable."""
+    """Delete offsets; answered when the deletion is durable."""
     ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
     response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
     partitions: list[TopicPartition] = []

@@ -1,9 +1,9 @@
 """OffsetFetch (key 9): the committed offsets of a group, from v8 of several groups.
 
-Only durable offsets are returned, and only for the topic that they were committed for, not for
-another one that has its name now. A partition without a commit has offset -1, which is no error; a
-pending transactional offset is an error for clients that require stable ones. For classic groups
-the member of v9 is ignored.
+Only durable offsets are returned, and only for the topic that they were committed for, not for a
+later topic of the same name. A partition without a commit has offset -1, which is no error; a
+pending transactional offset is an error for clients that require stable offsets. For classic groups
+the member id and epoch (v9) are ignored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ from kohort.protocol.messages.offset_fetch import (
 from kohort.protocol.types import ZERO_UUID
 
 _ELEMENTS_PER_STEP: Final = 200
-"""Topics or partitions between two pauses. A request is not split, because unknown topics follow
-all others."""
+"""Topics or partitions between two pauses. A request is not split, because the response lists
+unknown topics last."""
 
 TOP_LEVEL_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
@@ -119,7 +119,7 @@ def _fetch_group(
             OffsetFetchResponseTopic(name=name or "", topic_id=topic_id, partitions=partitions)
         )
         yield
-    # As in Kafka, unknown and denied topics follow the others.
+    # As in Kafka, unknown and denied topics come last.
     answer.topics += failed
     return answer
 

@@ -6,8 +6,8 @@ the configuration forces records to disk: acks=all waits for that in the purgato
 
 With acks=0 there is no response; a failure is signalled by closing the connection.
 
-Batches of a transaction are appended after the others, together, once the coordinator has verified
-them: :mod:`kohort.broker.handlers.shared.in_transaction`.
+Batches of a transaction are appended together, after the other batches, once the coordinator has
+verified them: :mod:`kohort.broker.handlers.shared.in_transaction`.
 """
 
 import sys
@@ -94,7 +94,7 @@ _Response: TypeAlias = ProduceResponse | None
     long_bytes=sys.maxsize,
 )
 def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Deferred[_Response]:
-    """Append at once; anything that takes long is continued in a task."""
+    """Append the batches at once; if that takes long or has to wait, continue in a task."""
     if _is_transactional(request):
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -125,8 +125,8 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _is_complete(records: bytes | memoryview) -> bool:
-    """Whether the bytes begin with a whole batch of magic 2; Kafka takes no other for a
-    transactional one.
+    """Whether the bytes begin with a whole batch of magic 2; only such a batch can be transactional
+    for Kafka.
     """
     length = int.from_bytes(records[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
     is_whole = _LENGTH_LEAST <= length <= len(records) - LENGTH_OVERHEAD_BYTES
@@ -234,7 +234,7 @@ class ProduceCall:
         return operation.errors.map(self._acknowledge)
 
     def _acknowledge(self, errors: list[ErrorCode]) -> _Response:
-        """Return the response with the errors of the pending batches, in their order."""
+        """Return the response; `errors` are those of the pending batches, in order."""
         for (_, result), code in zip(self._pending, errors, strict=True):
             if code:
                 result.error_code, result.base_offset = code, -1
@@ -252,7 +252,9 @@ class ProduceCall:
         return validation_steps(data.records, partition.config, terms, limit)
 
     def _validate_now(self, steps: Steps[Verdict]) -> Verdict | None:
-        """Validate a batch within the time slice; None if it is a large one, which takes longer."""
+        """Validate a batch within the time slice; None if the slice ends first, or another request
+        validates a large batch.
+        """
         large_batch = self.ctx.broker.large_batch
         while True:
             try:
@@ -260,16 +262,16 @@ class ProduceCall:
             except StopIteration as done:
                 verdict: Verdict = done.value
                 return verdict
-            # While another request holds the lock, no batch goes beyond its first step: otherwise
-            # two of them would be decompressed at a time.
+            # While another request has the lock, no batch continues after its first step: otherwise
+            # two batches would be decompressed at a time.
             if self._time_slice.is_over() or large_batch.locked():
                 return None
 
     def _validate_large(
         self, partition: Partition, data: PartitionProduceData, wall_ms: int
     ) -> Generator[_Wait, None, Verdict]:
-        """Validate a batch from the start, when no other request validates a large one, because
-        validation may take much memory.
+        """Validate a batch from its beginning, while no other request validates a large batch,
+        because validation may take much memory.
 
         The data decompressed so far is dropped, because each waiting request would keep some. That
         costs one time slice at most.

@@ -133,7 +133,9 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
     parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer each named partition; a request for all gets none, since no leader changes."""
+    """Answer each named partition; a request for all partitions gets no results, since no leader
+    changes.
+    """
     requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])
     error: KafkaError | None = None

@@ -75,8 +75,8 @@ def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> Steps[_Answe
 
 
 def _names_too_many(ctx: RequestContext, request: ShareFetchRequest, count: int) -> bool:
-    """Whether a session would have many more partitions than exist. They stay until forgotten, and
-    each is answered every time.
+    """Whether a session would have many more partitions than exist. A session keeps partitions
+    until the client forgets them, and every response includes those that do not exist.
     """
     known = ctx.broker.share_delivery.sessions.get(request.group_id, request.member_id)
     if known is not None and request.share_session_epoch != NEW_EPOCH:
@@ -99,7 +99,7 @@ def _refused(
 
 
 class _DelayedRefusal(DelayedOperation):
-    """A response that is sent after the maximum wait time of its request."""
+    """An error response that is sent after the maximum wait time of its request."""
 
     __slots__ = ("_response", "answer")
 

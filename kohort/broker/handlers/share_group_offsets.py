@@ -161,7 +161,9 @@ def _describe(
 async def alter_share_group_offsets(
     ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Alter start offsets; answered when they are durable. All locks of these partitions end."""
+    """Alter start offsets; answered when they are durable. The partitions' acquired records lose
+    their locks.
+    """
     group_id = request.group_id
     ctx.require(Operation.READ, ResourceType.GROUP, group_id)
     _check_group_id(group_id)
@@ -262,7 +264,7 @@ def _stored(alterations: Iterable[_Alteration]) -> dict[bytes, StoredTopic]:
 def delete_share_group_offsets(
     ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred[DeleteShareGroupOffsetsResponse]:
-    """Delete the state of topics; answered when that is durable."""
+    """Delete the state of topics; answered when the deletion is durable."""
     group_id = request.group_id
     ctx.require(Operation.DELETE, ResourceType.GROUP, group_id)
     _check_group_id(group_id)

@@ -1,8 +1,8 @@
 """ListTransactions (key 66): the transactional ids of this broker (KIP-664).
 
-v0-2. v1 a filter by duration (KIP-994), v2 a filter by a pattern for ids (KIP-1152), which is
-matched by RE2, which never backtracks: the time is proportional to the length of the text times
-that of the pattern, for any pattern. Kafka uses RE2/J, its Java port.
+v0-2. v1 has a filter by duration (KIP-994), v2 a filter by a pattern for ids (KIP-1152). RE2
+matches the pattern and never backtracks: for any pattern, the time is proportional to the length of
+the text times the length of the pattern. Kafka uses RE2/J, the Java port of RE2.
 
 DescribeTransactions (key 65): state and partitions of transactional ids (KIP-664).
 

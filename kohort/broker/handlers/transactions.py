@@ -1,19 +1,20 @@
 """InitProducerId (key 22): assign a producer id for idempotence, or for a transactional id.
 
 v0-5. Without a transactional id every request gets a new id at epoch 0; an id is never assigned
-twice, even after a crash. With one the producer gets its id's next epoch, and any open transaction
-of a previous instance is aborted. From v3 a producer may name its current epoch (KIP-360);
-PRODUCER_FENCED is used from v4 (KIP-588). If transactions are disabled, a transactional id is
-answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once, rather than an error
-that they would retry for ever. Two-phase commit (v6, KIP-939) is not supported.
+twice, even after a crash. With a transactional id the producer gets the next epoch of that id, and
+any open transaction of a previous instance is aborted. From v3 a producer may name its current
+epoch (KIP-360); PRODUCER_FENCED is used from v4 (KIP-588). If transactions are disabled, a
+transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once,
+rather than an error that they would retry for ever. Two-phase commit (v6, KIP-939) is not
+supported.
 
 AddPartitionsToTxn (key 24): add partitions to a transaction before its first record in them.
 
-v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
-(KIP-588), and a request without topics begins a transaction all the same. From v4 several
-transactions, for which brokers may also verify whether partitions are included (KIP-890); here that
-is not needed, but these versions are supported because Kafka advertises them to every client. A
-request without transactions is answered, unlike in Kafka.
+v0-5. Up to v3 a request is for one transaction: all of its partitions are added or none,
+PRODUCER_FENCED is used from v2 (KIP-588), and a request without topics begins a transaction, too.
+From v4 a request is for several transactions, and brokers may use it to verify whether partitions
+are included (KIP-890). This broker needs no such requests, but supports v4 and v5 because Kafka
+advertises them to every client. A request without transactions is answered, unlike in Kafka.
 
 AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
 
@@ -24,7 +25,7 @@ EndTxn (key 26): commit or abort a transaction (KIP-98).
 
 v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the
 response has the producer id and epoch of the next transaction (KIP-890). The response is sent when
-the outcome is decided and visible to readers; if a marker has to be forced to disk, after that.
+the outcome is stored and visible to readers; if a marker has to be forced to disk, after that.
 Kafka responds before it writes the markers. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """
@@ -211,7 +212,9 @@ async def _one_of_several(
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
-    """Remove duplicates from a verification, as Kafka does, but not from an addition."""
+    """Remove duplicate partitions from a verification, as Kafka does; Kafka keeps those of an
+    addition.
+    """
     merged: dict[str, dict[int, None]] = {}
     for topic in topics:
         merged.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
@@ -228,7 +231,7 @@ def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartitio
 def _refusals(
     ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, allows_internal: bool
 ) -> Steps[dict[TopicPartition, ErrorCode]]:
-    """Return the partitions whose refusal prevents adding the others."""
+    """Return the refused partitions with their errors. If there are any, no partition is added."""
     refusals: dict[TopicPartition, ErrorCode] = {}
     for place in _places(topics):
         topic = ctx.broker.topics.get(place.topic)
@@ -254,7 +257,7 @@ def _refused(
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], error_of: Callable[[TopicPartition], ErrorCode]
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """Return one result for each partition, as often as it was named."""
+    """Return a result for each named partition, repeated if the request repeats the partition."""
     results = []
     for topic in topics:
         result = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
@@ -274,7 +277,7 @@ def _results(
 def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Deferred[AddOffsetsToTxnResponse]:
-    """Add the partition; answered when that is durable."""
+    """Add the group's partition of __consumer_offsets; answered when the addition is durable."""
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     index = ctx.broker.groups.offsets_partition(request.group_id)
@@ -300,7 +303,7 @@ RAISES_EPOCH_SINCE: Final = 5
 def end_txn(
     ctx: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Deferred[EndTxnResponse]:
-    """End the transaction; answered when its outcome is decided, with the next epoch."""
+    """End the transaction; answered when its outcome is stored, with the next epoch."""
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE

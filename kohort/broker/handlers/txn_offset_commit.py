@@ -1,10 +1,10 @@
 """TxnOffsetCommit (key 28): commit offsets as part of a producer's transaction (KIP-98).
 
-v0-6. v3 member id and generation (KIP-447), v4 may answer TRANSACTION_ABORTABLE, v5 adds the
-group's partition of __consumer_offsets to the transaction, for which earlier versions need
-AddOffsetsToTxn (KIP-890), v6 topic ids instead of names. Partitions that do not exist are answered
-here; the transaction is checked next, and the group last. The group's rules are in
-:mod:`kohort.groups.classic.commit` and :mod:`kohort.groups.offsets.commit`.
+v0-6. v3 has the member id and generation (KIP-447). v4 may answer TRANSACTION_ABORTABLE. v5 adds
+the group's partition of __consumer_offsets to the transaction; earlier versions need
+AddOffsetsToTxn for this (KIP-890). v6 has topic ids instead of names. Partitions that do not exist
+are answered here; the transaction is checked next, and the group last. The group's rules are in
+:mod:`kohort.groups.offsets.commit`, the checks of members in the memberships.
 """
 
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ async def txn_offset_commit(
 async def _put_into_transaction(
     producer: TransactionalProducer, places: Sequence[TopicPartition]
 ) -> None:
-    """Return when the partitions are in the transaction. Raises KafkaError."""
+    """Wait until the partitions are in the transaction. Raises KafkaError."""
     settling = producer.settling()
     if settling is not None:
         await settling

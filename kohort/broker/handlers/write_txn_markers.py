@@ -42,8 +42,8 @@ from kohort.protocol.records.control import ControlType
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write the markers; answered when all are durable: one result per producer and partition; of
-    repeated markers, the last one's.
+    """Write the markers; answered when all are durable. The response has one result per producer
+    and partition: if a marker is repeated, that of the last.
     """
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

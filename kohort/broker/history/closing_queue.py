@@ -14,19 +14,23 @@ WEIGHT_MAX: Final = 500_000
 
 
 SMALL_WEIGHT: Final = 40
-"""About ten members: less than half a millisecond, so that a request right after finds the
-record."""
+"""Weight of a rebalance of about ten members. Its record takes less than half a millisecond, so it
+is created without pauses, and a request directly after the rebalance finds it."""
 
 
 class Waiting:
-    """A complete rebalance, a running one, or (without facts) the removal of a group."""
+    """An entry of the queue: a complete rebalance, a running rebalance, or, if `closed` is None,
+    the removal of a group.
+    """
 
     __slots__ = ("closed", "group_id", "is_running", "until_ms", "weight")
 
     def __init__(
         self, group_id: str, closed: Closed | None, until_ms: int, *, is_running: bool = False
     ) -> None:
-        """`until_ms` (monotonic) is when it completed, or was examined."""
+        """`until_ms` (monotonic) is when the rebalance completed, or when a running one was
+        checked.
+        """
         self.is_running = is_running
         self.group_id = group_id
         self.closed = closed
@@ -42,7 +46,9 @@ class Waiting:
 
 
 class ClosingQueue:
-    """A FIFO queue; rebalances beyond the limit are dropped, logged once and counted."""
+    """A FIFO queue of rebalances to record. Rebalances that exceed `WEIGHT_MAX` are dropped and
+    counted; only the first is logged.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()

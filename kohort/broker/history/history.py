@@ -1,9 +1,9 @@
 """The rebalance history: observes all groups, keeps the latest records of each, and stores them.
 
-Within a step of a group, `observe` only stores the event. When a rebalance is complete, its facts
-are queued for this module's only task, which creates the record in slices, passes it to listeners
-and to the log, stores it, and writes it to the topic together with others. So neither a group of
-five thousand members nor a failing disk delays any group.
+While a group executes a command, `observe` only stores the event. When a rebalance is complete, its
+facts are queued for this module's only task, which creates the record in slices, passes it to
+listeners and to the log, stores it, and writes it to the topic in a batch with other records. So
+neither a group of five thousand members nor a failing disk delays any group.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ LOOK_EVERY_MS: Final = 1_000
 
 LONG_RUNNING_MS: Final = 5_000
 """A rebalance that has lasted this long is recorded as running, so that a crash does not lose it.
-Most take one heartbeat interval, 3 s, and need only one record."""
+Most rebalances take one heartbeat interval, 3 s, and need only one record."""
 
 ANNOUNCED_AT_ONCE: Final = 20
-"""Rebalances recorded as running in one check; further ones follow after a short delay."""
+"""Maximum rebalances recorded as running in one check; more are recorded after `MORE_AFTER_MS`."""
 
 MEMBERS_AS_ONE: Final = 250
 """This number of members counts as one more rebalance towards `ANNOUNCED_AT_ONCE`, because their
 data is copied."""
 
 MORE_AFTER_MS: Final = 100
-"""The delay before the next check if that limit was reached."""
+"""The delay before the next check if `ANNOUNCED_AT_ONCE` was reached."""
 
 CLOSE_WAIT_S: Final = 5.0
 """How long a shutdown waits for records to be written."""
@@ -113,14 +113,18 @@ class RebalanceHistory:
     # Starting and stopping.
 
     async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
-        """Read the stored records, before the groups are loaded, and write new ones from now on."""
+        """Read the stored records, before the groups are loaded, and write new records from
+        now on.
+        """
         self._recorded = RecordedGenerations(is_whole=topic.is_whole())
         for entry in await restore(topic, self._rings, self._clock, self._recorded):
             self._cut_short[entry.group_id] = entry
         self.begin(topic, executor)
 
     def begin(self, topic: HistoryLog, executor: Executor | None = None) -> None:
-        """Write new records from now on; to be called instead of `start` if none are stored."""
+        """Write new records from now on; to be called instead of `start` if no records are
+        stored.
+        """
         self._topic = topic
         self._executor = executor
         self._wake = asyncio.Event()
@@ -145,7 +149,7 @@ class RebalanceHistory:
         self._is_closing = True
         self._wake_up()
         if self._worker is not None:
-            # Not cancelled before: the records being written would be lost.
+            # The task is not cancelled earlier, because the records being written would be lost.
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -171,7 +175,7 @@ class RebalanceHistory:
         try:
             fold.observe(event, now)
         except Exception:
-            # An error in the history must not disturb the group, in whose step this runs.
+            # An error in the history must not disturb the group, whose command is being executed.
             logger.exception("Internal error: the history of group %r is restarted", group_id)
             self._start_over(group_id, fold)
             return
@@ -193,7 +197,9 @@ class RebalanceHistory:
         self._folds[group_id] = GroupFold(fold.sequence)
 
     def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
-        """Create the records that the last process did not write, or complete running ones."""
+        """Create the records that the last process did not write, and complete the records of
+        rebalances that were running.
+        """
         missing = recorded.missing(event.generations)
         if not missing:
             return
@@ -239,9 +245,9 @@ class RebalanceHistory:
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the JSON of the rebalance in progress, or of one that has just ended and whose
-        members are still fetching their assignment, in steps: as of the time of the call, with at
-        most a hundred members. None if there is neither.
+        """Return the record of the rebalance in progress as JSON, in steps, or of a rebalance that
+        has just ended and whose members are still fetching their assignment; None without either.
+        It shows the state at the time of the call, and at most a hundred members.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -253,7 +259,9 @@ class RebalanceHistory:
         return dict.fromkeys((*self._rings, *self._under_way))
 
     def totals(self, group_id: str) -> tuple[int, int]:
-        """Return the numbers of rebalances and of avoided ones, including dropped records."""
+        """Return the number of rebalances and the number of avoided rebalances, including those
+        whose records were dropped.
+        """
         ring = self._rings.get(group_id)
         return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
 
@@ -264,7 +272,7 @@ class RebalanceHistory:
 
     @property
     def waiting_weight(self) -> int:
-        """Members of all rebalances that wait for their record."""
+        """Number of members in all rebalances that wait for their record."""
         return self._queue.weight
 
     def stats(self) -> dict[str, int]:
@@ -286,7 +294,7 @@ class RebalanceHistory:
         return self._made
 
     async def _go_through(self, steps: Steps[T], *, is_small: bool) -> T:
-        """Run the steps in slices; if there are few, at once."""
+        """Run the steps in slices, or at once if `is_small`."""
         return at_once(steps) if is_small else await run(steps, self._time_slice)
 
     async def _run_in_executor(self, work: Callable[..., T], *args: object) -> T:
@@ -430,7 +438,7 @@ class RebalanceHistory:
             fold.settle()
             self._take_closed(group_id, fold)
         except Exception:
-            # An error in one group must not end the check of the others.
+            # An error in one group must not end the check of other groups.
             logger.exception("Internal error: the history of group %r is restarted", group_id)
             self._start_over(group_id, fold)
 
@@ -451,7 +459,7 @@ class RebalanceHistory:
 
 def _long_ms(facts: RebalanceFacts) -> int:
     """Return after how long a rebalance is recorded as running. Members of a consumer group learn
-    of it with their next heartbeat, and get partitions with the one after.
+    of a rebalance with their next heartbeat, and get partitions with the heartbeat after that.
     """
     if facts.consumers is None:
         return LONG_RUNNING_MS

@@ -1,4 +1,4 @@
-"""Creates records. Imported with the first record, to speed up startup."""
+"""Creates the records of the history. Imported at the first record, to speed up startup."""
 
 import logging
 from dataclasses import replace
@@ -40,7 +40,9 @@ class RecordMaker:
         """Partitions of cooperative groups that no member reads since their last rebalance."""
 
     def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
-        """Create the record of a complete rebalance; to be called in order within each group."""
+        """Create the record of a rebalance; to be called for each group in the order of its
+        rebalances.
+        """
         group_id, closed = waiting.group_id, waiting.closed
         assert closed is not None
         if isinstance(closed, AvoidedFacts):
@@ -74,7 +76,7 @@ class RecordMaker:
         return text
 
     def forget(self, group_id: str) -> None:
-        """Forget a group: its next rebalance is unrelated to earlier ones."""
+        """Forget a group: its next rebalance is unrelated to earlier rebalances."""
         self._taken.pop(group_id, None)
 
     def log(self, record: HistoryRecord) -> None:
@@ -92,8 +94,8 @@ class RecordMaker:
 
     @staticmethod
     def generation_of(record: HistoryRecord) -> int | None:
-        """Return the generation that a rebalance resulted in. In a consumer group a stored target
-        is one, even if the rebalance was superseded.
+        """Return the generation that a rebalance resulted in; in a consumer group the epoch of the
+        target assignment, which is stored even if the rebalance was superseded.
         """
         return record.generation if isinstance(record, RebalanceRecord) else None
 
@@ -101,12 +103,14 @@ class RecordMaker:
 
 
 def recovered_text(stored: Generation, begun: StoredCause, sequence: int) -> bytes:
-    """Create the record of a rebalance from the group's log."""
+    """Create a missing record from the generation and the cause in the group's log."""
     return RecordMaker.text_of(recovered(stored, begun, sequence))
 
 
 def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes | None:
-    """Complete a running rebalance's record; None if it belongs to another rebalance."""
+    """Complete the record `text` of a running rebalance; return None if `stored` is the generation
+    of another rebalance.
+    """
     record = parse_text(text)
     if (
         not isinstance(record, RebalanceRecord)

@@ -6,9 +6,10 @@ record after it, is parsed: the broker stopped before it ended, so it becomes un
 Rebalances that are in the groups' log but missing in the history are found at the same time. A
 generation is in the group's log before any member gets its assignment. Its history record follows
 when all members have it, so a process that is killed in between leaves a generation without a
-record. Startup compares the two while it loads the groups, and writes the missing records.
-Only the end of the history is read. Generations older than that are ignored: they have their
-records, unless thousands of others were written within the seconds between.
+record. Startup compares log and history while it loads the groups, and writes the missing records.
+Only the tail of the history is read. Generations older than the tail are ignored: each has its
+record, unless thousands of other records were written in the seconds between a generation and its
+record.
 """
 
 import logging
@@ -62,7 +63,7 @@ class RecordedGenerations:
         return found
 
     def _has(self, stored: Generation, stored_ms: int) -> bool:
-        """Whether the record exists, or may exist before the part that was read.
+        """Whether the generation's record is in the tail, or may be in front of it.
 
         A deleted group counts its generations from 1 again: a record written before this generation
         was stored belongs to an earlier group.

@@ -1,9 +1,9 @@
 """The latest records of every group, in bounded memory.
 
-Records are kept as the JSON texts in which they are stored and shown, so that a record costs what
-its text takes: half a kilobyte per member, less where `pack` has compressed it. Above the limit for
-all records, the oldest records are dropped, first those of removed groups, then those of the groups
-without a rebalance for the longest time.
+Records are kept as the JSON texts in which they are stored and shown, so that a record takes only
+the memory of its text: half a kilobyte per member, less where `pack` has compressed it. Above the
+limit for all records, the oldest records are dropped, first those of removed groups, then those of
+the groups without a rebalance for the longest time.
 """
 
 import zlib
@@ -19,7 +19,8 @@ GROUP_OVERHEAD_BYTES: Final = 400
 """Memory for a ring: its list, the id, and its entries in the two tables."""
 
 FORGOTTEN_AT_ONCE: Final = 20
-"""Removed groups that are forgotten in one call: with fifty records each a millisecond."""
+"""Maximum removed groups that one call drops, which takes a millisecond if each has fifty
+records."""
 
 PACKED_FROM_BYTES: Final = 2 * 1024
 """Smaller texts are not compressed: setting up the compressor would take most of the time."""
@@ -38,7 +39,7 @@ class StoredRecord(bytes):
         return zlib.decompress(self[1:]) if self.startswith(_COMPRESSED) else self[1:]
 
     def head(self, size_bytes: int) -> bytes:
-        """Return the beginning of the text, of at most that size; no more is decompressed."""
+        """Return at most the first `size_bytes` of the text, without decompressing more."""
         if self.startswith(_COMPRESSED):
             return zlib.decompressobj().decompress(self[1:], size_bytes)
         return self[1 : 1 + size_bytes]
@@ -46,7 +47,7 @@ class StoredRecord(bytes):
 
 def pack(text: bytes) -> StoredRecord:
     """Return a record in its stored form: large texts are compressed to a fourth of their size,
-    those of thousands of members to a tenth. For any thread.
+    texts with thousands of members to a tenth. May be called on any thread.
     """
     if len(text) < PACKED_FROM_BYTES:
         return StoredRecord(_PLAIN + text)
@@ -93,7 +94,7 @@ class Rings:
     def add(
         self, group_id: str, sequence: int, record: StoredRecord, *, is_rebalance: bool
     ) -> None:
-        """Append a record, dropping others if there is no room."""
+        """Append a record, dropping older records if there is no room."""
         ring = self._rings.get(group_id)
         if ring is None:
             ring = self._rings[group_id] = Ring()
@@ -118,13 +119,17 @@ class Rings:
         ring.records[-1] = record
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
-        """Record that a group was removed; its records are dropped before others."""
+        """Record that a group was removed; its records are dropped before those of existing
+        groups.
+        """
         if group_id in self._rings:
             self._rings.move_to_end(group_id, last=False)
             self._removed[group_id] = wall_ms
 
     def forget_removed(self, before_wall_ms: int) -> None:
-        """Drop some of the groups that were removed before this time; further calls drop more."""
+        """Drop some of the groups that were removed before `before_wall_ms`; further calls drop
+        more.
+        """
         for group_id, removed_ms in list(islice(self._removed.items(), FORGOTTEN_AT_ONCE)):
             if removed_ms >= before_wall_ms:
                 break

@@ -61,7 +61,9 @@ class HistoryLog(Protocol):
 
 
 class TopicHistoryLog:
-    """A HistoryLog in one of the broker's own topics, which is created with the first entry."""
+    """A HistoryLog in one of the broker's own topics, which is created when the first entry is
+    written.
+    """
 
     def __init__(self, topics: TopicManager, config: BrokerConfig, executor: Executor) -> None:
         self._topics = topics

@@ -13,14 +13,15 @@ from kohort.insight.analysis.group_acts import RECORDS, act_rows_steps, sums_up
 
 MEMBERS_BYTES: Final = 2 << 20
 """Size of the newest records that are read with their members, which takes some twenty
-milliseconds. Older ones are read without members, so processes are distinguished less reliably."""
+milliseconds. Older records are read without members, so processes are distinguished less
+reliably."""
 
 
 async def wait_acts(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice, *, at_least: int = RECORDS
 ) -> list[dict[str, Any]]:
-    """Return the acts of the newest records, `RECORDS` or more, in the order of time; none if
-    another version or program has written something else.
+    """Return the acts of the newest records, `RECORDS` or more, in the order of time; an empty list
+    if a record cannot be parsed, because another version or program has written it.
     """
     newest = kept[-max(at_least, RECORDS) :]
     try:
@@ -32,7 +33,9 @@ async def wait_acts(
 async def wait_last_act(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
 ) -> dict[str, Any] | None:
-    """Return the act of the newest complete record, None if it says no more than its rebalance."""
+    """Return the act of the newest complete record; None if the act says no more than the
+    record.
+    """
     acts = await wait_acts(group_id, kept, time_slice)
     last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)
     return last if last is not None and sums_up(last) else None

@@ -33,7 +33,8 @@ class HttpLimits(NamedTuple):
     """Limits for peers of the HTTP port, which serves a few scrapers, probes and browsers."""
 
     connections_max: int = 32
-    """Maximum number of connections; a further one replaces an idle one; see `HttpServer`."""
+    """Maximum number of connections; a further connection replaces an idle one; see
+    `HttpServer`."""
     head_bytes_max: int = 16 * 1024
     """Maximum size of request line and headers."""
     head_timeout_s: float = 10.0
@@ -102,7 +103,9 @@ class HttpConnection:
         self.since_s = self._loop.time()
 
     async def _serve_request(self) -> bool:
-        """Serve one request; return False if there was none or it was the last one."""
+        """Serve one request; return False if the client has disconnected, or this was the last
+        request.
+        """
         try:
             request = await self._read_request()
         except h11.RemoteProtocolError as error:
@@ -223,7 +226,9 @@ class HttpConnection:
 def _head(
     status: HTTPStatus, content_type: str, length: int | None, more: Iterable[tuple[str, str]]
 ) -> h11.Response:
-    """Return the head of a response; without a length, of a stream, which is sent in chunks."""
+    """Return the head of a response. A `length` of None is for a stream, which is sent in
+    chunks.
+    """
     length_header = ("Connection", "close") if length is None else ("Content-Length", str(length))
     return h11.Response(
         status_code=status,

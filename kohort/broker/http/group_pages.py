@@ -27,7 +27,7 @@ from kohort.groups.views import group_json, member_json, waiting_json
 from kohort.protocol.errors import ErrorCode
 
 RECORD_BYTES_MAX: Final = 64 * 1024
-"""The largest record whose members are filtered, which takes half a millisecond; a larger one is
+"""The largest record whose members are filtered, which takes half a millisecond; a larger record is
 shown without its members."""
 
 
@@ -84,7 +84,7 @@ class SeenTopics:
         fields = ["grown_topics", "subscribed", "unsubscribed"]
         if cause.get("kind") in _TOPIC_CAUSES:
             fields += ["old_protocols", "new_protocols"]
-            cause["detail"] = None  # It names topics.
+            cause["detail"] = None  # The detail names topics.
         for name in fields:
             if cause.get(name):
                 cause[name] = list(filter(self.includes, cause[name]))
@@ -106,8 +106,8 @@ _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 
 
 class GroupPages:
-    """The pages of one broker or watcher. They run one at a time: thirty concurrent ones, each with
-    a time slice per event loop iteration, would delay the groups.
+    """The pages of one broker or watcher. They run one at a time: thirty concurrent pages, each
+    with a time slice per event loop iteration, would delay the groups.
     """
 
     def __init__(
@@ -163,8 +163,8 @@ class GroupPages:
         time_slice: Slice,
         is_seen: Callable[[str], bool] | None,
     ) -> tuple[list[str], int]:
-        """Return the first `count` ids after `after`, sorted, and the number of all groups; only of
-        groups that the requester may see.
+        """Return the first `count` ids after `after`, sorted, and the number of all groups. With
+        `is_seen`, only groups that the requester may see are returned and counted.
 
         Sorting a hundred thousand ids at once would block the event loop for too long.
         """
@@ -184,7 +184,9 @@ class GroupPages:
         return ids, total
 
     def _seen_by(self, request: HttpRequest) -> Callable[[str], bool] | None:
-        """Return a predicate for the groups that the requester may see; None if these are all."""
+        """Return a predicate for the groups that the requester may see; None if it may see all
+        groups.
+        """
         if sees_cluster(request):
             return None
         sees = requester_of(request).sees
@@ -281,7 +283,7 @@ class GroupPages:
                 texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
                 await time_slice.pause()
-        # Imported with the first such request, because few brokers receive any.
+        # Imported at the first request for share groups, because few brokers receive any.
         from kohort.broker.http.acts_json import wait_acts  # noqa: PLC0415
 
         view["acts"] = await wait_acts(group_id, kept, time_slice, at_least=last)

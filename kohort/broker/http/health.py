@@ -17,8 +17,8 @@ def health_pages(not_ready: NotReady, failing: Failing) -> dict[str, Page]:
 
     async def healthy(_: HttpRequest) -> HttpResponse:
         # A response shows that the event loop runs. Failing tasks are retried, and a restart would
-        # not fix them. So the status is 200 all the same: otherwise a supervisor would keep
-        # restarting the broker.
+        # not fix them. So the status is 200 even then: otherwise a supervisor would keep restarting
+        # the broker.
         names = failing()
         text = f"healthy, but failing: {', '.join(names)}" if names else "healthy"
         return HttpResponse.text(HTTPStatus.OK, text)

@@ -1,4 +1,4 @@
-"""Pages whose modules are imported at the first request for one of them.
+"""Pages whose modules are imported at the first request for any of these pages.
 
 The imports take tens of milliseconds, which would slow down the broker's start or block its event
 loop.

@@ -19,11 +19,11 @@ class HttpRequester(Protocol):
         ...
 
     def may(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:
-        """Whether the requester may do this; a denial is logged."""
+        """Whether the requester may perform `operation` on the resource; a denial is logged."""
         ...
 
     def sees(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:
-        """Whether the requester may see this item of a list; a denial is not logged."""
+        """Whether a list may show the resource to the requester; a denial is not logged."""
         ...
 
 
@@ -31,7 +31,7 @@ class HttpRequest(NamedTuple):
     """A request without a body; no page accepts one."""
 
     method: str
-    """GET or HEAD, which a page need not handle differently, or POST; see `HttpServer`."""
+    """GET, HEAD or POST. A page handles HEAD like GET; see `HttpServer`."""
     path: str
     """Path as sent, without the query."""
     query: str

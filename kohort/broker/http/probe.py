@@ -1,9 +1,9 @@
 """``python -m kohort.broker.http.probe``: whether the broker on this machine is ready, for the
 health check of a container.
 
-The port is the one of the environment, KOHORT_METRICS_PORT. With TLS on it, the certificate is not
-verified: it need not be valid for localhost, and the response is only a status. Exits with 0 if the
-broker is ready, otherwise with 1 and the reason.
+The port is that of the environment variable KOHORT_METRICS_PORT. If the port has TLS, the
+certificate is not verified: it need not be valid for localhost, and the response is only a status.
+Exits with 0 if the broker is ready, otherwise with 1 and the reason.
 """
 
 import http.client

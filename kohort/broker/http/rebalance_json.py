@@ -10,7 +10,7 @@ from kohort.groups.history.sentence import sentence
 from kohort.groups.kinds import GroupKind
 
 MEMBERS_BEGIN: Final = b',"members":['
-"""Marks the beginning of a record's members. They come last, and this text cannot occur inside a
+"""Marks the beginning of a record's members, which come last. The marker cannot occur inside a
 value, where its quotation marks would be escaped."""
 
 _MEMBERS_SHOWN: Final = 10

@@ -6,7 +6,7 @@ on the cluster; a group's pages need DESCRIBE on the group, and show only topics
 may describe. Rights are checked first, so that the response for a hidden resource does not depend
 on whether it exists.
 
-The types of rights are imported with the first request: 1 ms.
+The types of rights are imported at the first request, because that takes 1 ms.
 """
 
 from __future__ import annotations
@@ -139,5 +139,5 @@ def unauthorized(schemes: tuple[str, ...]) -> HttpResponse:
 
 
 def denied(needed: str) -> HttpResponse:
-    """Return the response to a requester without this right."""
+    """Return the response to a requester without the right `needed`."""
     return HttpResponse.error(HTTPStatus.FORBIDDEN, f"this page requires {needed}")

@@ -96,7 +96,8 @@ class Query:
         return self._values.get(name)
 
     def count(self, name: str) -> int | None:
-        """Return a parameter that is a number from 0 on, such as an offset; None if it is absent.
+        """Return a parameter that is a number of at least 0, such as an offset; None if it is
+        absent.
 
         Raises:
             BadRequestError: it is not such a number.

@@ -1,11 +1,11 @@
 """Listens on the HTTP port and passes connections to :mod:`kohort.broker.http.connection`.
 
 Guarantee: a probe gets its response however many idle connections are open. At the limit, a new
-connection replaces the longest idle one; without an idle one, the one whose request has been
-arriving for the longest, then the oldest stream, then the one whose client has been reading its
-response for the longest. Connections with a running page come last, and neither of the last two
-kinds is closed within `PROTECTED_S`. If no connection can be replaced, the new one gets a 503
-response.
+connection replaces another: the longest idle connection; if none is idle, the connection whose
+request has been arriving for the longest; then the oldest stream; then the connection whose client
+has been reading its response for the longest; at last one whose page is running. A connection that
+is sent a response or whose page is running is not closed within `PROTECTED_S`. If no connection can
+be replaced, the new connection gets a 503 response.
 
 Starting is cheap: the HTTP code is imported at the first connection.
 
@@ -196,7 +196,7 @@ class HttpServer:
     def guard_by(
         self, guard: Guard, schemes: tuple[str, ...], *, again_s: float = REAUTHENTICATION_S
     ) -> None:
-        """Require authentication with one of these schemes from now on; clients of streams are
+        """Require authentication with one of `schemes` from now on; clients of streams are
         authenticated again every `again_s` seconds.
         """
         self._guard, self._schemes, self._again_s = guard, schemes, again_s
@@ -208,7 +208,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, also if port 0 was requested."""
+        """The port that the server listens on, even if port 0 was requested."""
         assert self._servers, "not started"
         port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
@@ -224,7 +224,7 @@ class HttpServer:
     async def start(self, host: str, port: int, *, tries: int = 1) -> None:
         """Listen; an empty host means every interface. Addresses that do not exist are skipped.
 
-        If `port` is taken, the next ones are tried upward, `tries` ports in all.
+        If `port` is taken, the ports after it are tried in order, `tries` ports in all.
 
         Raises:
             OSError: the address cannot be used, or all of these ports are taken.
@@ -298,7 +298,7 @@ class HttpServer:
     async def _page_response(self, request: HttpRequest, routes: "Routes") -> ResponseOrStream:
         try:
             is_read = request.method in {"GET", "HEAD"}
-            # Paths that accept POST have a page of their own for it, as "POST /path".
+            # The page for POST to a path is registered as "POST /path".
             route = routes.find(request.path if is_read else f"{request.method} {request.path}")
             if route is None and not is_read and routes.find(request.path) is not None:
                 return HttpResponse.error(
@@ -374,7 +374,7 @@ class HttpServer:
 
 def may_be_called(host: str, known: Collection[str]) -> bool:
     """Whether a Host header is accepted: an address, a name without a dot, a name that cannot be
-    registered, or one of `known`. An empty one is accepted, because browsers always send it.
+    registered, or one of `known`. An empty header is accepted, because browsers always send a name.
 
     This prevents DNS rebinding: a web page can make its own name resolve to this machine, and then
     read the pages here through the user's browser. Its requests have its name in the Host header.

@@ -37,7 +37,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class TransactionPages:
-    """The pages of one broker. They run one at a time, like `GroupPages`."""
+    """The transaction pages of one broker. They run one at a time, like `GroupPages`."""
 
     def __init__(self, host: TransactionHost, topics: TopicManager, clock: Clock) -> None:
         self._host = host

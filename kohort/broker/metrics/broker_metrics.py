@@ -1,4 +1,4 @@
-"""The meters of one broker. Light: no prometheus-client."""
+"""The meters of one broker. Does not import prometheus-client."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,7 +25,9 @@ class BrokerMetrics:
         return TransactionMetrics()
 
     def start(self) -> None:
-        """Start the meters with timers or callbacks. Call it on the event loop to be measured."""
+        """Start the meters that have timers or callbacks. Call this on the event loop to be
+        measured.
+        """
         self.loop_lag.start()
         self.gc_pauses.start()
 

@@ -123,7 +123,7 @@ class _Samples:
 
 
 def family_name(name: str) -> str:
-    """Return the name that `Metric` objects have: that of a counter is without _total."""
+    """Return the name that `Metric` objects have: for a counter, the name without _total."""
     return name.removesuffix("_total")
 
 

@@ -1,9 +1,9 @@
 """Counters for each group, for a bounded number of groups.
 
-The first groups get their own counters; groups beyond the limit share one set, the rest. An event
-is counted in one place only: if a group of the rest gets its own counters because another one was
-removed, they begin at zero, and the rest keeps its counts. So no counter ever decreases, and sums
-of rates are correct.
+The first groups get their own counters; groups beyond the limit share one set of counters, the
+rest. An event is counted in one place only: if a group of the rest gets its own counters because
+another group was removed, they begin at zero, and the rest keeps the earlier counts. So no counter
+ever decreases, and sums of rates are correct.
 
 Counters of a removed group are kept until another group needs their place, so that a group that
 is created again continues with them.
@@ -95,7 +95,7 @@ class CountsByGroup:
             self._removed[group_id] = counts
 
     def shown(self, now_ms: int) -> list[tuple[str, GroupCounts]]:
-        """Return the id and counts of each group to be shown, the rest last."""
+        """Return the id and counts of each group to be shown; last, the counts of the rest."""
         since_ms = now_ms - SHOWN_AFTER_REMOVAL_MS
         removed = [item for item in self._removed.items() if item[1].removed_at_ms > since_ms]
         return [*self._live.items(), *removed, (OTHER, self.rest)]

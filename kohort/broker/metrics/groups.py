@@ -43,7 +43,7 @@ class OffsetSample:
     labels: Labels
     offset: int = 0
     lag: int | None = None
-    """Lag, or the sum of several; None if the partition does not exist."""
+    """The lag, or the sum of several lags; None if the partition does not exist."""
 
     def add(self, offset: int, lag: int | None) -> None:
         self.offset += offset
@@ -216,7 +216,9 @@ def _state_rows(samples: list[GroupSample]) -> Rows:
 
 
 def _gauge_rows(samples: list[GroupSample], name: str) -> Rows:
-    """Return the values of the groups that have the gauge; sums of epochs are meaningless."""
+    """Return the values of the groups that have the gauge, without a sum: sums of epochs are
+    meaningless.
+    """
     return lambda: (
         (sample.labels, sample.gauges[name])
         for sample in samples

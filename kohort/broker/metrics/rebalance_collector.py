@@ -36,7 +36,8 @@ _RATES: Final = {
     "offsets_expired": f"{COORDINATOR}_offset_expiration",
     "offsets_deleted": f"{COORDINATOR}_offset_deletion",
 }
-"""The metric prefixes of those counters of `RebalanceMetrics` that have a rate, as in Kafka."""
+"""The counters of `RebalanceMetrics` that have a rate in Kafka, each with the prefix of its
+metrics."""
 
 _BY_LABEL: Final = (
     ("kohort_consumergroup_rebalances_avoided_total", "reason", attrgetter("avoided")),
@@ -110,7 +111,7 @@ class RebalanceCollector:
 
     def _waiting_since(self) -> dict[str, float]:
         """Return the start of running rebalances as wall time in seconds, by group; for groups
-        beyond the limit, the earliest.
+        without their own counters, only the earliest start.
 
         Visits at most twice as many groups as have their own counters.
         """

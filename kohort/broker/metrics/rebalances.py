@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 
 PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
-"""Include 3 s, the default initial delay of a group, and 5 min, the usual rebalance timeout."""
+"""Bounds of the buckets. They include 3 s, the default initial delay of a group, and 5 min, the
+usual rebalance timeout."""
 
 GROUPS_MAX_DEFAULT: Final = 1_000
 

@@ -47,7 +47,7 @@ def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
         lines = [
             f"{indent}code = {name}.{_FIELD}",
             f"{indent}if code:",
-            # An ErrorCode or a plain int: equal, and the same key.
+            # The code may be an ErrorCode or a plain int, which are equal as keys.
             f"{indent}    counts[code] = counts.get(code, 0) + 1",
         ]
     for field in schema.fields:
@@ -66,8 +66,8 @@ def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
 
 
 DURATION_BOUNDS_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 120.0)
-"""Bounds of the buckets; few, because every API has them. The long ones are for requests that wait:
-a fetch for records (0.5 s in most clients), a join for the other members (minutes)."""
+"""Bounds of the buckets; few, because every API has them. The long durations are for requests that
+wait: a fetch for records (0.5 s in most clients), a join for the other members (minutes)."""
 
 
 class RequestMeter:

@@ -33,7 +33,8 @@ _BY_GROUP: Final = {
     "kohort_sharegroup_archived_at_limit_total": attrgetter("archived_at_limit"),
     "kohort_sharegroup_lock_timeouts_total": attrgetter("lock_timeouts"),
 }
-"""Metrics with the label of the group, and where `GroupCounts` has their values."""
+"""Metrics with the label of the group, and the function that reads the metric from
+`GroupCounts`."""
 
 
 @dataclass(slots=True)

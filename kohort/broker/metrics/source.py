@@ -1,4 +1,4 @@
-"""The inputs of a scrape, imported with the first one. Light: no prometheus-client."""
+"""The inputs of a scrape, imported at the first scrape. Does not import prometheus-client."""
 
 from __future__ import annotations
 

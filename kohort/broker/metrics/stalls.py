@@ -1,9 +1,10 @@
 """Stalls of the process: pauses by the garbage collector, and lag of the event loop, which is the
 delay that an event at a random time would have.
 
-A timer runs every `TICK_S` and measures its delay. A stall over several ticks is counted once for
-each of them, with the delay that each would have had: otherwise one long stall would weigh no more
-than a single late tick, and the 99.9th percentile would not show it ("coordinated omission").
+A timer runs every `TICK_S` and measures its delay. A stall that delays several ticks is counted
+once for each tick, with the delay that this tick would have had: otherwise one long stall would
+weigh no more than a single late tick, and the 99.9th percentile would not show the stall
+("coordinated omission").
 
 The timer's own resolution is a millisecond, so the first bucket means "not late".
 """
@@ -79,7 +80,7 @@ class LoopLagMeter:
             self._timer = None
 
     def observe(self, late_s: float) -> None:
-        """Count a tick with this delay, and the ticks that were due during the delay."""
+        """Count a tick that is late by `late_s`, and the ticks that were due during the delay."""
         self._maximum.observe(late_s, self._now())
         for _ in range(_TICKS_PER_STALL_MAX):
             self.lag.observe(late_s)

@@ -29,7 +29,9 @@ class HistogramTally:
 
 
 class RecentMaximum:
-    """The maximum of the last one to two periods, which is the same for every scraper."""
+    """The maximum of the last one to two periods. Reading the maximum does not reset it, so it is
+    the same for every scraper.
+    """
 
     __slots__ = ("_current", "_period_ends", "_period_s", "_previous")
 
@@ -40,7 +42,7 @@ class RecentMaximum:
         self._current = 0.0
 
     def observe(self, value: float, now_s: float) -> None:
-        """Observe a value; `now_s` is on any monotonic scale, the same one as in `value_at`."""
+        """Observe a value; `now_s` is the time on the same monotonic clock as in `value_at`."""
         if now_s >= self._period_ends:
             self._advance(now_s)
         self._current = max(self._current, value)
@@ -61,8 +63,8 @@ class RecentMaximum:
 class RecentRate:
     """Growth rate of a counter in the last one to two periods, like Kafka's own rates.
 
-    Counting costs nothing more: the rate is computed on request. If the last request was longer
-    ago, the rate is the mean since then.
+    The rate is computed on request, so counting costs nothing more. If the previous request is
+    longer ago than a period, the rate is the mean since that request.
     """
 
     __slots__ = ("_current", "_period_s", "_previous")

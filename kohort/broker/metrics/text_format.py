@@ -1,9 +1,9 @@
 """Writes metrics in Prometheus' text format, in parts.
 
 prometheus-client has a writer, too; it takes 17 microseconds per sample and cannot pause, so a
-scrape of 10,000 partitions would block all clients for two seconds. This one takes one microsecond
-and yields a part after every `SAMPLES_PER_PART` lines. Both read the same `Metric` objects, and the
-tests compare their output.
+scrape of 10,000 partitions would block all clients for two seconds. This module takes one
+microsecond per sample and yields a part after every `SAMPLES_PER_PART` lines. Both writers read the
+same `Metric` objects, and the tests compare their output.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The durations of transactions. Imported with the first transaction or scrape."""
+"""The durations of transactions. Imported at the first transaction or scrape."""
 
 from typing import Final
 
@@ -6,8 +6,8 @@ from kohort.broker.metrics.tally import HistogramTally
 from kohort.protocol.records.control import ControlType
 
 TRANSACTION_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
-"""Bounds of the buckets, in seconds: 60 is the usual transaction timeout, 900 the default of the
-longest allowed one."""
+"""Bounds of the buckets, in seconds: 60 is the usual transaction timeout, 900 the default of
+`transaction.max.timeout.ms`."""
 
 RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
 

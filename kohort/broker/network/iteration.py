@@ -8,11 +8,12 @@ loop reads all sockets first; one callback then executes all requests and writes
 request is still answered in the iteration in which it arrived.
 
 Requests of unauthenticated clients have a queue of their own, round robin over address blocks: a
-thousand clients that log in together delay neither established clients nor one from elsewhere.
+thousand clients that log in together delay neither established clients nor a client that logs in
+from another address block.
 
-An iteration is also limited in time. The requests beyond it form a backlog, executed round robin
-over clients: the largest requests of a hundred connections take ten seconds, of which another
-client waits for one request.
+An iteration is also limited in time. Requests that do not fit form a backlog, executed round robin
+over clients: if a hundred connections of one client send the largest requests, serving all takes
+ten seconds, but another client waits for only one of them.
 
 Guarantees: an iteration executes the requests of a bounded number of connections; the bytes of
 responses to be written are bounded; each connection's responses are written in order; work that was
@@ -32,8 +33,8 @@ CONNECTIONS_PER_ITERATION: Final = 128
 """Connections whose requests are executed before control returns to the event loop."""
 
 UNAUTHENTICATED_PER_ITERATION: Final = 1
-"""The limit for unauthenticated connections: a SCRAM step costs as much as several small
-requests."""
+"""Unauthenticated connections executed per iteration: a SCRAM message costs as much as several
+small requests."""
 
 ITERATION_MS: Final = 10
 """Time after which an iteration starts no more requests; usually it takes a hundredth of that."""
@@ -42,9 +43,9 @@ UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all responses that may wait for the end of an iteration."""
 
 DISCONNECTS_PER_SLICE: Final = 3
-"""Transports closed per iteration: few, because asyncio does most of the work in later ones. While
-1,000 clients disconnect, the p90 latency of another client is 0.15 ms with 3 per slice, and 0.23 ms
-with 10."""
+"""Transports closed per iteration: few, because asyncio does most of the work of closing in later
+iterations. While 1,000 clients disconnect, the p90 latency of another client is 0.15 ms with 3 per
+slice, and 0.23 ms with 10."""
 
 
 class PendingConnection(Hashable, Protocol):
@@ -53,7 +54,7 @@ class PendingConnection(Hashable, Protocol):
 
     @property
     def client(self) -> Hashable:
-        """Identifies the client; the same for all of its connections."""
+        """Identifies the client; equal for all connections of one client."""
         ...
 
     def run(self) -> None:
@@ -118,7 +119,9 @@ class IterationScheduler:
         self._unauthenticated.remove(connection.address_block, connection)
 
     def has_time(self) -> bool:
-        """Whether a connection may execute a request during the read phase, unscheduled."""
+        """Whether a connection may execute a request at once, in the read phase, without
+        `schedule`.
+        """
         if self._backlog.count:
             return False
         if self._ends_ms is None:
@@ -130,7 +133,9 @@ class IterationScheduler:
         return self._clock.monotonic_ms() < self._ends_ms
 
     def schedule_write(self, writer: Writer, byte_count: int) -> None:
-        """Call `writer.write_out` in this iteration; it has `byte_count` more bytes to write."""
+        """Call `writer.write_out` in this iteration; the writer has `byte_count` more bytes to
+        write.
+        """
         self._unwritten.append(writer)
         self._unwritten_bytes += byte_count
         if self._unwritten_bytes > UNWRITTEN_MAX_BYTES:
@@ -179,8 +184,8 @@ class IterationScheduler:
             self._is_scheduled = False
             self._ends_ms = None
             if self._after_writes:
-                # The transports of uvloop send at the end of an iteration. Requests that are read
-                # after that run behind this callback.
+                # uvloop's transports send at the end of an iteration. The loop runs this callback
+                # before requests that it reads after that.
                 self._loop.call_soon(self.run_after_writes)
             if (
                 self._pending

@@ -3,8 +3,8 @@
 Both limits apply to the whole broker. A request's bytes count from the allocation of memory for
 them, not from the client's announcement, until the request is answered.
 
-A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger one reserves memory as it
-arrives:
+A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger request reserves memory as
+it arrives:
 
 - Large requests share what small ones leave of the budget, at least half of it.
 - Half of this budget is divided equally among the requests, and half among the address blocks of
@@ -38,7 +38,7 @@ POLICY_INTERVAL_MS: Final = 100
 """How often `SlowUploadPolicy` runs while a reservation waits."""
 
 UPLOAD_TIME_MAX_MS: Final = 40_000
-"""Time to completion above which an upload is closed if any other waits for memory."""
+"""Time to completion above which an upload is closed if any other request waits for memory."""
 
 _FREE_DIVISOR: Final = 4
 """The budget divided by this is reserved for requests within their limits."""
@@ -68,8 +68,8 @@ class RequestMemoryBudget:
     )
 
     def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
-        """A negative limit means none. `on_shortage` is called when a reservation has to wait and
-        no other is waiting.
+        """A negative `limit_bytes` means no limit. `on_shortage` is called when a reservation has
+        to wait and no other is waiting.
         """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
@@ -163,8 +163,8 @@ class RequestMemoryBudget:
             self.grant_waiting()
 
     def grant_waiting(self) -> None:
-        """Grant all waiting reservations that fit, and let the first of the others exceed the
-        budget if none does.
+        """Grant all waiting reservations that fit. If no reservation exceeds the budget then, grant
+        the first one that does not fit.
         """
         # `on_granted` may release memory, which calls this method again.
         for reservation, byte_count in list(self.waiting.items()):
@@ -267,8 +267,9 @@ class MemoryReservation:
 class SlowUploadPolicy:
     """Selects the uploads to close while others wait for memory.
 
-    The slowest are those that need the most time to completion at their recent rate. While the
-    request is executed, or waits for memory itself, the time since its last bytes counts instead.
+    The slowest uploads are those that need the most time to completion at their recent rate. For a
+    request that is being executed, or waits for memory itself, the time since its last bytes counts
+    instead.
 
     - A reservation within its limit closes uploads that do not complete within
       `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the `RESERVATION_WAIT_MS`,
@@ -290,7 +291,8 @@ class SlowUploadPolicy:
         return bool(self._waiting_since_ms)
 
     def run(self, now_ms: int) -> list[MemoryReservation]:
-        """Grant the reservations that fit; return the uploads to close for the others.
+        """Grant the reservations that fit; return the uploads to close for reservations that do not
+        fit.
 
         To be called every `POLICY_INTERVAL_MS` while a reservation waits.
         """
@@ -406,7 +408,9 @@ class UnsentBytes:
         self._close_slowest()
 
     def update(self, reader: SlowReader, byte_count: int) -> None:
-        """Update the lag of `reader`, which keeps its place while it makes no progress."""
+        """Update the lag of `reader`, which keeps its place in the order while it makes no
+        progress.
+        """
         if not byte_count and reader not in self._readers:
             return  # Nearly all readers.
         before_bytes = self._readers.get(reader, 0)

@@ -32,7 +32,9 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an interna
         reason: CloseReason = CloseReason.BAD_REQUEST,
         should_log: bool = True,
     ) -> None:
-        """`answer` is sent first. `should_log` is False if the text has been logged already."""
+        """`answer` is sent before the close. `should_log` is False if `text` has been logged
+        already.
+        """
         super().__init__(text)
         self.answer = answer
         self.reason = reason
@@ -52,8 +54,8 @@ class Authentication(Protocol):
     def mechanisms(self) -> Sequence[str]: ...
 
     def handshake(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
-        """Start an attempt. `tokens_are_bare`: the tokens are whole frames instead of requests
-        (SaslHandshake v0).
+        """Start an authentication attempt. `tokens_are_bare`: the tokens are whole frames instead
+        of requests (SaslHandshake v0).
         """
         ...
 
@@ -89,12 +91,12 @@ class ConnectionInfo:
     a request quota. Updated by the service, and reset when the next request is parked."""
     accounts: Accounts = NO_ACCOUNTS
     accounts_of: Session = UNKNOWN
-    """Cached quota accounts of the last request's client, valid only for the session `accounts_of`.
-    Set by the service if clients have quotas."""
+    """`accounts` are the cached quota accounts of the last request's client, valid only for the
+    session `accounts_of`. Set by the service if clients have quotas."""
     granted: Granted = field(default_factory=lambda: NOTHING_GRANTED)
     granted_to: Session = UNKNOWN
-    """Cached permissions, valid only for the session `granted_to`. Set by the service if there are
-    access rules."""
+    """`granted` are the cached permissions, valid only for the session `granted_to`. Set by the
+    service if there are access rules."""
     sends_files: bool = False
     """Whether responses may contain file ranges."""
     opened_share_session: bool = False
@@ -111,11 +113,15 @@ class FileRange(Protocol):
     def __len__(self) -> int: ...
 
     def send_to(self, socket_number: int) -> int:
-        """Send as many bytes as a non-blocking socket accepts now; BlockingIOError if none."""
+        """Send as many bytes as a non-blocking socket accepts now. Raises BlockingIOError if it
+        accepts none.
+        """
         ...
 
     def take(self, byte_count: int) -> bytes:
-        """Read up to `byte_count` bytes from the front; may wait for the disk, so in a thread."""
+        """Read up to `byte_count` bytes from the front. Call this in a thread: it may wait for the
+        disk.
+        """
         ...
 
     def is_cached(self) -> bool:
@@ -137,7 +143,8 @@ class Service(Protocol):
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
         """Execute a request. The service may keep `frame`, but not modify it. The connection
-        cancels a deferred response when the client disconnects; it may fail with the same errors.
+        cancels a deferred response when the client disconnects. A deferred response may fail with
+        the exceptions that this method raises.
 
         Raises:
             CloseConnection: the only possible response is to close the connection.
@@ -154,7 +161,7 @@ class TlsPeer(Protocol):
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The client's verified certificate in DER; None without one."""
+        """The client's verified certificate in DER; None if it sent none."""
         ...
 
     @property
@@ -168,7 +175,7 @@ class NewConnection(Protocol):
     ip: str
 
     def on_authenticated(self, session: Session, service: Service | None = None) -> None:
-        """Execute requests as `session` from now on, by `service` or the default one."""
+        """Execute requests as `session` from now on, by `service` or by the default service."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Reasons for closing connections, and the time that counts against clients.
 
-The server checks every connection periodically; nothing here runs per request, and time limits are
-accurate to one such interval. `connection.end` applies them to one connection.
+The server checks every connection periodically. No code of this module runs per request, and time
+limits are accurate to one interval of the checks. `connection.end` applies them to one connection.
 """
 
 from enum import StrEnum
@@ -61,7 +61,7 @@ _TEXTS = {
 
 
 class ServingTime:
-    """Time that counts against clients, which excludes delays of the checks.
+    """A clock of the time that counts against clients: it does not advance while a check is late.
 
     While the process is stopped or its event loop is blocked, data from clients waits unread in the
     kernel.
@@ -77,7 +77,7 @@ class ServingTime:
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:
-        """Subtract the delay of the check that begins now."""
+        """Begin a check: the time by which it is late does not count against clients."""
         if self._due_ms is not None:
             self._lost_ms += max(0, now_ms - self._due_ms)
             self._due_ms = None

@@ -1,4 +1,4 @@
-"""Tasks that run as long as the broker; one that fails is restarted.
+"""Tasks that run as long as the broker; a task that fails is restarted.
 
 Such a task serves all topics, groups or listeners, so an unexpected error must neither end it for
 good nor go unnoticed. The error is logged with its traceback once per restart, counted in the
@@ -33,7 +33,7 @@ class _Run(NamedTuple):
 
 
 class BackgroundTasks:
-    """Starts background tasks, which the caller cancels, and tracks those that fail."""
+    """Starts background tasks, which the caller cancels, and tracks failing tasks."""
 
     def __init__(self, clock: Monotonic) -> None:
         self.failure_counts: dict[str, int] = {}

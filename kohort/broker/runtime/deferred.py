@@ -111,8 +111,8 @@ class Deferred(Generic[T]):
         """Apply `make` to the result.
 
         Returns the value of `make` if the result is available, otherwise a `Deferred` of that
-        value, which fails if this object fails or `make` raises. If this object has no callbacks,
-        that is this object itself, so cancelling one cancels the other.
+        value, which fails if this object fails or `make` raises. If this object has no callbacks
+        yet, it is that `Deferred` itself, so cancelling one cancels the other.
 
         Raises: the error of this object, or of `make`, if this object is done.
         """
@@ -130,7 +130,7 @@ class Deferred(Generic[T]):
     def finally_(self, make: Callable[[Deferred[T]], R]) -> Deferred[R]:
         """Apply `make` to this object when it is done, has failed or was cancelled.
 
-        Returns a `Deferred` of the value of `make`. Cancelling that cancels this object.
+        Returns a `Deferred` of the value of `make`. Cancelling it cancels this object.
         """
         made: Deferred[R] = Deferred()
         made._make = make
@@ -161,7 +161,7 @@ class Deferred(Generic[T]):
     @staticmethod
     def from_coroutine(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Deferred[T]:
         """Run a coroutine as a task, which is in `tasks` while it runs; return a `Deferred` of its
-        result. Cancelling that cancels the task.
+        result. Cancelling the `Deferred` cancels the task.
         """
         deferred: Deferred[T] = Deferred()
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -195,7 +195,7 @@ class Deferred(Generic[T]):
 
     def _notify(self) -> None:
         self.is_done = True
-        # Neither is needed any more, and both may refer to much memory.
+        # `_source` and `_make` are not needed any more, and may refer to much memory.
         self._source = self._make = None
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:

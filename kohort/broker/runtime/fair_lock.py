@@ -1,5 +1,5 @@
-"""A lock that is granted round robin by owner, so that an owner delays another by at most one
-use.
+"""A lock that is granted round robin by owner, so that an owner delays another owner by at most one
+use of the lock.
 """
 
 import asyncio

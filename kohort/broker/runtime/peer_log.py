@@ -1,7 +1,7 @@
 """Rate-limited logging about peers, so that peers cannot flood the log.
 
 Each kind of line is written at most a few times per interval; the next line after that reports the
-number of suppressed ones. Text from a peer is escaped, so it cannot break a line or control a
+number of suppressed lines. Text from a peer is escaped, so it cannot break a line or control a
 terminal.
 """
 

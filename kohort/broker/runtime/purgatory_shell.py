@@ -23,8 +23,8 @@ _ENTRIES_PER_STEP = 10
 _HOPS_BEFORE_EXPIRY = 3
 """Loop iterations between the timer and the expiry.
 
-The first may pass before the loop polls its sockets, in the second their data is passed to the
-protocols, and in the third the tasks that a request started run their first step."""
+The first iteration may end before the loop polls its sockets. In the second, data of the sockets is
+passed to the protocols. In the third, tasks that requests have started begin to run."""
 
 
 class PurgatoryShell:
@@ -60,7 +60,9 @@ class PurgatoryShell:
         self._timer_ms = deadline_ms
 
     def close(self) -> None:
-        """Complete all operations and stop. Operations that this triggers are completed as well."""
+        """Complete all operations and stop. Operations that are added meanwhile are completed as
+        well.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -85,7 +87,8 @@ class PurgatoryShell:
     def _expire(self) -> None:
         """Expire the operations that were due when the iteration began, and schedule the rest.
 
-        One entry may end a join phase with thousands of members, so the first steps are small.
+        One entry may end a join phase with thousands of members, so the clock is first checked
+        after one entry, then after two, four and eight more.
         """
         purgatory = self._purgatory
         now_ms = self._clock.monotonic_ms()

@@ -1,6 +1,4 @@
-"""Reports readiness and stopping to systemd, or to another manager with its protocol
-(sd_notify).
-"""
+"""Reports readiness and stopping to systemd, or to another service manager that uses sd_notify."""
 
 import logging
 import os

@@ -5,10 +5,11 @@ A slice ends after its budget of milliseconds, on any machine. Work is divided i
 `CHECKS_MAX` checks, because the virtual clock of tests and simulations does not advance during
 work; that keeps their runs reproducible.
 
-There are three ways to use it: `Slice.pause` in a coroutine's own loop, `run` for a generator of
-steps, and `RoundRobin` for many instances of the same kind of work. A loop with something to do
-between two slices passes it to `pause`. One that cannot await at the end of its slice (the steps of
-a group, the batches of a request) checks `is_over` itself; its driver then awaits `yield_to_loop`.
+There are three ways to use slices: `Slice.pause` in a coroutine's own loop, `run` for a generator
+of steps, and `RoundRobin` for many instances of the same kind of work. A coroutine that has
+something to do between two slices passes a function to `pause`. Code that cannot await at the end
+of its slice (the steps of a group, the batches of a request) checks `is_over`; its caller then
+awaits `yield_to_loop`.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ CHECKS_MAX: Final = 1_000
 ITERATIONS_BETWEEN: Final = 2
 """Event loop iterations from one slice to the next. Data received during a slice is read at the end
 of its iteration; the request is executed and answered in the following one, which has no slice.
-With a slice in every iteration, each request would wait for two of them."""
+With a slice in every iteration, each request would wait for two slices."""
 
 
 async def yield_to_loop() -> None:
@@ -49,7 +50,7 @@ class Monotonic(Protocol):
 
 
 class Slice:
-    """A period of work on the loop, which begins when this is created."""
+    """A period of work on the loop, which begins when the object is created."""
 
     __slots__ = ("_budget_ms", "_checks_left", "_checks_max", "_clock", "_ends_ms")
 
@@ -75,8 +76,8 @@ class Slice:
         return self._checks_left <= 0 or self._clock.monotonic_ms() >= self._ends_ms
 
     async def pause(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Let other work run if the slice is over, and begin the next one. If the slice is
-        over, `between` is called first, to complete work that this slice began.
+        """Let other work run if the slice is over, and begin the next slice. If the slice is over,
+        `between` is called first, to complete work that the slice began.
         """
         if self.is_over():
             if between is not None:
@@ -103,9 +104,10 @@ failing part then: work that always fails is called, and logged, once per slice 
 
 
 class RoundRobin:
-    """A queue of work of the same kind, which shares one slice per loop iteration.
+    """A queue of work of the same kind; all of it shares one slice per loop iteration.
 
-    Separate slices for each of twenty groups in one iteration would not be bounded together.
+    If each of twenty groups had a slice in the same iteration, the iteration would take twenty
+    times as long.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class RoundRobin:
 
     @property
     def waiting_count(self) -> int:
-        """Number of callables that have more work."""
+        """Number of callables in the queue."""
         return len(self._waiting)
 
     def add(self, work: Work) -> None:
@@ -156,9 +158,9 @@ class RoundRobin:
             try:
                 is_more = work(time_slice)
             except Exception:
-                # The failed work expects another slice, and would never be added again without one.
-                # It does not get one immediately: work that always fails could fill this slice with
-                # errors.
+                # The failed work expects another slice, and without it would never run again. It
+                # does not get a slice immediately: work that always fails could fill this slice
+                # with errors.
                 logger.exception("Internal error in work done in slices")
                 is_more = False
                 failed.append(work)

@@ -1,10 +1,10 @@
 """SASL authentication of one connection: rejects all other requests until it is complete.
 
 A connection of a SASL listener begins with a `SaslAuthenticator` as its service. After
-authentication its service is the dispatcher, so later requests have no cost; only if sessions
-expire, the authenticator stays in between. The permitted order of requests is that of KIP-43 and
-KIP-152. Responses to failures are delayed by a time that does not depend on the work done, to slow
-down guessing of passwords.
+authentication the service is the dispatcher, so the authenticator costs later requests nothing;
+only if sessions expire, the authenticator remains the service, to check every request. The
+permitted order of requests is that of KIP-43 and KIP-152. Responses to failures are delayed by a
+time that does not depend on the work done, to slow down guessing of passwords.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ AuthenticationStep = Challenge | Done | Deferred[Done] | Deferred[Challenge | Do
 
 class Exchange(Protocol):
     user: str
-    """The claimed user name; empty until it is known."""
+    """The user name that the client claims; empty until the client has sent it."""
 
     def step(self, token: bytes) -> AuthenticationStep:
         """Process a client token.
@@ -73,7 +73,9 @@ class Exchange(Protocol):
 
 class Dispatcher(Service, Protocol):
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
-        """Return the error response, None for acks=0. Raises CloseConnection if there is none."""
+        """Return the error response, None for acks=0. Raises CloseConnection if no response can
+        carry `code`.
+        """
         ...
 
 
@@ -113,7 +115,7 @@ class SaslState(Enum):
 
 
 class SaslAuthenticator:
-    """The service of an unauthenticated connection, or of one whose session expires."""
+    """The service of an unauthenticated connection, or of a connection whose session expires."""
 
     def __init__(self, listener: SaslListener, connection: NewConnection) -> None:
         self._listener = listener

@@ -1,4 +1,6 @@
-"""Client quotas: stored in the metadata store before they take effect, charged by request."""
+"""Client quotas: stored in the metadata store before they take effect, and charged for each
+request.
+"""
 
 import asyncio
 import json

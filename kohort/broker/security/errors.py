@@ -1,8 +1,10 @@
-"""Why a broker cannot start with its stores or users file. Light: no TLS and no SASL."""
+"""Errors in key stores, trust stores and the users file. Imports no modules of TLS or SASL."""
 
 
 class StoreError(Exception):
-    """An unusable key store or trust store; the text says which and why."""
+    """An unusable key store or trust store, or a rejected security setting; the text gives the
+    reason.
+    """
 
 
 class UsersFileError(Exception):

@@ -74,7 +74,7 @@ class DisabledUsers:
 
 
 def _is_of(session: Session, users: frozenset[str]) -> bool:
-    """Whether the session's client is authenticated with one of the names."""
+    """Whether the session's client is authenticated as one of `users`."""
     principal = session.principal
     return principal != ANONYMOUS and principal.type == USER and principal.name in users
 
@@ -129,8 +129,8 @@ class SecureListeners:
     def start(
         self, dispatcher: Dispatcher, log: PeerLog, http: TlsListener | None = None
     ) -> dict[str, Listener]:
-        """Return all listeners by name, and start reloading their certificates and that of the
-        HTTP port. Reads files.
+        """Return all listeners by name, and start reloading their certificates and the certificate
+        of the HTTP port. Reads files.
 
         Raises:
             StoreError: a key store, a trust store or the mapping rules cannot be used; or the
@@ -236,7 +236,7 @@ class SecureListeners:
                 )
 
     def _warn_of_names(self) -> None:
-        """Log a warning for each listener whose clients are redirected to another one."""
+        """Log a warning for each listener whose clients are redirected to another listener."""
         config = self._settings.config
         advertised = config.advertised_endpoints
         for endpoint in config.listener_endpoints:
@@ -406,7 +406,9 @@ class SecureListeners:
         return lambda _: ScramExchange(mechanism, find, _new_nonce(), why)
 
     def _why_unknown(self, user: str) -> str:
-        """Return why a user has no such credential, for the log; equal work for every user."""
+        """Return why a user has no credential for the mechanism, for the log; equal work for every
+        user.
+        """
         others = [MECHANISMS[number] for number, _ in self._users.credentials_of(user)]
         reason = f"the user has credentials only for {', '.join(others)}"
         return reason if others else "unknown user"
@@ -450,7 +452,7 @@ class SecureListeners:
 
 
 def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
-    """Yield the hosts that a listener advertises, this machine's name for a wildcard address."""
+    """Yield the hosts that a listener advertises; for a wildcard address, this machine's name."""
     for endpoint in config.advertised_endpoints:
         if endpoint.listener == listener:
             is_wildcard = endpoint.host in EVERY_INTERFACE

@@ -1,4 +1,4 @@
-"""Checks the passwords of PLAIN in two threads, because each takes milliseconds.
+"""Checks the passwords of PLAIN in two threads, because each check takes milliseconds.
 
 Two threads leave a processor to the event loop while many clients log in. A success is cached for a
 minute, so that many clients can reconnect without waiting. Checks are queued round robin over
@@ -31,7 +31,7 @@ from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
 WAITING_MAX: Final = 256
-"""The most queued checks; beyond it, `FairQueue` drops one of the longest queue."""
+"""The most queued checks; beyond that, `FairQueue` drops a check of the longest queue."""
 REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
@@ -57,7 +57,9 @@ class Passwords:
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`threads` default to two of low priority. Disabled users take as much work as others."""
+        """`threads` are two low-priority threads by default. Checking a disabled user takes as much
+        work as checking any other.
+        """
         self.is_disabled = is_disabled
         self._users = users
         self._clock = clock
@@ -163,7 +165,7 @@ class Passwords:
 
 
 class PlainExchange:
-    """One attempt to log in with PLAIN. `given` are the passwords in `sasl.jaas.config`."""
+    """One attempt to authenticate with PLAIN. `given` are the passwords in `sasl.jaas.config`."""
 
     def __init__(self, passwords: Passwords, given: Mapping[str, str], ip: str) -> None:
         self.user = ""

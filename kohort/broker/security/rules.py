@@ -1,8 +1,8 @@
 """The access rules: stored in the metadata store, applied by the authorizer.
 
-A change is stored in both copies, and forced to disk, before the authorizer applies it and before
-it is answered. Therefore an acknowledged change survives a crash, and applies to the next request
-of every connection.
+A change is stored in both copies of the metadata store, and forced to disk, before the authorizer
+applies it and before the request is answered. Therefore an acknowledged change survives a crash,
+and applies to the next request of every connection.
 """
 
 import asyncio
@@ -51,7 +51,9 @@ class AccessRules:
         self._bytes = sum(_size(rule) for rule in rules)
 
     async def find(self, rule_filter: RuleFilter) -> list[Rule]:
-        """Return the rules that match a filter, oldest first; many take several iterations."""
+        """Return the rules that match a filter, oldest first; a long search takes several event
+        loop iterations.
+        """
         return await self._find(rule_filter, Slice(self._clock))
 
     async def _find(self, rule_filter: RuleFilter, time_slice: Slice) -> list[Rule]:

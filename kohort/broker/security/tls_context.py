@@ -1,8 +1,8 @@
 """Creates the OpenSSL context of a listener from its settings.
 
 Keys in settings are written to an in-memory file that only this process can open, because `ssl`
-reads keys only from files. An unusable store of keys or certificates is explained, with the remedy;
-OpenSSL's errors do not.
+reads keys only from files. Errors about an unusable store of keys or certificates name the cause
+and the remedy, which OpenSSL's errors do not.
 """
 
 import os

@@ -188,5 +188,5 @@ def name_complaint(listener: str, own: KeyStore, host: str) -> str | None:
 
 
 def moment_of(text: str) -> datetime:
-    """Return a certificate's time, given as ``YYYYMMDDHHMMSSZ``."""
+    """Parse a certificate's time, which has the form ``YYYYMMDDHHMMSSZ``."""
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

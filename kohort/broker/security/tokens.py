@@ -1,6 +1,6 @@
-"""Verifies OAUTHBEARER tokens with the keys of their issuer, and fetches these.
+"""Verifies OAUTHBEARER tokens with the keys of their issuer, and fetches these keys.
 
-Keys come only from the configured URL, never from one in a token. A token's algorithm must be one
+Keys come only from the configured URL, never from a URL in a token. A token's algorithm must be one
 of `ALGORITHMS` and match the key's type. If keys cannot be refreshed, the old ones stay in use for
 a day.
 """
@@ -183,7 +183,7 @@ class Tokens:
 
 
 class OAuthExchange:
-    """One attempt with OAUTHBEARER."""
+    """One attempt to authenticate with OAUTHBEARER."""
 
     def __init__(self, tokens: "Tokens | UnsecuredTokens") -> None:
         self.user = ""
@@ -191,7 +191,7 @@ class OAuthExchange:
         self._refused: SaslFailure | None = None
 
     def step(self, token: bytes) -> "Challenge | Done | Deferred[Challenge | Done]":
-        """Process a token; rejecting it takes two rounds (RFC 7628). Raises SaslFailure."""
+        """Process a token; rejecting a token takes two rounds (RFC 7628). Raises SaslFailure."""
         if self._refused is not None:
             raise SaslFailure(str(self._refused), REFUSAL.decode())
         claimed = read_message(token)
@@ -246,7 +246,9 @@ def token_rules(config: BrokerConfig) -> TokenRules:
 
 
 def _after(waited: Deferred[None], make: Callable[[], Done]) -> Deferred[Done]:
-    """Return the result of `make` after `waited`, which is not cancelled with it."""
+    """Return a `Deferred` of the result of `make`, called when `waited` is done. Cancelling it does
+    not cancel `waited`.
+    """
     made: Deferred[Done] = Deferred()
 
     def finish(_: Deferred[None]) -> None:

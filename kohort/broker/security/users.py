@@ -4,7 +4,7 @@ All changes go through here, and are stored before they take effect. PLAIN uses 
 credentials. A file may contain more users; a single stored credential of a user hides all of its
 credentials in the file, or an old password could stay valid for another mechanism.
 
-Credentials are imported with the first one: 1 ms.
+The module of credentials is imported with the first credential, because that takes 1 ms.
 """
 
 import base64
@@ -41,7 +41,9 @@ Change: TypeAlias = "tuple[CredentialKey, Credential | None]"
 
 
 class Users:
-    """The users. Storing changes blocks; the caller serialises it with other writers."""
+    """The users. Storing changes blocks, and must not run concurrently with other writes of the
+    metadata store.
+    """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -104,7 +106,9 @@ class Users:
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> "Credential":
-        """Return the credential of a user; a derived one for an unknown user."""
+        """Return the credential of a user; for an unknown user, a credential derived from the
+        name.
+        """
         from kohort.broker.core.security.sasl import made_up  # noqa: PLC0415
 
         assert self._secret, "not loaded"
@@ -171,7 +175,9 @@ class Users:
                 listener(user)
 
     def _found_usual(self) -> "_Usual":
-        """Return the properties of most credentials, computed once after each change."""
+        """Return the most frequent properties of the existing credentials, computed once after each
+        change.
+        """
         if self._usual is None:
             from kohort.broker.core.security.sasl import USUAL_PROPERTIES  # noqa: PLC0415
 
@@ -196,7 +202,7 @@ class Users:
 
 
 class PasswordWork(NamedTuple):
-    """Computes one hash of a password. A made-up credential never matches."""
+    """Computes one hash of a password. If `credential.is_made_up`, no password matches."""
 
     mechanism: str
     credential: "Credential"
@@ -210,7 +216,8 @@ class _Usual(NamedTuple):
     looks: "Mapping[str, VisibleProperties]"
     """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
-    """By mechanism, the most iterations of any credential; if it is some user's first mechanism."""
+    """The most iterations of any credential, by mechanism. Has only mechanisms that are the first
+    of some user's."""
 
 
 def property_of(key: CredentialKey) -> str:

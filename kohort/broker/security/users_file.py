@@ -102,7 +102,7 @@ def read_users_at(path: Path) -> Credentials:
 
 
 def users_file_complaint(path: Path) -> str | None:
-    """Return a warning if others can read the file. Reads the file system."""
+    """Return a warning if every user of this machine may read the file. Reads the file system."""
     if not is_open_to_all(path):
         return None
     return (

@@ -1,1 +1,1 @@
-"""Requests that only one kind of group executes, a module for each kind."""
+"""Executes requests that only one kind of group supports; one module for each kind."""

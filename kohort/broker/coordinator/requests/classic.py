@@ -1,7 +1,7 @@
 """The requests of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Groups of other kinds answer them with errors, as in Kafka. Requests to groups of all kinds are in
-:mod:`kohort.broker.coordinator.coordinator`.
+Groups of other kinds answer these requests with errors, as in Kafka. Requests to groups of all
+kinds are in :mod:`kohort.broker.coordinator.coordinator`.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class ClassicRequests:
-    """Executes the requests; a returned ticket is answered later."""
+    """Executes requests of the classic protocol; a returned `Deferred` completes later."""
 
     def __init__(self, host: GroupHost) -> None:
         self._host = host
@@ -65,7 +65,7 @@ class ClassicRequests:
         return error
 
     def join(self, group_id: str, request: JoinRequest) -> Deferred[JoinResult]:
-        """Execute a JoinGroup. A group without a membership gets a classic one."""
+        """Execute a JoinGroup. A group without a type becomes a classic group."""
         ticket: Deferred[JoinResult] = Deferred()
         error = check_request(group_id, request, self._host.config.group)
         member_id = request.member_id
@@ -104,8 +104,8 @@ class ClassicRequests:
 
     def _drop_excess_ids(self, group_id: str) -> None:
         """Drop the oldest unused ids of all groups if they need too much memory. To be called after
-        a join to this group, which may have created an id; an id created later, after an append, is
-        counted at the next join.
+        a JoinGroup to this group, which may have created an id. An id that is created only after an
+        append is counted at the next JoinGroup.
         """
         membership = self._host.membership(group_id, ClassicMembership)
         if membership is None or not membership.data.unused_ids.are_too_many:
@@ -128,7 +128,7 @@ class ClassicRequests:
             group.outbox.reply(ticket, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | Deferred[SyncResult]:
-        """Execute a SyncGroup; a result that is available is returned itself."""
+        """Execute a SyncGroup; return the result if it is available, otherwise a `Deferred`."""
         if not group_id:
             return SyncResult(ErrorCode.INVALID_GROUP_ID)
         # Most members of a large group sync when the assignment is available; no command is needed

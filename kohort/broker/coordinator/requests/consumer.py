@@ -24,7 +24,7 @@ def short_id(number: bytes) -> str:
 
 
 class ConsumerRequests:
-    """Executes the requests; a returned ticket is answered later."""
+    """Executes requests of consumer groups; a returned `Deferred` completes later."""
 
     def __init__(self, host: GroupHost, *, is_enabled: bool, assignors: Sequence[str]) -> None:
         self._host = host
@@ -39,7 +39,7 @@ class ConsumerRequests:
 
         Args:
             group_id: the group.
-            request: `member_id` is the client's, or was created for it.
+            request: `member_id` was sent by the client, or created for it.
             may_describe: whether the client may describe a topic. Regular expressions that are
                 resolved because of this request match only such topics.
 
@@ -93,8 +93,8 @@ class ConsumerRequests:
 
 
 SMALL_CHARS: Final = 1_000
-"""Maximum characters in a heartbeat that shares an append, so that the largest number of them fits
-in one batch of the log."""
+"""Maximum characters in a heartbeat that shares an append, so that `SHARING_MAX` such heartbeats
+fit in one batch of the log."""
 
 
 def _is_small(request: HeartbeatRequest) -> bool:

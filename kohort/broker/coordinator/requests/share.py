@@ -24,7 +24,9 @@ NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def not_found(group_id: str, group: Group | None) -> str:
-    """Return the message for a group that is not a share group, None if it does not exist."""
+    """Return the error message for a group that is not a share group; `group` is None if the group
+    does not exist.
+    """
     if group is None or group.is_dead or is_unused(group):
         return f"Group {group_id} not found."
     return f"Group {group_id} is not a share group."
@@ -37,7 +39,7 @@ def is_unused(group: Group) -> bool:
 
 
 class ShareRequests:
-    """Executes the requests; a returned ticket is answered later."""
+    """Executes requests of share groups; a returned `Deferred` completes later."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class ShareRequests:
     ) -> None:
         """`prepare_state` creates the topic of share-partitions' state, and returns None if it
         exists. `initializing` returns a `Deferred` that completes when the state of a group's
-        partitions exists, None if it does.
+        partitions exists, None if it exists already.
         """
         self._host = host
         self._prepare_state = prepare_state
@@ -158,7 +160,7 @@ class ShareRequests:
 
     def _submit(self, group_id: str, command: Command) -> None:
         """Submit a command that may initialize share-partitions. Its step creates their state, so
-        __share_group_state has to exist before.
+        __share_group_state has to exist before the step.
         """
         preparing = self._prepare_state() if command.creates_group else None
         if preparing is None:

@@ -37,10 +37,11 @@ def is_member_id(member_id: str | None) -> bool:
 
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
-    """Return the error for a request with this ``current_leader_epoch``; -1 skips the check.
+    """Return the error for a request whose ``current_leader_epoch`` is `clients_epoch`; -1 skips
+    the check.
 
     Args:
-        leader_epoch: that of the partition.
+        leader_epoch: the partition's leader epoch.
     """
     if clients_epoch in {-1, leader_epoch}:
         return NO_ERROR
@@ -92,7 +93,9 @@ class Mutations:
     """The partitions that one request creates or deletes."""
 
     def __init__(self, ctx: RequestContext, *, is_strict: bool) -> None:
-        """`is_strict`: whether the client can be refused."""
+        """`is_strict`: whether the client understands THROTTLING_QUOTA_EXCEEDED, so it can be
+        refused.
+        """
         limits = ctx.broker.quotas
         self._quotas = None if limits is None or not limits.is_limiting else limits.quotas
         self._clock = ctx.broker.clock

@@ -1,4 +1,6 @@
-"""Descriptions of consumer groups and share groups, and assignments: their messages are alike."""
+"""Builds descriptions and assignments of consumer groups and share groups, whose messages are
+alike.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
@@ -33,7 +35,7 @@ def describe_each(
     describe: Callable[[RequestContext, str], Steps[Any]],
     response: _Response,
 ) -> Steps[_Response]:
-    """Add the description of each requested group to the response; one step for each.
+    """Add the description of each requested group to the response; one step for each group.
 
     Args:
         describe: returns the description of a group, or the error.
@@ -49,7 +51,9 @@ def describe_each(
 
 
 def description_error(ctx: RequestContext, group_id: str) -> ErrorCode:
-    """Return why a group cannot be described to this client; NONE if it may not exist."""
+    """Return why a group cannot be described to this client, or NONE. Does not check whether the
+    group exists.
+    """
     if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ctx.broker.groups.read_error(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

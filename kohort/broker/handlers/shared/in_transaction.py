@@ -40,7 +40,8 @@ class Flow(NamedTuple):
     adds_since: int
     """The version of the API from which requests add partitions themselves."""
     client_errors: Mapping[ErrorCode, Sequence[ClientError]]
-    """Errors that are replaced, newest versions first; others are returned as they are."""
+    """The errors that replace an internal error, newest versions first; errors without an entry are
+    returned as they are."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -58,7 +59,9 @@ class TransactionalProducer(NamedTuple):
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Deferred[None] | None:
-        """Return a `Deferred` to wait for before the verification; None if there is no need."""
+        """Return a `Deferred` to wait for before the verification; None if no operation is in
+        progress.
+        """
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[tuple[str, int]]) -> ErrorCode:
@@ -86,7 +89,9 @@ class TransactionalProducer(NamedTuple):
         )
 
     def client_error(self, error: ErrorCode) -> KafkaError:
-        """Return an error of the transactions as clients of this version know it."""
+        """Return the error that clients of this version get for an error of the transaction
+        coordinator.
+        """
         for client_error in self.flow.client_errors.get(error, ()):
             if self.version >= client_error.since:
                 return KafkaError(client_error.code, client_error.message)
@@ -151,8 +156,8 @@ class Candidate:
     """Appends the batch. Raises KafkaError."""
 
     def refuse(self, error: KafkaError, *, by_log: bool = False) -> None:
-        """Report to the producer why it was not appended; with the log start offset if the log
-        refused it.
+        """Report to the producer why the batch was not appended; with the log start offset if the
+        log refused it.
         """
         self.result.error_code, self.result.error_message = error.code, error.message
         if by_log:

@@ -22,12 +22,13 @@ from kohort.protocol.messages.share_acknowledge import (
 from kohort.protocol.messages.share_fetch import FetchTopic
 
 RENEWS_SINCE: Final = 2
-"""The first version of both APIs with acquire modes and the acknowledgement type renew."""
+"""The first version of ShareFetch and ShareAcknowledge with the acknowledgement type renew."""
 
 NOT_HOSTED: Final = "This server does not host this topic-partition."
 
 LONG_BYTES: Final = 32 * 1024
-"""Smaller requests are decoded at once: librdkafka sends a batch for each of 500 records."""
+"""Requests below this size are decoded at once, such as those of librdkafka with a batch for each
+of 500 records."""
 
 
 NO_LEADER_CHANGE: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
@@ -36,7 +37,9 @@ Acknowledgements = dict[SessionPartition, list[AcknowledgementBatch]]
 
 
 def request_error(ctx: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    """Return the error of a request that does not depend on its session, or NONE."""
+    """Return the error of a request's group, rights or member id, or NONE; its session is checked
+    later.
+    """
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
     if not ctx.may(Operation.READ, ResourceType.GROUP, group_id):
@@ -111,8 +114,8 @@ def apply(
 ) -> AcknowledgementError | None:
     """Apply the acknowledgements of a share-partition; return the error if they are invalid.
 
-    `releases`: the member's other records of the share-partition are released, too. Other errors
-    are in `acknowledging` afterwards.
+    `releases`: the member's other records of the share-partition are released, too. Whether the
+    acknowledgements succeed is in `acknowledging` afterwards.
     """
     may_be_renewed = ctx.api_version >= RENEWS_SINCE
     highest_type = AcknowledgeType.RENEW if may_be_renewed else AcknowledgeType.REJECT

@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def client(self) -> tuple[str, str]:
-        """Identifies the client across its connections: principal and address block."""
+        """Principal and address block, which identify the client across its connections."""
         return self.info.session.principal.name, self.memory.address_block
 
     @property

@@ -4,9 +4,9 @@ Decides when a connection ends; the connection carries it out. Guarantees: the f
 closing is counted; illegal transitions are impossible; a connection ends within a time limit,
 whatever the client does.
 
-How a connection ends, and which responses are still sent. Every way may be the first, or follow one
-above it, unless the table says otherwise. The loss of the transport may come at any time, and
-completes all of them.
+How a connection ends, and which responses are still sent. A connection may end in several ways in
+turn: any way of the table may come first, or after a way above it, unless the table says otherwise.
+The loss of the transport may come at any time, and completes all of them.
 
 =====================  =========================================================================
 Way                    Effect, and responses that are sent
@@ -46,8 +46,8 @@ class ConnectionState(IntEnum):
     """The state of a connection; OPEN from its creation. States follow each other in this order,
     and may be left out; REFUSED follows OPEN only.
 
-    Independent of it, while the connection is open: whether the client is authenticated, whether
-    the socket is being read, whether a request is parked.
+    The state does not show whether the client is authenticated, whether the socket is being read,
+    or whether a request is parked.
     """
 
     OPEN = 0
@@ -55,14 +55,13 @@ class ConnectionState(IntEnum):
     STOPPING = 1
     """The broker stops: the current request is answered, and no other is executed."""
     CLOSING = 2
-    """A side has violated a rule or a limit, or the broker has stopped. Received data is ignored,
-    and no response is added; written responses may still be sent, within the time limit of the
-    periodic checks."""
+    """The connection is closing, for a `CloseReason`. Received data is ignored, and no response is
+    added; written responses may still be sent, within the time limit of the periodic checks."""
     REFUSED = 3
     """The host did not admit the connection and does not count it; received data is ignored. It is
     dropped immediately or later."""
     LOST = 4
-    """The transport is gone."""
+    """The transport has reported the loss of the connection."""
 
     def __init__(self, number: int) -> None:
         # A plain attribute, because it is read for every request.

@@ -44,7 +44,9 @@ class FileReads:
     __slots__ = ("_under_way", "_waiting", "loop", "senders_left")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, senders_max: int) -> None:
-        """At most `senders_max` connections get a second descriptor; for others, files are read."""
+        """At most `senders_max` connections get a second descriptor; for other connections, file
+        ranges are read into memory.
+        """
         self.loop = loop
         self.senders_left = senders_max
         self._under_way = 0
@@ -81,7 +83,9 @@ def has_ranges(parts: Sequence[Part]) -> bool:
 
 
 class FileSender:
-    """The pending output of one connection from its first file range on; reused."""
+    """The pending output of one connection, from the first file range on; reused for later
+    responses.
+    """
 
     __slots__ = (
         "_cached_until_s", "_failure", "_found_until_s", "_is_reading", "_is_watching",
@@ -131,7 +135,7 @@ class FileSender:
         self._found_until_s = self._cached_until_s = time.monotonic() + STAYS_CACHED_S
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Send these parts after all others."""
+        """Send these parts after all parts that were added before."""
         self._parts.extend(parts)
 
     def send(self) -> bool:
@@ -227,7 +231,7 @@ class FileSender:
             self._reads.loop.remove_writer(self._number)
 
     def _drop_if_sent(self) -> bool:
-        """Drop the first part if it is completely sent. Returns whether it was."""
+        """Drop the first part if it is completely sent, and return True; otherwise return False."""
         if self._parts[0]:
             return False
         self._parts.popleft()

@@ -1,8 +1,8 @@
 """Splits the bytes of one connection into frames. Independent of sockets.
 
-Guarantees: a small frame is copied once, out of the receive buffer; a large one is received into a
-contiguous buffer of its own. Memory is allocated in proportion to the received bytes, never to the
-announced size. A returned frame is never written to again, so views of it stay valid.
+Guarantees: a small frame is copied once, out of the receive buffer; a large frame is received into
+a contiguous buffer of its own. Memory is allocated in proportion to the received bytes, never to
+the announced size. A returned frame is never written to again, so views of it stay valid.
 
 All connections share one receive buffer, because it is empty between two reads. That includes a
 read without data: a transport may request a buffer and then read nothing, so `buffer` must not
@@ -22,8 +22,8 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _FIRST_BUFFER_BYTES: Final = 4096
 _GROWTH: Final = 8
 """The buffer of a large frame grows to eight times the received bytes: at most three copies for a
-frame of any size. If that is more than half of the frame, the whole frame is allocated, or nearly
-all of it would be copied once more."""
+frame of any size. If this size is more than half of the frame, the whole frame is allocated,
+because otherwise nearly all of it would be copied once more."""
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
@@ -93,7 +93,7 @@ class FrameReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a frame nor a part of one is left after `keep_rest`."""
+        """Whether `keep_rest` has left neither a frame nor a part of a frame."""
         return self._single is None and self._large is None and not self._rest
 
     @property
@@ -120,9 +120,9 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes; never empty.
 
-        The read may return no data, and the next call may be another connection's. Therefore kept
-        bytes of a size field are copied to the buffer by `received`; here only their space is left
-        free.
+        The transport may read no data into the shared buffer, and another connection may use it
+        next. Therefore this method only leaves space for the kept bytes of a size field, and
+        `received` copies them to the buffer.
         """
         large = self._large
         if large is not None and self._filled < self._size:
@@ -162,8 +162,8 @@ class FrameReader:
         return True
 
     def received_small(self, byte_count: int) -> bool:
-        """Do what `received` does. If the data begins with a complete frame, and no earlier data
-        is kept, also move it out of the receive buffer, as `keep_rest` does, and return True.
+        """Do what `received` does. If the data begins with a complete frame, and no earlier data is
+        kept, also move the data out of the receive buffer, as `keep_rest` does, and return True.
         """
         if self._rest or self._single is not None or self._large is not None or self._end:
             self.received(byte_count)

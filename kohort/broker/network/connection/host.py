@@ -1,4 +1,4 @@
-"""The host of connections, as they need it: implemented by the server."""
+"""The interface of the server, the host of connections, that a connection uses."""
 
 from __future__ import annotations
 

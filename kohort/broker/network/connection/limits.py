@@ -34,13 +34,15 @@ _CLOSED_BY_PEER: Final = frozenset({7, 8})
 
 
 class NetworkLimits(NamedTuple):
-    """Kafka's configs with dots as underscores; `kohort_` marks Kohort's own."""
+    """Named like Kafka's configs, with underscores instead of dots; `kohort_` marks Kohort's
+    own.
+    """
 
     socket_request_max_bytes: int = 104_857_600
     """Largest frame. A larger size field closes the connection before anything is allocated."""
     queued_max_request_bytes: int = 256 * 1024 * 1024
-    """Bytes of all requests being received or executed. Beyond it only one connection at a time
-    continues to receive a large frame; small requests are not delayed. See `memory`."""
+    """Bytes of all requests being received or executed. Beyond this limit only one connection at a
+    time continues to receive a large frame; small requests are not delayed. See `memory`."""
     socket_listen_backlog_size: int = 1024
     """The size of a listening socket's queue. With Kafka's 50, a client that finds a full queue
     loses a whole second (SYN retry)."""
@@ -61,16 +63,17 @@ class NetworkLimits(NamedTuple):
     kohort_authentication_timeout_ms: int = 10_000
     kohort_unauthenticated_connections_max: int = 1_000
     kohort_unsent_max_bytes: int = 512 * 1024 * 1024
-    """Bytes of responses that slow clients have not received. Beyond it the connections that have
-    been slow the longest are closed."""
+    """Bytes of responses that slow clients have not received. Beyond this limit the connections
+    that have been slow the longest are closed."""
 
 
 class Activity:
     """The time of each client's last activity, by client id and host.
 
-    Processes that share both count as one client. The service decides which requests are activity:
-    a client may keep its connections alive and do no work. It only sets `ConnectionInfo.active_as`;
-    the periodic check of all connections, every second or so, updates the times.
+    Processes with the same client id and host count as one client. Not every request is activity,
+    because a client may keep its connections alive and do no work: the service sets
+    `ConnectionInfo.active_as` at requests that count. The periodic check of all connections, about
+    every second, updates the times.
     """
 
     __slots__ = ("_at_ms", "_clock")
@@ -100,7 +103,7 @@ class Throttle:
     """Mutes one connection for the throttle time in its last response (KIP-219).
 
     The response is sent immediately, and the client is expected to wait. Until the time is over,
-    its connection is neither read nor are its requests executed.
+    the client's connection is not read, and its requests are not executed.
     """
 
     __slots__ = ("_timer", "is_active")

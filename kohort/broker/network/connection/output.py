@@ -1,5 +1,5 @@
-"""The responses of one connection: small ones are written at the end of the iteration, large ones
-immediately; file ranges are sent by the kernel.
+"""The responses of one connection: small responses are written at the end of the iteration, large
+responses immediately; file ranges are sent by the kernel.
 
 Guarantees: bytes are sent in the order in which they were written; `is_blocked` is set while the
 client does not read them, so that none of its requests are executed; an error closes only this

@@ -2,8 +2,8 @@
 ones.
 
 If a listener, or all listeners together, exceed their rate, accepting is paused. If an IP address
-exceeds its rate, its new connections are refused and closed after a delay. Both last for one quota
-window at most.
+exceeds its rate, its new connections are refused and closed after a delay. The pause and the delay
+last for one quota window at most.
 """
 
 from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ class UnauthenticatedConnections(Generic[A]):
         return len(self._since_ms)
 
     def add(self, connection: A, now_ms: int, count_max: int) -> A | None:
-        """Add a connection. If there are more than `count_max`, return the one to close: the
+        """Add a connection. If there are more than `count_max`, return the connection to close: the
         oldest of the address block that has the most.
         """
         self._since_ms[connection] = now_ms
@@ -141,7 +141,9 @@ class UnauthenticatedConnections(Generic[A]):
         return next(iter(self._by_block[most]))
 
     def remove(self, connection: A) -> None:
-        """Remove an authenticated or closed connection; unknown ones are ignored."""
+        """Remove an authenticated or closed connection; does nothing if the connection is not among
+        them.
+        """
         if self._since_ms.pop(connection, None) is None:
             return
         block = connection.address_block

@@ -45,12 +45,12 @@ def listening_sockets(
     """Return bound sockets for every address of `host`; they do not listen yet.
 
     An empty host means every interface. Port 0 uses one free port for all addresses. A buffer size
-    of -1 leaves it to the system. Address families that this machine lacks are omitted.
+    of -1 leaves the size to the system. Address families that this machine lacks are omitted.
 
     Raises:
         OSError: no address could be bound, or the port is in use.
     """
-    # Passed as bytes, it needs no IDNA codec, which takes 2 ms of a start and 1 MiB.
+    # In bytes, the host needs no IDNA codec, which takes 2 ms of a start and 1 MiB.
     name = host.encode() if host.isascii() else host
     addresses = socket.getaddrinfo(
         name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -118,7 +118,7 @@ def connections_within(descriptors: int, log_files_max: int) -> int:
 
 
 def _port(bound: list[socket.socket]) -> int:
-    """Return the port of the first address, which the others share."""
+    """Return the port that all addresses share."""
     return int(bound[0].getsockname()[1]) if bound else 0
 
 

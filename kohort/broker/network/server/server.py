@@ -46,7 +46,7 @@ from kohort.broker.runtime.memory.reclaimer import return_free_memory
 from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
 
-# Imported with the first TLS connection: 1 ms.
+# Imported at the first TLS connection, because the import takes 1 ms.
 if TYPE_CHECKING:
     from kohort.broker.network.tls.handshakes import Handshakes
     from kohort.broker.runtime.low_priority_threads import Threads
@@ -60,11 +60,10 @@ CHECKS_PER_SLICE = 200
 
 DELAYED_MAX = 1_000
 """Refused connections that are closed after a delay of at most a second, because their address
-exceeds its rate; further ones are closed immediately."""
+exceeds its rate; beyond this number, refused connections are closed immediately."""
 
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
-"""Free memory is returned to the system after requests of this total size; that of smaller ones is
-reused."""
+"""Free memory is returned to the system after large requests of this total size."""
 
 BURST = 100
 """Closed connections after which free memory is returned to the system; with TLS, each used about
@@ -94,7 +93,7 @@ class NetworkServer:
         Args:
             limit_of_ip: returns the connections per second that an address may open.
             senders_max: the most connections with a second descriptor, for sending files.
-            handshake_threads: two of a lower priority by default.
+            handshake_threads: compute TLS handshakes; by default two threads of a lower priority.
         """
         self.service = service
         self.limits = limits
@@ -321,7 +320,9 @@ class NetworkServer:
             self._policy_handle = self._loop.call_soon(self._close_slow_uploads)
 
     def _close_slow_uploads(self) -> None:
-        """Runs while a connection waits for memory, and once more afterwards."""
+        """Close the uploads that the policy selects; runs periodically while a request waits for
+        memory, and once more afterwards.
+        """
         self._policy_handle = None
         for upload in self._upload_policy.run(self._clock.monotonic_ms()):
             upload.evict()
@@ -353,7 +354,9 @@ class NetworkServer:
             self._loop.run_in_executor(None, return_free_memory)
 
     def _check_some(self, remaining: Iterator[Connection]) -> None:
-        """Check the next slice of the connections, including ones that have been closed since."""
+        """Check the next slice of the connections, some of which may have closed in the
+        meantime.
+        """
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
         has_more = self._close_overdue(now_ms)
         time_slice = Slice(self._clock, checks_max=CHECKS_PER_SLICE)

@@ -1,4 +1,5 @@
-"""TLS between a transport and a connection: the protocol of the one, the transport of the other.
+"""TLS between a transport and a connection: `TlsConnection` is the transport's protocol, and the
+connection's transport.
 
 The connection sees a transport that reads and writes plaintext; the transport sees a protocol that
 reads ciphertext into a buffer shared by all TLS connections. Therefore all limits, timeouts and
@@ -45,7 +46,7 @@ class TlsState(IntEnum):
     """All written data is encrypted, or the client violated TLS, or the connection was aborted.
     Data is neither decrypted nor encrypted; the transport is closing."""
     LOST = 4
-    """The transport is gone."""
+    """The transport has reported the loss of the connection."""
 
     def __init__(self, number: int) -> None:
         # Plain attributes, because they are read for every read and write.
@@ -265,7 +266,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._connection.address_block
 
     def start_step(self) -> Callable[[], StepResult] | None:
-        """Return the next handshake step with all received data, for a thread."""
+        """Return a function that computes the next handshake step from all received data, in a
+        thread; None if the connection is closing.
+        """
         self._is_step_queued = False
         if self._state.is_closing:
             return None
@@ -273,7 +276,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         return partial(run_step, self._pump, self._held)
 
     def finish_step(self, result: StepResult | BaseException) -> None:
-        """Send the answer and process data received meanwhile. Never raises: others are queued."""
+        """Send the answer and process data received meanwhile. Never raises, because handshakes of
+        other connections are queued behind this one.
+        """
         self._is_in_thread = False
         try:
             if isinstance(result, BaseException):

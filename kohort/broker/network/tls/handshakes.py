@@ -29,7 +29,9 @@ class Handshake(Hashable, Protocol):
     def address_block(self) -> str: ...
 
     def start_step(self) -> Callable[[], StepResult] | None:
-        """Return the function for a thread, or None if the connection is closing."""
+        """Return the function that a thread calls to compute the step, or None if the connection is
+        closing.
+        """
         ...
 
     def finish_step(self, outcome: StepResult | BaseException) -> None:

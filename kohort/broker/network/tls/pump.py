@@ -19,7 +19,7 @@ _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2, 80))
 """A fatal alert, internal_error."""
 
 WRITE_SLICE_BYTES: Final = 64 * 1024
-"""Plaintext that is encrypted at once."""
+"""Maximum plaintext that is encrypted at a time."""
 
 
 _REFUSED: Final = "the client rejects this broker's certificate"
@@ -34,7 +34,7 @@ _MEANINGS: Final = {
     "sslv3 alert certificate unknown": _REFUSED,
     "sslv3 alert bad certificate": _REFUSED,
 }
-"""Explanations of OpenSSL's reasons for operators."""
+"""Explanations, for operators, of the reasons in OpenSSL's errors."""
 
 
 class TlsError(Exception):
@@ -150,7 +150,7 @@ class TlsPump:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The client's verified certificate in DER; None without one."""
+        """The client's verified certificate in DER; None if it sent none."""
         return self._object.getpeercert(binary_form=True)
 
     @property

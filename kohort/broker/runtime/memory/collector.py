@@ -3,16 +3,16 @@
 CPython's collector traverses all objects of a generation at once, and the oldest generation is
 everything: with 100,000 members one collection stops the loop for a quarter of a second. Nearly all
 old objects stay alive, and requests create no cycles. So objects that have survived a collection of
-the middle generation are frozen (`gc.freeze`) and not traversed again: no collection has more than
+the middle generation are frozen (`gc.freeze`) and not traversed again: a collection traverses only
 the recent objects, some ten thousand, and no object is traversed more than twice. Frozen objects
-are freed as usual when nothing refers to them; only a cycle among them waits for
-`collect_all`, which runs while few objects live.
+are freed as usual when nothing refers to them; only a cycle among them waits for `collect_all`,
+which runs while few objects live.
 
 When thousands of members join or leave, the interpreter's own count of young objects is useless: it
-counts allocations minus deallocations, so while old objects go as fast as new ones come, hundreds
-of thousands of young ones accumulate unnoticed. `IterationCollector` also counts the actual
-objects, a few times a second, and collects them between two loop iterations instead of in the
-middle of one.
+counts allocations minus deallocations, so while old objects are freed as fast as new objects are
+created, hundreds of thousands of young objects accumulate unnoticed. `IterationCollector` also
+counts the actual objects, a few times a second, and collects them between two loop iterations
+instead of in the middle of one.
 """
 
 import gc
@@ -35,7 +35,8 @@ CHECKS_PER_COUNT: Final = 10
 """Checks per count of the young objects, because counting takes longer than collecting."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
-"""Objects traversed after which the survivors are traversed once more and frozen."""
+"""When this many young objects have been traversed, the survivors are traversed once more and
+frozen."""
 
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
@@ -90,8 +91,9 @@ class IterationCollector:
         self._uncounted_checks = 0
 
     def check(self) -> int:
-        """Collect young objects if there are enough; return how many at least were traversed. Call
-        it many times a second: whenever the loop may have created some thousand objects.
+        """Collect young objects if there are `YOUNG_COUNT_MIN`; return a lower bound for the number
+        of traversed objects. Call this many times a second: whenever the loop may have created some
+        thousand objects.
         """
         # The interpreter's count is never too high.
         count = gc.get_count()[YOUNGEST]

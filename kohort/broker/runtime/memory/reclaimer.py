@@ -1,8 +1,8 @@
 """Returns the memory of very many members to the system when they leave.
 
-It checks the number of waiting operations and deadlines a few times a second: every live member and
-every parked request has one. A second figure counts departed members whose memory is still in use,
-because the history has yet to describe their rebalance.
+The reclaimer checks the number of waiting operations and deadlines a few times a second: every live
+member and every parked request has one. A second figure counts departed members whose memory is
+still in use, because the history has yet to describe their rebalance.
 """
 
 import asyncio
@@ -173,10 +173,10 @@ def limit_retained_memory() -> None:
     """Limit the free memory that the C library keeps, and return what startup used.
 
     glibc allocates large blocks by mappings of their own, which go back to the system when they are
-    freed. But it adapts each time that one is freed: the next block of that size comes from the
-    heap, whose end is returned only once twice as much is free there. After a few requests of
-    30 MB, the process keeps 64 MB for good. Fixed limits disable that adaptation. Other C libraries
-    are left alone.
+    freed. But each time such a block is freed, glibc adapts its limits: the next block of that size
+    comes from the heap, whose end is returned only once twice as much is free there. After a few
+    requests of 30 MB, the process keeps 64 MB for good. Fixed limits disable the adaptation. Other
+    C libraries are left alone.
     """
     with contextlib.suppress(AttributeError, OSError):
         library = _library()
