@@ -25,6 +25,6 @@ class GroupConfig(NamedTuple):
     full. Kafka's limit is 1 MiB for the stored group, which a few thousand members reach."""
     check_partition_counts: bool = True
     """Rebalance when a leader returns and the partition counts of its topics have changed since the
-    assignment; closes the gap that KIP-814 admits."""
+    assignment. KIP-814 leaves such changes undetected."""
     check_replaced_topics: bool = False
     """Rebalance when a static member returns with other topics; Kafka does not."""

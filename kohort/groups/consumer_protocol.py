@@ -15,7 +15,7 @@ from kohort.protocol.messages.consumer_protocol import (
 )
 
 _ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
-"""All versions have the same layout."""
+"""The codec of version 0; all versions have the same layout."""
 
 
 def parse_subscription(

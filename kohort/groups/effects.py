@@ -1,7 +1,7 @@
 """The effects of a group's steps, which its shell carries out.
 
-Named tuples. A reply and a note, of which a rebalance has thousands, are dataclasses that are not
-frozen: these are created in half the time, and are not to be changed either.
+Effects are named tuples. `Reply` and `Note`, of which a rebalance has thousands, are dataclasses
+that are not frozen: creating one takes half the time. They must not be changed either.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reply:
-    """Answer now; each ticket is in exactly one Reply, alone or within `Replies`."""
+    """Answer a request. Each ticket comes back in exactly one Reply, alone or within `Replies`."""
 
     ticket: Ticket
     body: Any
@@ -33,7 +33,7 @@ class Reply:
 
 
 class Replies(NamedTuple):
-    """Answer all of these, in this order, but not necessarily at once.
+    """Answer these requests in this order, but not necessarily at once.
 
     The end of a phase answers thousands of requests. Their content is fixed by the step; the
     answers themselves are created as they are taken, so that a shell can run other work in between.
@@ -47,8 +47,8 @@ class Append(NamedTuple):
     """Make these records durable, in order, as one unit; then call `on_appended` or
     `on_append_failed`.
 
-    At most one per step, and its last effect. Until the result is reported, the group must not be
-    stepped, except by `heartbeat` and reads.
+    A step has at most one Append, as its last effect. Until the result is reported, only reads and
+    the methods that say so, such as `heartbeat`, may be called.
     """
 
     records: tuple[DurableRecord, ...]
@@ -58,15 +58,17 @@ class Append(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic), its only deadline."""
+    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic). This replaces an earlier
+    deadline of the key.
+    """
 
     key: TimerKey
     deadline_ms: int
 
 
 class ScheduleSessions(NamedTuple):
-    """Schedule each of these as with `Schedule`, but not necessarily at once: none of them expires
-    soon, and until it is rescheduled each keeps its present deadline.
+    """Schedule each of these as with `Schedule`, but not necessarily at once: no deadline is near,
+    and until a key is rescheduled its present deadline stays.
     """
 
     deadlines: Mapping[TimerKey, int]

@@ -37,8 +37,8 @@ CODECS: Final[tuple[RecordCodec, ...]] = (
 )
 
 MANY: Final = 200
-"""From this number on, records are encoded in steps: they take a millisecond or two, and a target
-of thousands of members has far more."""
+"""From this number on, records are encoded in steps. Encoding this many takes a millisecond or two,
+and the target of thousands of members has far more records."""
 
 _BY_TYPE: Final[dict[type[Any], RecordCodec]] = {
     record_type: codec
@@ -106,8 +106,8 @@ _POSITIONS: Final = (OffsetRecord, PendingOffset)
 
 
 def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> SealedBatch:
-    """Encode a batch of one transaction. As in Kafka, all such batches have sequence 0: a group
-    executes each request once, and a client's retry is stored again.
+    """Encode a batch of one transaction. As in Kafka, all such batches have sequence 0, because
+    duplicates are not detected by sequence: a client's retry is stored again.
     """
     first = records[0]
     assert isinstance(first, PendingOffset)
@@ -178,8 +178,8 @@ def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:
 
 
 def decode(key: bytes, value: bytes | None, headers: RecordHeaders = ()) -> DurableRecord | None:
-    """Decode a record; an offset of a transaction like any other. None for an unknown type of
-    record, which must be left alone.
+    """Decode a record; an offset of a transaction is decoded like any other offset. None for an
+    unknown type of record, which must be left alone.
 
     Raises:
         DecodeError: the record is of a known type but invalid, or of a later version.

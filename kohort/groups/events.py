@@ -42,7 +42,7 @@ class TriggerKind(Enum):
     PROTOCOLS_CHANGED = "protocols_changed"
     LEADER_REJOINED = "leader_rejoined"
     FOLLOWER_REJOINED = "follower_rejoined"
-    """Never starts a rebalance, but may have been intended to."""
+    """A follower joined again: this never starts a rebalance, but may have been intended to."""
     FORCED_BY_REASON = "forced_by_reason"
     MEMBER_LEFT = "member_left"
     REMOVED_BY_ADMIN = "removed_by_admin"
@@ -142,21 +142,21 @@ class Trigger(NamedTuple):
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    """Ids of all members whose removal is this one cause."""
+    """Ids of all members that were removed: together they are this cause."""
     timeout_ms: int | None = None
     """The timeout that `member` exceeded: its session timeout, or the group's rebalance timeout if
     it did not sync."""
     error: ErrorCode = ErrorCode.NONE
     detail: str = ""
     silent_ms: int | None = None
-    """How long the old process of a returning static member had been silent. None for others, and
-    if unknown because a response to that process was pending."""
+    """How long the old process of a returning static member had been silent. None for other
+    members, and if unknown because a response to the old process was pending."""
     unfetched_ms: int | None = None
     """How long a member that left had not fetched although it sent heartbeats, if that was long."""
     grown_topics: tuple[str, ...] = ()
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
-    """How long before the cause the last of these topics got more partitions."""
+    """How long before the cause the last of `grown_topics` got more partitions."""
     connection: Connection | None = None
     """The connection on which a member left."""
     same_process: bool | None = None
@@ -166,14 +166,14 @@ class Trigger(NamedTuple):
     """Whether a classic consumer that joined again subscribes to the same topics as before; None if
     that is unknown."""
     subscribed: tuple[str, ...] = ()
-    """Topics that it did not subscribe to before."""
+    """Topics that the member did not subscribe to before it joined again."""
     unsubscribed: tuple[str, ...] = ()
-    """Topics that it subscribed to before."""
+    """Topics that the member subscribed to only before it joined again."""
     away_ms: int | None = None
-    """If `same_process`: the time since the last heartbeat of its lost membership."""
+    """If `same_process`: the time since the process sent its last heartbeat as the lost member."""
     certainty: Certainty = Certainty.CERTAIN
     candidates: tuple[TriggerKind, ...] = ()
-    """If the cause is unclear: all possible ones, the most likely first."""
+    """If the cause is unclear: all possible causes, the most likely first."""
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -185,14 +185,14 @@ class RebalanceStarted(NamedTuple):
     """Name of the state that the group leaves."""
     generation: int
     members: tuple[MemberRef, ...]
-    """The members before a joining one is added, and after leaving ones are removed."""
+    """The group's members, without one that is joining and without those that have left."""
     kind: GroupKind
     pending_transactions: int = 0
     """Producers whose open transactions hold offsets of the group."""
     epochs: Mapping[str, int] = NO_EPOCHS
     """Of a consumer group: the epochs of `members`, by member id."""
     classic_ids: frozenset[str] = frozenset()
-    """Of a consumer group: ids of those that use the classic protocol."""
+    """Of a consumer group: ids of the members that use the classic protocol."""
     heartbeat_interval_ms: int = 0
     """Of a consumer group: how often members send heartbeats."""
     causes_lost: int = 0
@@ -214,14 +214,14 @@ class CauseAdded(NamedTuple):
 
 class RebalanceAvoided(NamedTuple):
     """A join that could have started a rebalance and did not: rows 12, 13 and 15 of the decision
-    table, and row 16 if a reason was stated; or one that was refused.
+    table, and row 16 if a reason was stated; or a join that was refused.
     """
 
     trigger: Trigger
 
 
 class InitialDelayExtended(NamedTuple):
-    """New members joined during the window, so another one follows."""
+    """New members joined during the window of the initial delay, so another window follows."""
 
     deadline_ms: int
     """Monotonic time."""
@@ -369,8 +369,8 @@ class OffsetsRemoved(NamedTuple):
 
 
 class GroupRestored(NamedTuple):
-    """The group was restored from the log: its first event in this process, or the first after an
-    internal error made it be reloaded. Volatile state is lost.
+    """The group was restored from the log, when this process loaded it, or after an internal error.
+    Volatile state is lost.
     """
 
     generation: int
@@ -394,7 +394,9 @@ class ShareEpochBumped(NamedTuple):
 
 
 class MemberAssigned(NamedTuple):
-    """How a new assignment changes the partitions of a member; topic names and numbers."""
+    """The partitions that a new assignment adds to a member and takes from it, as topic names and
+    numbers.
+    """
 
     member: MemberRef
     kept_count: int
@@ -404,7 +406,7 @@ class MemberAssigned(NamedTuple):
 
 class SharePartitionsAssigned(NamedTuple):
     """A new target assignment of a share group is durable. Each member gets its partitions with its
-    next heartbeat, and none stops.
+    next heartbeat, and no member stops reading meanwhile.
     """
 
     epoch: int
@@ -412,12 +414,12 @@ class SharePartitionsAssigned(NamedTuple):
     partition_count: int
     """Number of assigned partitions, each counted once if several members share it."""
     changes: tuple[MemberAssigned, ...]
-    """The members whose partitions change, without those that are gone."""
+    """The members whose partitions change, without those that were removed."""
 
 
 class SharePartitionsInitialized(NamedTuple):
-    """Partitions were added to those that a share group has state of. Their state has to begin
-    before the request that caused this is answered.
+    """A share group reads additional partitions. Their state must be created before the request
+    that caused this is answered.
     """
 
     epoch: int
@@ -429,8 +431,8 @@ class SharePartitionsInitialized(NamedTuple):
 
 
 class SharePartitionsForgotten(NamedTuple):
-    """A share group has no state of these partitions any more: its offsets, the group or the topic
-    were deleted.
+    """A share group has no state of these partitions any more, because its offsets, the group or
+    the topic were deleted.
     """
 
     partitions: tuple[tuple[bytes, int], ...]

@@ -77,13 +77,13 @@ _CAUSED_BY_RECORDS: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-"""Errors of an append that were caused by one of its writes, and need not affect the others."""
+"""Errors of an append that one of its writes caused: the others may succeed without it."""
 
 _OF_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
 
 
 def client_error(error: ErrorCode) -> ErrorCode:
-    """Return the error that clients get for a failed append: one that they can handle."""
+    """Return the error that clients get for a failed append: an error that they can handle."""
     return _APPEND_ERRORS.get(error, error)
 
 
@@ -91,7 +91,7 @@ NewMembership: TypeAlias = Callable[["Group"], Membership]
 """Creates an empty membership of one kind for a group; does not set `Group.membership`."""
 
 Restorers: TypeAlias = Mapping[type[Any], NewMembership]
-"""By class of record: the constructor of the membership that stores such records."""
+"""For each class of record, the constructor of the membership that stores such records."""
 
 
 class Group:
@@ -151,7 +151,9 @@ class Group:
             offsets.store_in_transaction(self, request, transaction, ticket, now)
 
     def _validate_commit(self, request: CommitRequest) -> ErrorCode:
-        """Return whether a commit is allowed while no one has joined: from non-members only."""
+        """Return whether a commit is allowed in a group without membership: only to clients that
+        are not members.
+        """
         if self.is_dead:
             return UNAVAILABLE
         return NO_ERROR if request.generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
@@ -178,7 +180,9 @@ class Group:
         removal.delete_offsets(self, partitions, ticket)
 
     def forget_topics(self, topics: Mapping[str, bytes | None]) -> None:
-        """Drop offsets of deleted topics; each name with the id of the topic that has it now."""
+        """Drop offsets of deleted topics. `topics` has their names, each with the id of the topic
+        that has the name now, or None.
+        """
         removal.forget_topics(self, topics)
 
     def forget_lost_topics(self, now: Now) -> None:
@@ -226,9 +230,9 @@ class Group:
         answers: Answers | None = None,
         events: Sequence[Event] = (),
     ) -> None:
-        """Replace the membership; with None, only the offsets remain. In the log this is one
-        append, in memory it takes effect when that is durable. If it fails, nothing has changed. To
-        be called in a step of its own, with no append in progress.
+        """Replace the membership; with None, only the offsets remain. In the log the replacement is
+        one append, and in memory it takes effect when the append is durable. If the append fails,
+        nothing has changed. To be called in a step of its own, with no append in progress.
 
         Args:
             membership: the membership once `records` are durable; not started.

@@ -13,14 +13,16 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class MemberMemory:
-    """An account of bytes, of which large members may use half."""
+    """Counts bytes up to a limit, of which only half is available to anything larger than
+    SMALL_BYTES.
+    """
 
     __slots__ = ("_bytes_max", "used_bytes")
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self.used_bytes = 0
-        """Bytes of all members; changed by the rosters."""
+        """Bytes of all members; the groups' rosters and accounts change it."""
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether a member, or an assignment, may take `more_bytes` more than before."""

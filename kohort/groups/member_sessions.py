@@ -1,6 +1,6 @@
-"""The answers to heartbeats in groups for which the broker assigns, the sessions of their members,
-and their other timers. A heartbeat moves the end of its session, not the timer, which checks the
-session when it fires.
+"""Answers to heartbeats, sessions and other timers of the members of groups for which the broker
+assigns partitions. A heartbeat moves the end of its member's session; the timer stays, and checks
+the session when it fires.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,7 +28,9 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
     """Rejects a request: the response has the error."""
 
     def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
-        """`refusal` is the reason for the group's history, if the client gives up."""
+        """`refusal`: the reason for the group's history, if clients give up after this error; else
+        empty.
+        """
         super().__init__(message)
         self.result = HeartbeatResult(error, message)
         self.refusal = refusal
@@ -78,7 +80,7 @@ def extend(sessions: dict[str, Session], outbox: Outbox, member_id: str, deadlin
 
 
 def has_expired(sessions: dict[str, Session], outbox: Outbox, member_id: str, now_ms: int) -> bool:
-    """Check a session whose timer has fired; if the session continues, so does the timer."""
+    """Whether a session whose timer has fired is over. If it is not, set the timer again."""
     session = sessions.get(member_id)
     if session is None or session.timer_ms is None or session.timer_ms > now_ms:
         return False

@@ -27,7 +27,9 @@ class OffsetRetention(NamedTuple):
 
 
 class Membership(Protocol):
-    """The members of one group. Methods are atomic steps; reads may be called at any time."""
+    """The members of one group. No method awaits. Those that change the members are called one at a
+    time; reads, such as properties, at any time.
+    """
 
     @property
     def kind(self) -> GroupKind: ...
@@ -39,7 +41,7 @@ class Membership(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it `is_empty` and no client holds an id with which it may join."""
+        """Whether the membership `is_empty`, and no client holds an id with which it may join."""
         ...
 
     # Offsets.
@@ -68,11 +70,11 @@ class Membership(Protocol):
 
     @property
     def has_lost_topics(self) -> bool:
-        """Whether it stores state of topics that do not exist, other than offsets."""
+        """Whether the membership stores state, other than offsets, of topics that do not exist."""
         ...
 
     def forget_topics(self, now: Now) -> None:
-        """Drop this state."""
+        """Drop the state, other than offsets, of topics that do not exist."""
         ...
 
     # Records.
@@ -96,7 +98,7 @@ class Membership(Protocol):
     # Time, and the end.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        """Process expired timers; keys of other timers than the present ones are ignored."""
+        """Process expired timers. Keys whose timers were set again or cancelled are ignored."""
         ...
 
     def end(self, error: ErrorCode, now: Now) -> None:

@@ -20,8 +20,8 @@ class Write(Protocol):
     """Records to append, and the change that they make when they are durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Called once, right before the append; if there is nothing to append the write is dropped,
-        having answered its ticket.
+        """Called once, right before the append. A write without records has answered its ticket,
+        and is dropped.
         """
         ...
 
@@ -111,7 +111,9 @@ class Outbox:
             self.stage(write)
 
     def pace(self) -> None:
-        """Have the append that is being collected paced; called by a write that makes records."""
+        """Set `is_paced` of the Append that is being collected; called by a write that makes
+        records.
+        """
         self._is_paced = True
 
     @property
@@ -182,6 +184,6 @@ class Outbox:
         return True
 
     def finish_append(self) -> list[Write]:
-        """Take the writes whose result is known now."""
+        """Return the writes of the append in progress, which has ended."""
         writes, self.in_flight = self.in_flight, []
         return writes

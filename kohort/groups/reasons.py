@@ -109,8 +109,8 @@ def state_reason(tag: int, text: str | None) -> StatedReason:
 
 @lru_cache(maxsize=64)
 def _stated(tag: int, text: str | None) -> StatedReason:
-    """Return the reason; cached for the latest few, because all members state the same one in a
-    rebalance, and share the object.
+    """Return the reason. The latest few are cached: in a rebalance all members state the same
+    reason, and share the object.
     """
     if tag:
         return StatedReason(JoinReason.from_tag(tag), ReasonSource.TAG, tag, text)

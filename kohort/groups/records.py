@@ -1,7 +1,8 @@
 """The records in the log of a group; and how their bytes are declared.
 
-Offsets have the same records in all kinds of groups. `GroupRecord` is that of classic groups; each
-further kind has its own in its package. :mod:`kohort.groups.encoding` has the table of codecs.
+Offsets have the same records in all kinds of groups. `GroupRecord` is the record of classic groups;
+each further kind of group has its records in its package. :mod:`kohort.groups.encoding` has the
+table of codecs.
 """
 
 from collections.abc import Callable
@@ -104,7 +105,8 @@ def _no_headers(record: Any) -> RecordHeaders:  # noqa: ANN401 - see RecordCodec
 class RecordCodec(NamedTuple):
     record_types: tuple[type[Any], ...]
     tombstone_types: tuple[type[Any], ...]
-    """The classes of tombstones, which delete a key. The functions accept classes of both kinds."""
+    """The classes of tombstones, which delete a key. The codec's functions accept tombstones as
+    well."""
     key_versions: tuple[int, ...]
     """Versions at the start of keys; no other codec uses them."""
     encode_key: Callable[[Any], bytes]

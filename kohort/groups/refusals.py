@@ -1,5 +1,5 @@
-"""Clients that a group has refused, for its history: their users see that a client stopped, and
-only the client's own log has the error.
+"""Records in a group's history which clients it refused. Otherwise users see only that a client
+stopped, and find the error only in that client's log.
 """
 
 from typing import Final
@@ -9,10 +9,10 @@ from kohort.groups.outbox import Outbox
 from kohort.protocol.errors import ErrorCode
 
 AGAIN_MS: Final = 600_000
-"""A client is noted once in this time for each error, as it may retry for ever."""
+"""A client is recorded once in this time for each error, because it may retry for ever."""
 CLIENTS_MAX: Final = 10
-"""Maximum number of clients noted in this time: clients choose their ids, and must not displace a
-group's rebalances from its history with ever new ones."""
+"""Maximum number of clients recorded in this time: clients choose their ids, and must not displace
+a group's rebalances from its history with ever new ids."""
 
 
 class Refusals:
@@ -22,10 +22,10 @@ class Refusals:
 
     def __init__(self) -> None:
         self._noted: dict[tuple[str, str, ErrorCode], int] = {}
-        """When each was noted, by client id, host and error."""
+        """When each refusal was recorded, by client id, host and error."""
 
     def note(self, outbox: Outbox, trigger: Trigger, now_ms: int) -> None:
-        """Note a refusal; `trigger` has the member and the error."""
+        """Record a refusal; `trigger` has the member and the error."""
         assert trigger.member is not None
         client = trigger.member.client_id, trigger.member.client_host, trigger.error
         noted = self._noted

@@ -3,8 +3,8 @@
 Handlers translate: a request of any version becomes one of these, and a result is encoded as the
 version of the request requires (top-level or per-partition errors, "" or null).
 
-Those that each commit or each member of a rebalance needs are dataclasses that are not frozen: they
-are created in half the time of a named tuple, and are not to be changed either.
+Those of which every commit, or every member in a rebalance, needs an instance are dataclasses that
+are not frozen: creating one takes half the time of a named tuple. They must not be changed either.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class Now:
 
 UNFETCHED_LEAST_MS: Final = 5_000
 """A member that has not fetched for this long has stopped polling: consumers that read send a Fetch
-every half second, unless configured otherwise, and one that waits counts."""
+every half second, unless configured otherwise. A Fetch that waits at the broker counts, too."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ are not copied, and the compiled codec accepts no other form."""
 
 @dataclass(slots=True)
 class JoinResult:
-    """An error, with the member id to use next if there is one; else a generation."""
+    """The answer to a join: an error, perhaps with the member id to use next; or a generation."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -157,7 +157,8 @@ class CommittedOffset(NamedTuple):
     """Id of the topic it was committed for; zero if unknown."""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether the offset was committed for this topic, not an earlier one of the same name.
+        """Whether the offset was committed for this topic, not for an earlier topic of the same
+        name.
 
         True if either id is unknown, as in Kafka.
         """

@@ -69,7 +69,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[bytes, tuple[int, ...]]:
 
 
 def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
-    """Return the set of partitions, given by topic id."""
+    """Return the set of partitions, from partition numbers by topic id."""
     return frozenset(
         (topic_id, number) for topic_id, numbers in partitions.items() for number in numbers
     )

@@ -19,12 +19,14 @@ _WITH_PARTITIONS: Final = frozenset({CONSUMER, GroupKind.SHARE.value})
 """Types of groups whose assignments are partitions."""
 
 _PARSED_BYTES_MAX: Final = 32 * 1024
-"""The largest assignment that is parsed: of larger ones only the size is shown. One of a thousand
-partitions has 4 KiB."""
+"""The largest assignment that is parsed: of a larger assignment only the size is shown. The
+assignment of a thousand partitions has 4 KiB."""
 
 
 def group_json(group: GroupDescription, totals: tuple[int, int]) -> Json:
-    """Return a group's entry in GET /groups; `totals`: rebalances and avoided ones."""
+    """Return a group's entry in GET /groups; `totals`: numbers of rebalances and of avoided
+    rebalances.
+    """
     rebalances, avoided = totals
     return {
         "group": group.group_id,
@@ -99,8 +101,8 @@ def member_json(
     member: DescribedMember,
     is_visible: Callable[[str], bool] = lambda _: True,
 ) -> Json:
-    """Return one member. `assignment` is partitions by topic, of visible topics, and null if it is
-    not known to be a consumer's.
+    """Return the entry of a member. `assignment` has the partitions of visible topics, by topic;
+    null if it is not known to be a consumer's assignment.
     """
     is_leader = group.leader_id == member.member_id
     return {

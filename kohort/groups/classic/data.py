@@ -38,11 +38,13 @@ NewMemberId = Callable[[str], str]
 """Creates an id that was never used before and begins with the given text."""
 
 _DEAD: Final = ClassicState.DEAD
-"""A constant for each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
+"""The enum member as a module constant, since each request of a member uses it: see `NO_ERROR` in
+`kohort.protocol.errors`."""
 
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
-"""Maximum length of the client or instance id at the beginning of a member id. Kafka uses all of
-it, up to the 32,767 bytes of a protocol string, and refuses the join beyond that."""
+"""Maximum length of the client or instance id at the beginning of a member id. Kafka does not
+shorten these ids: it refuses the join if the member id exceeds the 32,767 bytes of a protocol
+string."""
 
 
 @dataclass(slots=True, eq=False)
@@ -121,11 +123,12 @@ class ClassicData:
         unused_ids: UnusedIds | None = None,
         member_memory: MemberMemory | None = None,
     ) -> None:
-        """`group` is not referred to, only its config, offsets and outbox, so that a dropped group
-        is freed at once. `partition_count` returns that of a topic of this broker; without it there
-        is no check whether topics changed while a leader was away. `grown_since` returns the topics
-        that got more partitions, for the history. `unused_ids` counts the ids that all groups have
-        handed out, and `member_memory` the memory of all groups' members.
+        """No reference to `group` is kept, only to its config, offsets and outbox, so that a
+        dropped group is freed at once. `partition_count` returns the number of partitions of a
+        topic in this broker; without it there is no check whether topics changed while a leader was
+        away. `grown_since` returns the topics that got more partitions, for the history.
+        `unused_ids` counts the ids that all groups have handed out, and `member_memory` the memory
+        of all groups' members.
         """
         self.group_id = group.group_id
         self.config = group.config
@@ -150,9 +153,11 @@ class ClassicData:
         self.initial: InitialDelay | None = None
         """The initial delay, while the first members of an empty group are collected."""
         self.held: dict[str, HeldJoin] = {}
-        """Replacements whose response waits for the append, by the new member id."""
+        """Static members that replace another and wait for the append to be answered, by their new
+        member ids."""
         self.assignment_on_its_way: int | None = None
-        """The generation whose assignment the leader has submitted; it does so once."""
+        """The generation for which the leader has submitted an assignment. Further ones are
+        ignored."""
         self.topics_hash: bytes | None = None
         """Hash of the topics at the time of the assignment; see
         `protocols.hash_partition_counts`."""
@@ -263,13 +268,15 @@ class ClassicData:
         return found
 
     def request_rejoin(self, member: Member) -> None:
-        """Record that `member` is answered REBALANCE_IN_PROGRESS; the first time is an event."""
+        """Record that `member` is answered REBALANCE_IN_PROGRESS; its first such answer is an
+        event.
+        """
         if not member.rejoin_requested:
             member.rejoin_requested = True
             self.outbox.note(MemberTold(member.member_id))
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Answer the parked join, if there is one."""
+        """Answer the parked join of `member`, if there is one."""
         ticket = self.roster.unpark_join(member)
         if ticket is not None:
             self.outbox.reply(ticket, result)
@@ -309,7 +316,9 @@ class ClassicData:
         self.outbox.note(MemberRemoved(member.ref, fate, text))
 
     def forget_pending_sync(self, member: Member) -> None:
-        """Record that `member` has synced or was removed; the last one cancels the timer."""
+        """Record that `member` has synced or was removed; after the last pending member, cancel the
+        timer.
+        """
         if member.member_id in self.pending_sync:
             del self.pending_sync[member.member_id]
             if not self.pending_sync:

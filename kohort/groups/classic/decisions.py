@@ -52,7 +52,7 @@ def decide(  # noqa: PLR0911 - one return per row.
 
     Args:
         state: CompletingRebalance or Stable.
-        reason: the decisive one, see `StatedReason`.
+        reason: `StatedReason.decisive`.
         differs: for a known member, that its protocols differ from its previous join, byte for
             byte; for a replacement, that the group would choose another protocol.
         leads: whether the member, or the one it replaces, is the leader.

@@ -56,7 +56,8 @@ def group_record(
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
     """The hash of the assignment's topics, for the subscriptions that a restored group will have.
 
-    They differ from the present ones if a static member has returned with other topics.
+    The restored subscriptions differ from the present ones if a static member has returned with
+    other topics.
     """
     ours = group.topics_hash
     if ours is None:
@@ -70,8 +71,9 @@ def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> b
 
 
 def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
-    """Change the group to the generation that `record` describes. Existing members only get their
-    assignment: the log has less of the rest (one of their protocols instead of all).
+    """Change the group to the generation that `record` describes. Of existing members only the
+    assignment changes: the record has less of the rest, such as one of their protocols instead of
+    all.
     """
     restoring = group.state is ClassicState.EMPTY
     group.is_stored = True
@@ -118,8 +120,9 @@ def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
 
 @dataclass(slots=True, eq=False)
 class EmptyWrite:
-    """The record of a group without members: a new one, or one whose last member left. Already in
-    effect; if it cannot be stored, a restart finds no group, or members whose sessions then expire.
+    """The record of a group without members: a new group, or one whose last member left. The group
+    is changed before the record is stored; if it cannot be stored, a restart finds no group, or
+    members whose sessions then expire.
     """
 
     group: ClassicData
@@ -156,16 +159,19 @@ def store_emptied(group: ClassicData) -> None:
 
 @dataclass(slots=True, eq=False)
 class ReplacementWrite:
-    """Static members under new ids, of all joins in one step; see `ClassicData.held`.
+    """The record with the new ids of the static members that were replaced in one step; see
+    `ClassicData.held`.
 
-    The ids are already in effect, so that a member with an old one is fenced. If they cannot be
-    stored the old ones are restored, with their protocols and timeouts.
+    The new ids take effect before they are stored, so that a member with an old id is fenced. If
+    they cannot be stored, the old members are restored with their ids, protocols and timeouts.
     """
 
     group: ClassicData
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Return nothing if a rebalance has begun since and absorbed the held joins."""
+        """Return the group's record; nothing if a rebalance that began meanwhile has absorbed the
+        held joins.
+        """
         if not self.group.held:
             return ()
         assert self.group.state is ClassicState.STABLE
@@ -191,7 +197,9 @@ class ReplacementWrite:
             self._answer(join, JoinResult(error))
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Answer with the error; the client will retry with its instance id, and replace itself."""
+        """Answer with the error. The client will join again with its instance id, and so replace
+        the member that this join has created.
+        """
         for join in self.group.held.values():
             self._answer(join, JoinResult(error))
 

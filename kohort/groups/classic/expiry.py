@@ -17,7 +17,9 @@ from kohort.groups.requests import Now
 
 
 def on_deadlines(group: ClassicData, keys: Iterable[TimerKey], now: Now) -> None:
-    """Handle all keys, first those of members, then that of the phase that they may complete."""
+    """Handle all keys: those of members first, then that of the join or sync phase, because
+    removals may complete the phase.
+    """
     if group.state is ClassicState.DEAD:
         return
     triggers: list[Trigger] = []
@@ -56,12 +58,12 @@ def _end_phase(group: ClassicData, key: TimerKey, now: Now) -> None:
 
 
 def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
-    """Check a session whose timer has fired; if the session continues, so does the timer: see
-    `moved`.
+    """Whether a session whose timer has fired is over. If it is not, set the timer again: add the
+    new deadline to `moved`.
 
     A member that waits for a response need not send heartbeats; its session restarts with that
-    response. The exception is a member that has never completed a join: its
-    process may be gone, and its connection with it.
+    response. The exception is a member that has never completed a join: its process may have ended
+    and closed its connection.
     """
     if member.session_timer_ms is None or member.session_timer_ms > now.ms:
         return False

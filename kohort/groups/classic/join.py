@@ -100,7 +100,7 @@ def _ref_of(request: JoinRequest) -> MemberRef:
 
 def _limit_reached(group: ClassicData, request: JoinRequest) -> str | None:
     """Return which limit the group would exceed, None if none. An existing member does not make the
-    group larger, nor does its replacement.
+    group larger, and neither does a member that replaces it.
 
     While joins are collected, only members that have rejoined count: if the limit was lowered, the
     last ones to rejoin are removed.
@@ -306,7 +306,9 @@ def _rejoin(
 def _with_subscription(
     group: ClassicData, trigger: Trigger, member: Member, request: JoinRequest
 ) -> Trigger:
-    """Compare the subscription of a member that joins again with the one before."""
+    """Return `trigger` with the topics that the rejoining member has added to its subscription, and
+    removed from it.
+    """
     if group.protocol_type != CONSUMER:
         return trigger
     name = group.protocol_name

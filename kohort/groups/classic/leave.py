@@ -1,7 +1,7 @@
 """LeaveGroup: members that leave, and members that an administrator removes.
 
-An administrator may remove thousands of members with one request, so it is executed in steps.
-Between them the group must not be stepped otherwise: the rebalance begins with the last step.
+An administrator may remove thousands of members with one request, so it is executed in steps. No
+other command may change the group between them: the rebalance begins with the last step.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
 ADMIN_REASON = "removed by an admin"
-"""Part of the reason sent by Kafka's admin clients, which remove dynamic members by their own
-id."""
+"""Part of the reason sent by Kafka's admin clients, which remove dynamic members by member id."""
 
 
 ENTRIES_PER_STEP: Final = 100
-"""About two milliseconds, including events for the history and the metrics."""
+"""Members that are removed in one step: about two milliseconds, including events for the history
+and the metrics."""
 
 
 def leave_steps(
@@ -65,7 +65,7 @@ def _find(group: ClassicData, entry: LeaveEntry) -> Member | ErrorCode:
 
 
 def _unfetched_ms(group: ClassicData, entry: LeaveEntry, now: Now) -> int | None:
-    """Return how long a leaving member has not fetched. None if that is short, or if it has not
+    """Return how long a leaving member has not fetched. None if it fetched recently, or has not
     fetched since the group became Stable.
     """
     unfetched_ms = entry.unfetched_ms

@@ -1,8 +1,8 @@
-"""Remembers members that were removed because they were silent, to tell whether a process that
-joins soon afterwards is the same one.
+"""Remembers members that were removed because they were silent, to tell whether the process of such
+a member is the one that joins soon afterwards.
 
 A process that was paused sends a request with its former member id, or joins on the connection of
-that member. One that crashed does neither.
+that member. A process that was started after a crash does neither.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ CHARS_MAX: Final = 1_000
 class _Lost:
     process: tuple[str, ...]
     heard_ms: int
-    """When it sent its last heartbeat (monotonic)."""
+    """When the member sent its last heartbeat (monotonic)."""
     is_heard: bool = False
-    """Whether a request with its member id came after its removal."""
+    """Whether a request with the member's id came after its removal."""
 
 
 class LostMembers:
@@ -43,16 +43,19 @@ class LostMembers:
             del self._by_id[next(iter(self._by_id))]
 
     def hear(self, member_id: str) -> None:
-        """Note a request with a member id that is unknown to the group."""
+        """Record that a process which has lost its membership is alive: it sent a request with its
+        old id.
+        """
         lost = self._by_id.get(member_id)
         if lost is not None:
             lost.is_heard = True
 
     def take(self, request: JoinRequest, now_ms: int) -> tuple[bool | None, int | None]:
-        """Return whether a new member is the process of a lost one, and if so how long ago that
-        sent its last heartbeat; forget it.
+        """Find the lost member that a new one may have been, by instance id, or by client id and
+        host, and forget it. Return whether both are the same process, and if so the time since the
+        last heartbeat of the lost member.
 
-        None if no member of this instance id, or of this client id and host, was lost.
+        None if no such member was lost.
         """
         same = self._by_id.get(request.former_member_id)
         if same is not None:

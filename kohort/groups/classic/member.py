@@ -33,7 +33,7 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_restored: bool = False
-    """Whether its protocols are from the log, which has the chosen one alone."""
+    """Whether its protocols are from the log, which contains only the chosen protocol."""
     is_new: bool = False
     """Whether it has never completed a join. Then its session expires even while it is parked."""
     join_ticket: Ticket | None = None
@@ -71,8 +71,9 @@ class Member:
         return tuple([name for name, _ in self.protocols])
 
     def compare_names(self, protocols: Protocols) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names that it offers, and those that it would with `protocols`, for the
-        history; none if it was restored with one of these, as the others are unknown.
+        """Return the names of the protocols that the member offers, and the names in `protocols`,
+        for the history. Both are empty if it was restored with only one protocol, which is in
+        `protocols`: the others are unknown.
         """
         now = tuple([name for name, _ in protocols])
         if self.is_restored and self.protocols[0][0] in now:
@@ -80,7 +81,9 @@ class Member:
         return self.protocol_names, now
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return its metadata for the assignor `protocol_name`; empty if it does not offer that."""
+        """Return the metadata for the assignor `protocol_name`; empty if the member does not offer
+        it.
+        """
         return metadata_for(protocol_name, self.protocols)
 
     @property

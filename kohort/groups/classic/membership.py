@@ -118,9 +118,9 @@ class ClassicMembership:
     def validate_commit(
         self, request: CommitRequest, now: Now, *, transactional: bool
     ) -> ErrorCode:
-        """Return whether the sender may commit: members may, in the current generation, which
-        restarts their session; others only while the group is Empty. `transactional` is a
-        TxnOffsetCommit, whose producer may not know the member id.
+        """Return NONE or the error. A member may commit in the current generation, which restarts
+        its session; clients that are not members may only while the group is Empty.
+        `transactional`: this is a TxnOffsetCommit, whose producer may not know the member id.
         """
         data = self.data
         state = data.state
@@ -153,8 +153,8 @@ class ClassicMembership:
 
     def offset_retention(self) -> OffsetRetention:
         """Return which offsets expire: before the first member has joined, each on its own; once
-        the group is Empty, all together; while consumers are Stable, those of topics that none
-        subscribes to; otherwise none.
+        the group is Empty, all together; while consumers are Stable, those of topics to which no
+        member subscribes; in other states none.
         """
         data = self.data
         if data.protocol_type is None:
@@ -275,7 +275,9 @@ class ClassicMembership:
         )
 
     def describe_members(self, count_max: int | None = None) -> Sequence[DescribedMember]:
-        """Return the first `count_max` members, or all; with their metadata only while Stable."""
+        """Return the first `count_max` members, or all members; their metadata is included only
+        while Stable.
+        """
         name = self.data.protocol_name if self.data.state is _STABLE else None
         return [
             DescribedMember(

@@ -1,8 +1,8 @@
 """The choice of a group's assignor, and the topics that its members subscribe to.
 
-In terms of JoinGroup, a protocol is an assignor's name with metadata for it. A group can use one
-that every member offers. For consumers the metadata is a
-ConsumerProtocolSubscription, the only kind that is parsed here.
+In terms of JoinGroup, a protocol is an assignor's name with metadata for it. A group can use a
+protocol that every member offers. For consumers the metadata is a ConsumerProtocolSubscription, the
+only kind of metadata that is parsed here.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ _VERSION_BYTES: Final = 2
 _COUNT_BYTES: Final = 4
 
 TOPICS_MAX: Final = 20_000
-"""Topics of a group that are kept and hashed, which is done in one step. More than these are
-treated as all topics."""
+"""Maximum number of topics of a group that are kept and hashed, which is done in one step. A group
+with more topics is treated as subscribed to all topics."""
 
 Names = tuple[str, ...]
 """Names of protocols, in order of preference."""
@@ -57,10 +57,11 @@ def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
 
 
 def parse_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a subscription, None if it is not one or has more than `TOPICS_MAX`.
+    """Return the topics of a subscription; None if `metadata` is not a subscription, or has more
+    than `TOPICS_MAX` topics.
 
-    Every version begins with the fields of version 0, so only those are read; the rest is for the
-    assignor, and an error in it does not matter here.
+    Every version begins with the fields of version 0, and only these are read. The remaining fields
+    are for the assignor, and an error in them does not matter here.
     """
     count = metadata[_VERSION_BYTES : _VERSION_BYTES + _COUNT_BYTES]
     if not 0 <= int.from_bytes(count, "big", signed=True) <= TOPICS_MAX:
@@ -81,7 +82,9 @@ def compare_topics(before: bytes, after: bytes) -> tuple[frozenset[str], frozens
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return all topics of these subscriptions; None if unknown, to be treated as "all"."""
+    """Return all topics of these subscriptions; None if a subscription is unknown, to be treated as
+    all topics.
+    """
     wanted: set[str] = set()
     for subscription in set(subscriptions):
         topics = parse_topics(subscription)
@@ -98,7 +101,8 @@ def hash_partition_counts(
 ) -> bytes | None:
     """Return a hash of (topic -> partition count), stable across restarts; None if unknown.
 
-    Stored with an assignment, it shows later whether the topics have changed since.
+    Compared with the hash stored with an assignment, it shows whether the topics have changed
+    since.
     """
     if topics is None or partition_count is None:
         return None

@@ -34,7 +34,8 @@ from kohort.groups.requests import JoinedMember, JoinResult, Now, SyncResult, Ti
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
-"""A constant for every join: see `NO_ERROR` in `kohort.protocol.errors`."""
+"""The enum member as a module constant, since every join uses it: see `NO_ERROR` in
+`kohort.protocol.errors`."""
 
 
 def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
@@ -71,7 +72,9 @@ _SEES_TOPICS: Final = frozenset(
 
 
 def _with_grown_topics(group: ClassicData, trigger: Trigger, now: Now) -> Trigger:
-    """Add the broker's own part in the cause: partitions added since the group was last Stable."""
+    """Return `trigger` with the topics that got more partitions since the group was last Stable, if
+    its member may have noticed them.
+    """
     if group.grown_since is None:
         return trigger
     grown = group.grown_since(group.state_timestamp_ms)
@@ -95,12 +98,16 @@ def proceed(group: ClassicData, now: Now) -> None:
 
 
 def cause(group: ClassicData, trigger: Trigger, now: Now) -> None:
-    """Handle a removal: begin a rebalance, or check whether the current one waited for it."""
+    """Begin a rebalance because a member was removed, or complete the one in progress if it waited
+    only for this member.
+    """
     cause_all(group, [trigger], now)
 
 
 def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None:
-    """Handle several triggers as one cause, the first, and additional ones."""
+    """Begin one rebalance for several triggers: the first is its cause, the others are additional
+    causes.
+    """
     is_running = group.state is ClassicState.PREPARING_REBALANCE
     if not is_running:
         begin(group, triggers[0], now)
@@ -115,7 +122,7 @@ def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None
 def try_complete(group: ClassicData, now: Now) -> bool:
     """End the join phase if all members have joined and no handed-out id is unused.
 
-    Never during the initial delay: members or ids that go do not shorten it.
+    Not during the initial delay, which ends no earlier if members or ids are removed.
     """
     if group.state is not _PREPARING_REBALANCE or group.initial is not None:
         return False
@@ -203,7 +210,9 @@ def joined_members(group: ClassicData) -> list[JoinedMember]:
 
 
 def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
-    """Make `member` wait for the next generation; a join that it has parked already is answered."""
+    """Make `member` wait for the next generation. If a join of it is parked already, that is
+    answered.
+    """
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.park_join(member, ticket)
@@ -219,7 +228,7 @@ def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
 
 
 def _park_held_joins(group: ClassicData) -> None:
-    """Move replacements whose response was held into the rebalance."""
+    """Let replacements whose responses were held until the append take part in the rebalance."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
         member = group.roster.get(member_id)

@@ -1,9 +1,9 @@
 """Static membership (KIP-345): a process returns under the instance id of a member.
 
-It gets a new member id and replaces the old member. In a Stable group that would still choose the
-same assignor it gets the old assignment as well, and the other members are not disturbed; the new
-id is made durable before the response. In any other state it takes part in a rebalance. From then
-on the old process is fenced.
+The process gets a new member id, and replaces the old member. In a Stable group that would still
+choose the same assignor, the new member also gets the old assignment, and the other members are not
+disturbed; the new id is made durable before the response. In any other state the new member takes
+part in a rebalance. In both cases the old process is fenced.
 """
 
 from dataclasses import replace
@@ -71,7 +71,9 @@ def join(group: ClassicData, old: Member, request: JoinRequest, ticket: Ticket, 
 
 
 def _silent_ms(old: Member, now: Now) -> int | None:
-    """How long the old process has been silent, since its last heartbeat or its join."""
+    """Return the time since the last heartbeat of the old process, or since its join. None while it
+    waits for a response, or if it has never completed a join.
+    """
     if old.is_parked or old.is_new:
         return None
     return max(now.ms - (old.session_deadline_ms - old.session_timeout_ms), 0)
@@ -80,8 +82,8 @@ def _silent_ms(old: Member, now: Now) -> int | None:
 def have_topics_changed(group: ClassicData) -> bool:
     """Whether partition counts have changed since the assignment was made; False if unknown.
 
-    A leader does not notice while it is away, and its response to the join tells it to skip the
-    assignment.
+    A leader that was away has not seen the changes, and the response to its join tells it to skip
+    the assignment.
     """
     if not group.config.check_partition_counts or group.topics_hash is None:
         return False

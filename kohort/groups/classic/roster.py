@@ -33,7 +33,7 @@ class Roster:
     )
 
     def __init__(self, memory: MemberMemory | None = None) -> None:
-        """`memory` is the account of all groups' members."""
+        """`memory` counts the bytes of the members of all groups."""
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._offers: Counter[str] = Counter()
@@ -87,7 +87,7 @@ class Roster:
         return None if self.leader_id is None else self._members.get(self.leader_id)
 
     def add(self, member: Member) -> None:
-        """Add a member; the first one becomes the leader."""
+        """Add a member; the first member of the group becomes the leader."""
         assert member.member_id not in self._members
         self._members[member.member_id] = member
         if member.instance_id is not None:
@@ -100,7 +100,9 @@ class Roster:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Remove a member without parked requests; if it led, the first other one leads."""
+        """Remove a member without parked requests. If it was the leader, the first remaining member
+        leads.
+        """
         assert member.join_ticket is None
         assert member.sync_ticket is None
         del self._members[member.member_id]
@@ -148,13 +150,13 @@ class Roster:
         member.assignment = assignment
 
     def close_account(self) -> None:
-        """Take the members off the account of all groups: the group is dropped with them."""
+        """Subtract the members from the memory of all groups, because the group is dropped."""
         self.memory.used_bytes -= self.kept_bytes
         self.memory = MemberMemory()
         self.memory.used_bytes = self.kept_bytes
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether every member offers one of these names; always true without members."""
+        """Whether every member offers one and the same of these; always true without members."""
         count = len(self._members)
         for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
             if self._offers[name] == count:

@@ -32,8 +32,8 @@ CompletingRebalance
     durable. Heartbeat: NONE, not REBALANCE_IN_PROGRESS. Leave: a new rebalance. OffsetCommit:
     REBALANCE_IN_PROGRESS.
 
-    Ways out: Stable with the leader's assignment; PreparingRebalance when members come, go, change
-    or stay silent, or when the assignment could not be stored.
+    Ways out: Stable with the leader's assignment; PreparingRebalance when members join, leave,
+    change or stay silent, or when the assignment could not be stored.
 
 Stable
     The assignment is stored and durable.

@@ -1,8 +1,8 @@
 """The cause of a rebalance, stored with its generation for recovery after a crash.
 
 The history of a rebalance is written when all members have their assignment, some time after the
-group has stored it. If the broker is killed in between, these facts in a header of the record of
-the generation are enough to reconstruct the history.
+group has stored it. If the broker is killed in between, the history is reconstructed from a
+`StoredCause` in a header of the generation's record.
 """
 
 import json

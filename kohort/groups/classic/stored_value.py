@@ -33,11 +33,12 @@ BEGUN_HEADER: Final = "kohort.rebalance"
 """Header of a group record: the cause of the rebalance; see `stored_cause`."""
 
 MEMBERS_AT_ONCE: Final = 500
-"""Members of a group that is encoded within one event loop iteration: two milliseconds."""
+"""Maximum number of members of a group whose record is encoded within one event loop iteration: two
+milliseconds."""
 
 BYTES_AT_ONCE: Final = 4 << 20
-"""Metadata and assignments of a group that is encoded on the event loop: encoding copies them
-several times, which takes some ten milliseconds."""
+"""Maximum size of the metadata and assignments of a group whose record is encoded on the event
+loop: encoding copies them several times, which takes some ten milliseconds."""
 
 _KEY_VERSION: Final = 2
 KEY_PREFIX: Final = _KEY_VERSION.to_bytes(2, "big")

@@ -31,7 +31,7 @@ def sync(group: ClassicData, request: SyncRequest, ticket: Ticket, now: Now) -> 
 
 
 def answer(group: ClassicData, request: SyncRequest) -> SyncResult | None:
-    """Return the answer; None, without any change, if the member has to wait for it."""
+    """Return the answer to a sync; None, without any change, if the member has to wait for it."""
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
     if not isinstance(found, Member):
         return SyncResult(found)

@@ -1,8 +1,9 @@
 """Member ids of all groups that were handed out and not used yet: a bound on the broker's memory.
 
 A client gets an id with MEMBER_ID_REQUIRED (KIP-394) and joins with it. If it does not, the id is
-kept until the session timeout, which the client chooses. Each group limits the number of its ids,
-and this class the memory of all: the oldest are dropped first, in whatever group they are.
+kept until the session timeout, which the client chooses. Each group limits the number of its ids.
+This class limits the memory of the ids of all groups: the oldest ids are dropped first, in whatever
+group they are.
 """
 
 from collections import OrderedDict
@@ -60,7 +61,9 @@ class UnusedIds:
             self._names_bytes += _memory_of(group_id)
 
     def discard(self, member_id: str) -> None:
-        """Remove an id that was used, given back, has expired or was dropped, if it is there."""
+        """Remove an id, if it is counted here, because it was used, given back or dropped, or has
+        expired.
+        """
         group_id = self._groups.pop(member_id, None)
         if group_id is not None:
             self._count_down(group_id)

@@ -73,8 +73,9 @@ def subscribers_of_topics(
 def assign_ranges(
     members: Sequence[AssignorMember], topics: Mapping[bytes, int], *, homogeneous: bool
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
-    """Assign adjoining partitions of each topic, the same ones of topics with as many partitions,
-    so that records with the same key meet in one member; without regard to present targets.
+    """Assign adjoining partitions of each topic, whatever the present targets. Topics with the same
+    number of partitions are divided in the same way, so that one member gets all records with the
+    same key.
 
     Static members come first, by instance id, then dynamic ones, by member id; so a static member
     keeps its partitions when its process restarts.
@@ -110,7 +111,7 @@ ROUNDS_MAX: Final = 16
 """Maximum rounds over all topics: balancing one topic may make another uneven again."""
 
 _SIGNS: Final = 1 << 127 | 1 << 63
-"""Kafka compares both halves of a topic id as signed numbers."""
+"""The sign bits of both halves of a topic id, which Kafka compares as signed numbers."""
 
 
 def assign_uniformly(
@@ -118,8 +119,8 @@ def assign_uniformly(
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
     """Assign evenly over all topics together; a member keeps what it has if that allows it.
 
-    Two algorithms, as in Kafka: one if all members have the same subscription, one for the general
-    case.
+    There are two algorithms, as in Kafka: one for members that all have the same subscription, and
+    one for the general case.
     """
     if not members:
         return {}
@@ -303,7 +304,9 @@ class _Work:
         self._loads[number] += 1
 
     def _sorted_subscribers(self, topic_id: bytes) -> list[int]:
-        """Return the subscribers by load; the stable sort keeps equal ones in order of number."""
+        """Return the subscribers by load. The sort is stable: members with the same load stay in
+        order of number.
+        """
         return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
 
     def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
@@ -318,9 +321,9 @@ class _Work:
 
 
 class _Least:
-    """Selects members with the least load, round robin. All members in a range at the front have
-    the same load; once each has received a partition, the range is extended by the members that
-    already have the new load.
+    """Selects members with the least load, round robin. The members before `_end` have the same
+    load; once each has received a partition, the range is extended by the members that already have
+    the new load.
     """
 
     def __init__(self, members: Sequence[int], load: Callable[[int], int]) -> None:
@@ -359,8 +362,8 @@ class _Most:
         self._level = load(members[-1]) + 1
 
     def take(self, least_level: int) -> int | None:
-        """Return the next member, which gives a partition to one with `least_level`; None if that
-        would not make the group more even.
+        """Return the next member, which gives a partition to a member with load `least_level`; None
+        if that would not make the group more even.
         """
         members = self._members
         while True:

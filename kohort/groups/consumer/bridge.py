@@ -28,7 +28,7 @@ class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure 
     """The join is answered with an error."""
 
     def __init__(self, error: ErrorCode, member_id: str, reason: str = "") -> None:
-        """`reason` is for the group's history, if the client gives up."""
+        """`reason`: for the group's history, if clients give up after this error; else empty."""
         super().__init__(error)
         self.result = JoinResult(error, member_id)
         self.reason = reason
@@ -130,7 +130,7 @@ def heartbeat(
     data: ConsumerData, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> ErrorCode:
     """Process a Heartbeat; may be called while an append is in progress. REBALANCE_IN_PROGRESS asks
-    the member to rejoin; the first one starts its rebalance timeout.
+    the member to rejoin; its rebalance timeout begins with the first of these answers.
     """
     member = _find_classic(data, member_id, instance_id)
     if isinstance(member, ErrorCode):

@@ -2,8 +2,8 @@
 
 All of it except sessions is durable state: the result of `apply` for the records in the log, in any
 order that compaction leaves. A step never changes it directly: it changes a `Draft`, whose records
-are appended, and `ConsumerWrite` replaces the values here when they are durable. Such steps are
-exclusive: a step continues the draft of the previous one, or begins after that is durable.
+are appended, and `ConsumerWrite` replaces the values here when they are durable. Only one draft
+exists at a time: a step continues the draft of the previous step, or waits until that is durable.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class ConsumerSettings(NamedTuple):
     allows_upgrade: bool = True
     """Whether a classic group with members becomes a consumer group when a consumer joins."""
     allows_downgrade: bool = True
-    """Whether it becomes a classic group when its last consumer leaves."""
+    """Whether a consumer group becomes a classic group when its last consumer leaves."""
     allows_classic_members: bool = True
     """Whether classic members may join."""
 
@@ -122,7 +122,7 @@ class ConsumerData:
     checked_version: int = -1
     """`Topics.version` when the metadata hash was last computed; -1 to compute it again."""
     known_topics: Mapping[str, Topic] | None = None
-    """The subscribed topics that existed at that check; None if unknown."""
+    """The subscribed topics that existed when `checked_version` was set; None if unknown."""
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
     shares_appends: bool = True

@@ -59,7 +59,7 @@ class Draft:
     events: list[Event] = field(default_factory=list)
     """Events to publish before those that are derived from the changes."""
     causes: list[Trigger] = field(default_factory=list)
-    """The causes of the epoch bumps, one for each."""
+    """The causes of the epoch bumps: one cause for each bump."""
     heartbeat_of: str | None = None
     """The member whose session this command restarts."""
     classic_joined: str | None = None
@@ -121,7 +121,7 @@ class Draft:
         self.was_assigned = data.epoch == data.target_epoch
 
     def begin(self, wall_ms: int) -> None:
-        """Begin the next command; the previous one has been reported."""
+        """Begin the next command, after the previous command has been reported."""
         self.wall_ms = wall_ms
         self.events = []
         self.causes = []
@@ -161,7 +161,7 @@ class Draft:
         return self.data.instances.get(instance_id) if changed is _ABSENT else changed  # type: ignore[return-value]
 
     def changed_members(self) -> Mapping[str, Member | None]:
-        """Return the members that differ, None for those that are removed."""
+        """Return the members that the draft changes, by id; None for those that it removes."""
         return self._members
 
     def target(self, member_id: str) -> frozenset[Partition]:

@@ -131,7 +131,9 @@ def _subscription_changes(old: Member, new: Member) -> Iterator[str]:
 
 
 def _assignors(draft: Draft, old: Member | None, new: Member) -> tuple[str, str] | None:
-    """Return the group's assignors before and after a member's vote, None if it is the same."""
+    """Return the group's assignors before and after a member's vote; None if the vote changes
+    nothing.
+    """
     old_assignor = None if old is None else old.server_assignor
     if new.server_assignor == old_assignor:
         return None
@@ -238,8 +240,8 @@ def _subscriber(draft: Draft, regex: str) -> Member | None:
 
 
 def preferred_assignor(draft: Draft, counts: Counter[str]) -> str:
-    """Return the assignor with the most votes; of several, and without votes, the first in the
-    broker's list.
+    """Return the assignor with the most votes; if several have the most, or there are no votes, the
+    first of these in the broker's list.
     """
     names = draft.data.settings.assignors
     return max(names, key=lambda name: counts[name])

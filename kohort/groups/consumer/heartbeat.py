@@ -32,8 +32,9 @@ FORCING: Final = frozenset(
 
 
 def changes_nothing(data: ConsumerData, request: HeartbeatRequest) -> Member | None:
-    """Return the sender of a heartbeat that has no effect except on its session; None if it may
-    have one. Such heartbeats are answered even while an append is in progress.
+    """Return the sender of a heartbeat that has no effect except on its session; None if the
+    heartbeat may have another effect. A heartbeat without effect is answered even while an append
+    is in progress.
     """
     member = data.members.get(request.member_id)
     if (
@@ -256,8 +257,8 @@ def replace(draft: Draft, old: Member, new: Member) -> None:
 
 
 def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> bool:
-    """Process a member's request for a new target; returns whether one is to be computed although
-    the assignment interval is not over.
+    """Process a member's request for a new target; returns whether a target is to be computed
+    although the assignment interval is not over.
     """
     member = sender.member
     if member is None or request.epoch == 0 or request.reason.decisive not in FORCING:

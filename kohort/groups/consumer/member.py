@@ -27,11 +27,12 @@ class MemberState(IntEnum):
     """A member's progress towards its target; `value` is the number in the log."""
 
     STABLE = 0
-    """It has the whole target of its epoch."""
+    """The member has all partitions of the target for its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has partitions to revoke, and stays at its epoch until it has revoked them."""
+    """The member has partitions to revoke, and stays at its epoch until it has revoked them."""
     UNRELEASED_PARTITIONS = 2
-    """It has the target's epoch, but some of its partitions still belong to other members."""
+    """The member has the target's epoch, but some of its partitions still belong to other
+    members."""
     UNKNOWN = 127
     """A state that a newer broker has stored."""
 
@@ -169,8 +170,8 @@ class Member(NamedTuple):
 
 
 _STATED_COUNT: Final = Member._fields.index("epoch")
-"""Number of fields that the member states; the others are its epoch, state and partitions, and the
-last its software."""
+"""Number of fields that the member states. The fields after them are its epoch, state, partitions
+and software."""
 
 
 def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:

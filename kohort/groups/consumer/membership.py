@@ -97,8 +97,8 @@ class ConsumerMembership:
     # Requests.
 
     def answer_at_once(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResult | None:
-        """Answer a heartbeat that changes nothing; None if it has to be executed as a step. May be
-        called while an append is in progress.
+        """Answer a heartbeat that changes nothing; None if it must be queued as a command, because
+        it may change the group. May be called while an append is in progress.
         """
         member = changes_nothing(self.data, request)
         if member is None or self.needs_resolution(now_ms):
@@ -176,8 +176,8 @@ class ConsumerMembership:
     def note_refused(
         self, request: HeartbeatRequest | JoinRequest, error: ErrorCode, reason: str, now: Now
     ) -> None:
-        """Note for the group's history that a client was refused; nothing without a reason. May be
-        called while an append is in progress.
+        """Record in the group's history that a client was refused; do nothing if `reason` is empty.
+        May be called while an append is in progress.
         """
         if not reason:
             return
@@ -188,8 +188,8 @@ class ConsumerMembership:
 
     def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
         """Take over the members of a classic group, if it has any, and continue from its
-        generation, so that a group's history never repeats one. Returns the records for this, and
-        the cause if it is an upgrade.
+        generation, so that a group's history never repeats a generation. Returns the records for
+        this, and the cause if it is an upgrade.
         """
         previous = group.membership
         if previous is None:
@@ -299,9 +299,7 @@ class ConsumerMembership:
         return False
 
     def resolve(self, may_describe: Callable[[str], bool], now: Now) -> Steps[None]:
-        """Match all expressions of the group against all topics that the client which caused it may
-        describe.
-        """
+        """Match all expressions of the group against all topics that `may_describe` allows."""
         data = self.data
         self.resolved_ms = now.ms
         version = data.topics.version

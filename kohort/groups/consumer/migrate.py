@@ -130,8 +130,8 @@ def downgrade_cause(draft: Draft) -> Trigger:
 def downgraded(
     draft: Draft, new: Callable[[], ClassicMembership], now: Now
 ) -> tuple[ClassicMembership, GroupRecord]:
-    """Return the classic membership that replaces a consumer group's, and its record. Assignments
-    are the targets; a rebalance has to follow unless nothing has changed.
+    """Return the classic membership that replaces a consumer group's, and its record. Each member's
+    assignment is its target. A rebalance has to follow unless nothing has changed.
     """
     data = draft.data
     members = [draft.member(member_id) for member_id in draft.members()]

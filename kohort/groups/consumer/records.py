@@ -1,6 +1,6 @@
 """The records of consumer groups in the log; see `encoding` for their bytes.
 
-Each tombstone removes what the record with the same key says.
+Each tombstone deletes the record with the same key.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class EpochRecord(NamedTuple):
     group_id: str
     epoch: int
     metadata_hash: int
-    """Hash of the subscribed topics, signed; 0 if none exists."""
+    """Hash of the subscribed topics, signed; 0 if no topic exists."""
     begun: bytes | None = None
     """The cause of a rebalance whose target is not computed yet; see `classic.stored_cause`."""
 
@@ -57,7 +57,7 @@ class TargetEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     computed_at_ms: int
-    """Wall-clock time; 0 if unknown, and without members."""
+    """Wall-clock time; 0 if it is unknown or the group has no members."""
     begun: bytes | None = None
     """The encoded cause of the rebalance that led to this target."""
 
@@ -103,7 +103,8 @@ class CurrentRecord(NamedTuple):
     assigned: Mapping[bytes, Mapping[int, int]]
     """The epoch at which each partition was assigned, by topic id and partition number."""
     pending: Mapping[bytes, Mapping[int, int]]
-    """The same for partitions that the member has to revoke."""
+    """The epoch at which each partition to revoke was assigned, by topic id and partition
+    number."""
 
 
 class CurrentTombstone(NamedTuple):

@@ -1,7 +1,7 @@
 """The regular expressions of consumers, in RE2's syntax, as in Kafka.
 
-RE2 takes time proportional to the length of what it matches, whatever the expression. Python's own
-expressions can take exponential time, and these come from clients.
+RE2 takes time proportional to the length of what it matches, whatever the expression. The re module
+of Python can take exponential time, and the expressions come from clients.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,8 @@ def _compile(regex: str) -> "re2._Regexp[str]":
 
 
 def compile_re2(regex: str, bytes_max: int) -> "re2._Regexp[str]":
-    """Compile an expression. The library is imported when the first one comes: that takes 30 ms.
+    """Compile an expression. The RE2 library is imported for the first expression: that takes 30
+    ms.
 
     Raises:
         ValueError: with the reason, for the client.

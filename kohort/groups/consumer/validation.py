@@ -17,14 +17,14 @@ from kohort.protocol.join_reason import JoinReason
 
 class Sender(NamedTuple):
     member: Member | None
-    """The member as it is; None if it is new."""
+    """The member that sent the request; None if it is new."""
     replaces: Member | None = None
     """The static member that it replaces, under another id or after that member has left."""
 
 
 def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
-    """Check the fields of a request, without the group. Its `member_id` is the client's, or was
-    created for it.
+    """Check the fields of a request, without the group. The client has chosen its `member_id`, or
+    the broker has created it.
 
     Args:
         assignors: the names of the assignors that members may request.
@@ -114,10 +114,10 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
 
 
 def _released(holder: Member, request: HeartbeatRequest) -> Member:
-    """Return the holder of an instance id, which the sender may replace. A process that states that
-    it was restarted may: two processes with the same instance id do not replace each other again
-    and again, because only the first join of a process states that, and the loser's error is fatal.
-    A classic member is replaced at once, as in classic groups.
+    """Return the holder of an instance id if the sender may replace it. A process may if it states
+    that it was restarted, which it does only in its first join: so two processes with the same
+    instance id do not replace each other again and again, because the error that the replaced one
+    gets is fatal. A classic member is replaced at once, as in classic groups.
     """
     if (
         holder.epoch == LEFT_FOR_RESTART
@@ -183,9 +183,9 @@ def unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
 def validate_commit(
     data: ConsumerData, request: CommitRequest, *, transactional: bool
 ) -> ErrorCode:
-    """Return whether the sender may commit. Members may at their epoch, and at an older one for
-    partitions that they have owned since then; others only while the group is Empty. A commit does
-    not restart a session.
+    """Return whether the sender may commit. A member may at its epoch, and at an older epoch for
+    partitions that it has owned since then; other clients only while the group is Empty. A commit
+    does not restart a session.
     """
     if data.is_dead:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -41,7 +41,8 @@ class ConsumerWrite:
 
     draft: Draft
     converts: tuple[Group, ConsumerMembership] | None = None
-    """The group whose membership is replaced, and the new one, to which the draft belongs."""
+    """The group whose membership is replaced, and the new membership, to which the draft
+    belongs."""
     first_records: Sequence[DurableRecord] = ()
     """The records that convert the group."""
     _answers: list[Answers] = field(default_factory=list)
@@ -93,7 +94,7 @@ class ConsumerWrite:
 
 
 def report(draft: Draft) -> None:
-    """End a command: add its events to the draft's reports."""
+    """End a command: add its events to the draft's reports, published with the changes."""
     data = draft.data
     reports = draft.reports
     begins = None
@@ -178,8 +179,8 @@ def apply(draft: Draft, now: Now) -> None:
 
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
-    """Return the event that a draft's current command begins a rebalance. The event's members are
-    those that the command does not add, as they were before it.
+    """Return the event that a draft's current command begins a rebalance. It lists the members as
+    they were before the command, without those that the command adds.
     """
     before = draft.before
     members = [

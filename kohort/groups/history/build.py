@@ -35,7 +35,7 @@ from kohort.groups.requests import CONSUMER
 from kohort.groups.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
-"""The record, and the partitions that no member reads after it."""
+"""The record, and the partitions that no member reads after the rebalance."""
 
 
 def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
@@ -56,7 +56,7 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """Build the record as of `until_ms` (monotonic); `taken` is the previous result."""
+    """Build the record as of `until_ms` (monotonic). `taken` is from the previous `Built`."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after
@@ -164,7 +164,8 @@ class _Builder:
     def _find_those_before(self) -> Steps[dict[str, None]]:
         """Return the ids of all previous members, and of their replacements.
 
-        A dict, because the garbage collector need not traverse one of texts, as it must a set.
+        The result is a dict because the garbage collector does not traverse a dict of texts, but
+        does traverse a set.
         """
         facts = self.facts
         started = facts.started
@@ -302,7 +303,9 @@ class _Builder:
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
 
     def _held_nothing(self, member_id: str) -> bool:
-        """Whether the member had no partitions to stop reading: it owned none, in any mode."""
+        """Whether the member owned no partitions before the rebalance, and so stopped reading
+        none.
+        """
         holdings = self.facts.holdings
         return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
 

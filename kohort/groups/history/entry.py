@@ -54,11 +54,11 @@ ObservedKey: TypeAlias = tuple[object, ...]
 
 
 def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
-    """Return the identity of a watched rebalance, the same in the records of all watchers; None if
-    a broker made the record.
+    """Return what identifies a watched rebalance in the records of all watchers; None if a broker
+    made the record.
 
-    Their numbers may differ if one watcher saw more of the past, but not where in
-    __consumer_offsets they were known.
+    Sequence numbers differ between watchers if one has seen more of the past. The place in
+    __consumer_offsets at which the rebalance became known is the same for all.
     """
     observed = record.get("observed")
     if not isinstance(observed, Mapping):

@@ -32,8 +32,8 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Holdings(NamedTuple):
-    """The partitions that members hold, as far as known: assignments by member id, and the earlier
-    ids of static members that have been replaced since.
+    """The partitions that members have, as far as known: assignments by member id, and the earlier
+    ids of static members that were replaced after the assignment.
     """
 
     assignments: Mapping[str, bytes]
@@ -64,12 +64,12 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """The members and ids that the join phase waited for last: the joins, departures and dropped
-    ids at the latest moment with any.
+    """The members and ids that the join phase waited for last: those that joined, left or were
+    dropped at `at_ms`, the latest moment at which that happened.
     """
 
     before_ms: int
-    """The latest moment before `at_ms` with any of these."""
+    """The latest moment before `at_ms` at which a member joined or left, or an id was dropped."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)
@@ -118,7 +118,7 @@ class RebalanceFacts:
     syncs: dict[str, int] = field(default_factory=dict)
     """Times at which syncs were received."""
     awaits: set[str] = field(default_factory=set)
-    """Members of the new generation that have not requested their assignment yet, after the end."""
+    """After the end: members of the new generation that have not requested their assignment yet."""
     outcome: RebalanceOutcome | None = None
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
@@ -232,7 +232,7 @@ class AssignedFacts(NamedTuple):
     causes: tuple[Cause, ...]
     causes_dropped: int
     departed: tuple[Departure, ...]
-    """The members that are gone since the previous assignment."""
+    """The members that left or were removed since the previous assignment."""
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +257,7 @@ class Bumps:
         sequence: int,
         generation: int,
     ) -> AssignedFacts:
-        """Return the facts about the assignment that follows; `generation` is the one before."""
+        """Return the facts about the assignment that follows; `generation` is the previous one."""
         unknown = Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), now)
         causes = tuple(self.causes) or (unknown,)
         return AssignedFacts(

@@ -72,7 +72,8 @@ _OF_RESTART: Final = frozenset(
         TriggerKind.LEADER_REJOINED,
     }
 )
-"""Causes that a restart of the broker explains. A member that leaves does so by itself."""
+"""Causes that a restart of the broker explains. A LeaveGroup is not among them: a restart makes no
+member leave."""
 
 Closed: TypeAlias = RebalanceFacts | AvoidedFacts | AssignedFacts
 
@@ -120,7 +121,7 @@ class GroupFold:
         """`sequence` is the last sequence number in the history of this group."""
         self.sequence = sequence
         self.open: RebalanceFacts | None = None
-        """The rebalance in progress, or one whose record is incomplete."""
+        """The rebalance in progress, or the last rebalance while its record is incomplete."""
         self.closed: list[Closed] = []
         """Complete rebalances, in order, for the owner to take."""
         self.generation = 0
@@ -132,13 +133,13 @@ class GroupFold:
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
         self._is_known = False
-        """Whether `_assignments` is what members hold."""
+        """Whether `_assignments` is known to be what the members have."""
         self._renamed: dict[str, str] = {}
-        """Maps the new id of a member to its id in `_assignments`."""
+        """The ids that renamed members have in `_assignments`, by their new ids."""
         self._departed: list[Departure] = []
         """Departures since the last rebalance: they cause the next one."""
         self._replaced: Departure | None = None
-        """The last member replaced outside of a join phase."""
+        """The member that was last replaced outside of a join phase."""
         self._avoided: list[AvoidedFacts] = []
         """Avoided rebalances after the open one."""
         self._last_rebalance: int | None = None

@@ -20,7 +20,7 @@ class InstanceConflicts:
 
     def __init__(self) -> None:
         self._recorded_until: dict[str, int] = {}
-        """Until when a conflict is not recorded again, by instance id."""
+        """By instance id, the time until which a conflict is not recorded again."""
         self._replaced_ms: dict[str, int] = {}
         """When an instance id with a recorded conflict was last taken over."""
         self._successors: dict[str, MemberRef] = {}
@@ -48,7 +48,8 @@ class InstanceConflicts:
 
     def explains(self, trigger: Trigger, now_ms: int) -> bool:
         """Whether an avoided rebalance belongs to a recorded conflict: its member has taken its
-        instance id back soon after it was taken. To be called once for each.
+        instance id back soon after another process took it. To be called once for each avoided
+        rebalance.
         """
         instance = None if trigger.member is None else trigger.member.instance_id
         is_return = trigger.kind is TriggerKind.STATIC_REPLACED

@@ -53,7 +53,7 @@ def as_json(record: HistoryRecord, *, without: str = "") -> Json:
 
 
 def member_as_json(member: MemberTimeline) -> Json:
-    """Return one of `members`; `member_text` is the fast way to the same text."""
+    """Return one of a record's `members`; `member_text` creates the same text faster."""
     return fields_of(member)
 
 

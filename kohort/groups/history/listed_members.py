@@ -10,13 +10,13 @@ from kohort.groups.steps import FEW, Steps
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One member, before it is decided whether it will be listed."""
+    """A member that the record may list."""
 
     member: MemberRef
     gone: Departure | None
     is_new: bool
     is_of_phase: bool = True
-    """Whether it was a member at the end of the join phase, and did not come too late."""
+    """Whether it was a member at the end of the join phase, and did not join later."""
     owns: bool = False
     """Whether its join listed owned partitions."""
     stopped_ms: int | None = None
@@ -25,9 +25,9 @@ class Row:
 
 
 def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[list[Row]]:
-    """Return the `most` significant rows: members that the record names, then those that are gone
-    or do not read, then those that were interrupted for longest, then the earliest. The order of
-    `rows` is kept.
+    """Return the `most` significant rows: first those of members that the record names, then of
+    members that left or do not read, then of those that were interrupted for longest, then the
+    earliest. The order of `rows` is kept.
     """
     named = _named_ids(facts)
     yield

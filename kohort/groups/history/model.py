@@ -87,7 +87,7 @@ class TriggerRecord:
     grown_topics: tuple[str, ...] = ()
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
-    """Time from the last of these changes to the cause."""
+    """Time from the last increase of the partitions of `grown_topics` to the cause."""
     same_process: bool | None = None
     """Of a new member: whether it is a process whose session had expired, because a request with
     its former member id came afterwards, or it joined on that member's connection. None if no
@@ -158,13 +158,16 @@ class WaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """Numbers of partitions by their moves, over all members. Meaningless unless `known`."""
+    """Numbers of partitions, over all members, by how their owners changed. Meaningless unless
+    `known`.
+    """
 
     known: bool = False
     """False if the assignments are not of consumers, or the previous assignment is unknown."""
     kept: int = 0
     moved: int = 0
-    """Gained from another member, at once or, in a cooperative group, one rebalance later."""
+    """Partitions that members gained from other members, at once or, in a cooperative group, one
+    rebalance later."""
     gained: int = 0
     given_up: int = 0
 
@@ -183,15 +186,15 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Partitions of members that are gone."""
+    """Partitions of members that left or were removed."""
 
     partition_count: int = 0
     member_count: int = 0
-    """Number of members that had them."""
+    """Number of members that had these partitions."""
     longest_ms: int = 0
-    """The longest time that one of them had no reader: from the last heartbeat of its member, or
-    its last Fetch if its application did not poll, until another member got it, or until the end.
-    """
+    """The longest time that one of these partitions had no reader: from the last heartbeat of its
+    member, or its last Fetch if its application did not poll, until another member got the
+    partition, or until the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +340,7 @@ class AvoidedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChange:
-    """A member of a share group whose partitions have changed, or that is gone."""
+    """A member of a share group whose partitions have changed, or that left or was removed."""
 
     member_id: str
     client_id: str = ""
@@ -350,7 +353,7 @@ class MemberChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedRecord:
-    """A new assignment of a share group, which no member stops for."""
+    """A new assignment of a share group; no member stops reading because of it."""
 
     group: str
     sequence: int
@@ -369,15 +372,15 @@ class AssignedRecord:
     gaining_count: int = 0
     """Number of members that gained partitions."""
     gained_count: int = 0
-    """Number of these partitions."""
+    """Number of partitions that these members gained."""
     losing_count: int = 0
-    """Number of members that gave up partitions, without those that are gone."""
+    """Number of members that gave up partitions, without those that left or were removed."""
     given_up_count: int = 0
-    """Number of these partitions."""
+    """Number of partitions that these members gave up."""
     members_dropped: int = 0
     members: tuple[MemberChange, ...] = ()
-    """Members whose partitions have changed, and those that are gone; truncated. The last field,
-    because pages cut it off."""
+    """Members whose partitions have changed, and those that left or were removed; truncated. The
+    last field, because pages cut it off."""
 
 
 HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord | AssignedRecord

@@ -15,11 +15,11 @@ class Taken(NamedTuple):
 
     from_member: str
     at_ms: int | None
-    """Time at which the member was told to give it up, or ceased to be a member; None if it has not
-    heard of the assignment that takes it, since another rebalance began before it synced.
-    """
+    """Time at which the member learned that it has to give up the partition, or ceased to be a
+    member; None if another rebalance began before the member got the assignment without the
+    partition."""
     sequence: int
-    """Sequence of the rebalance that revoked it."""
+    """Sequence of the rebalance that revoked the partition."""
 
 
 TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
@@ -27,7 +27,7 @@ NONE_TAKEN: Final[TakenPartitions] = {}
 
 
 class Move(NamedTuple):
-    """One member's partitions before and after."""
+    """How a rebalance changed the partitions of one member."""
 
     kept: int
     given_up: Share
@@ -52,7 +52,7 @@ class Moves:
     given_up_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
-    """Parsed shares by their bytes: members without partitions, and unchanged ones, share them."""
+    """Parsed assignments by their bytes: members often have the same bytes before and after."""
 
     def add(self, member_id: str, before: bytes, after: bytes) -> None:
         """Add a member's assignment before and after the rebalance."""
@@ -81,7 +81,9 @@ class Moves:
         return found
 
     def count_moved(self, member_id: str) -> None:
-        """Count a member's gained partitions of former owners; call after all `add`."""
+        """Count the partitions that a member gained from former owners; call it after `add` for all
+        members.
+        """
         for partition in self.of(member_id).gained:
             self.moved_count += self._owner_before(partition) not in {None, member_id}
 

@@ -28,7 +28,7 @@ class RebalanceOutcome(StrEnum):
     STABLE = "stable"
     EMPTY = "empty"
     SUPERSEDED = "superseded"
-    """Another rebalance began before this one had ended, and its members took part in that."""
+    """Another rebalance, in which the members took part, began before this rebalance had ended."""
     STORE_FAILED = "store_failed"
     RUNNING = "running"
     UNFINISHED = "unfinished"
@@ -64,14 +64,14 @@ MEMBERS_LISTED: Final = 1_000
 """Members listed with a timeline; about half a megabyte of JSON."""
 
 CAUSES_LISTED: Final = 100
-"""Additional causes of one rebalance."""
+"""Maximum number of additional causes of one rebalance."""
 
 IDS_LISTED: Final = 100
 
 EXTENSIONS_LISTED: Final = 100
 
 PARTITIONS_LISTED: Final = 50
-"""Entries in each of a member's lists."""
+"""Maximum number of entries in each list of a member's partitions."""
 
 PROTOCOLS_LISTED: Final = 20
 
@@ -83,13 +83,14 @@ TEXT_CHARS: Final = 255
 """Maximum length of reasons and details."""
 
 GONE_KEPT: Final = 10_000
-"""Members that left during one rebalance."""
+"""Maximum number of members recorded that leave during one rebalance."""
 
 STRANGERS_KEPT: Final = 100
 """Requests from clients that were not members and were refused or fenced, per rebalance."""
 
 AVOIDED_HELD: Final = 1_000
-"""Avoided rebalances that wait for the record before theirs."""
+"""Maximum number of avoided rebalances that wait until the record of an earlier rebalance is
+complete."""
 
 ASSIGNMENT_BYTES_MAX: Final = 256 * 1024
 """Larger assignments and subscriptions are not parsed."""

@@ -1,5 +1,5 @@
 """The reason why a group rebalanced, in one sentence; also from the JSON of a record, written by
-this version of the broker or another. `evidence` has what it rests on.
+this version of the broker or another. The facts behind the sentence are in `evidence`.
 
 The text depends on the record alone, so that the broker's log, the command line and the pages
 describe a rebalance in the same words, on any day. Times of day are in UTC unless the caller gives
@@ -70,8 +70,9 @@ def _causes(record: RebalanceRecord) -> str:
 
 
 def _first_half(record: RebalanceRecord) -> int | None:
-    """Return the rebalance that revoked what this one assigns. A member that joins again before it
-    has its assignment supersedes a rebalance instead.
+    """Return the sequence of the rebalance that revoked the partitions which this one assigns
+    (`record.follows`). None if there is none, or if this rebalance superseded that one, because a
+    member rejoined in CompletingRebalance.
     """
     is_superseding = record.previous_state == ClassicState.COMPLETING_REBALANCE.value
     return None if is_superseding else record.follows
@@ -336,7 +337,7 @@ def record_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
 
 
 def record_cause(record: Mapping[str, Any]) -> str:
-    """Return the kind of the cause, and if it is not certain how certain it is."""
+    """Return the kind of the cause; if the cause is not certain, also how certain it is."""
     trigger = record["trigger"]
     certainty = trigger.get("certainty") or Certainty.CERTAIN.value
     mark = "" if certainty == Certainty.CERTAIN.value else f" ({certainty})"

@@ -24,7 +24,7 @@ _LINGERS_MS: Final = 1_000
 def trigger_record(
     cause: Cause, began_ms: int | None = None, *, now_ms: int | None = None
 ) -> TriggerRecord:
-    """Make the record of a cause; a further one counts from `began_ms` (monotonic).
+    """Make the record of a cause; of a further cause with its time since `began_ms` (monotonic).
 
     Args:
         now_ms: the present time (monotonic), to tell whether a member that left still has its

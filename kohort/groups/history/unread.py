@@ -1,4 +1,4 @@
-"""Partitions of members that are gone: how many had no reader, and for how long."""
+"""Partitions of members that left or were removed: how many had no reader, and for how long."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -27,7 +27,7 @@ _GONE: Final = frozenset(
 def unread_steps(
     facts: RebalanceFacts, moves: Moves, answered_at: dict[str, int], end_ms: int
 ) -> Steps[Unread]:
-    """Return the partitions of members that are gone, in steps.
+    """Return the partitions of members that left or were removed, in steps.
 
     Each had no reader from the last sign of life of its member until another member got it, or
     until now.

@@ -73,12 +73,13 @@ def waited_for(waiting: Json) -> str:
 
 
 LONG_WAIT_MS: Final = 5_000
-"""Longer than the usual interval of heartbeats, with which members learn of a rebalance."""
+"""A wait of this length is long: heartbeats, with which members learn of a rebalance, usually have
+shorter intervals."""
 
 
 def session_end_ms(waiting: Json) -> int | None:
-    """Return when the one member that it waits for is removed unless it sends a heartbeat; None if
-    the wait ends before, or if that is unknown.
+    """Return when the only member that the rebalance waits for is removed unless it sends a
+    heartbeat; None if the wait ends before, or if the time is unknown.
     """
     members, until_ms = waiting.get("members", ()), waiting["until_ms"]
     end_ms: int | None = members[0].get("session_until_ms") if len(members) == 1 else None
@@ -86,8 +87,8 @@ def session_end_ms(waiting: Json) -> int | None:
 
 
 def _signs_of_life(waiting: Json, now_ms: int, clock_text: ClockText) -> Iterator[str]:
-    """Say whether the members that do not join send heartbeats: then their applications do not
-    poll.
+    """Say whether the members that do not join send heartbeats: if they do, their applications do
+    not poll.
     """
     waited_ms = now_ms - waiting["since_ms"]
     silences = [member.get("silent_ms") for member in waiting.get("members", ())]

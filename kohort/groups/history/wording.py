@@ -31,7 +31,8 @@ _RANDOM: Final = re.compile(
     r"(?P<uuid>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
     r"|^(?P<base64>[\w+/-]{8})[\w+/-]{14}$"
 )
-"""The random end of the ids that brokers choose, and the whole ids that consumers (KIP-848) do."""
+"""Matches the random end of the ids that brokers create, and the whole of those that consumers
+(KIP-848) create."""
 _CHARS_MAX: Final = 48
 _TAIL: Final = 12
 
@@ -46,7 +47,7 @@ def short_id(member_id: str) -> str:
 
 
 def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
-    """List the first few members, and the number of the others up to `count`."""
+    """List the first few members, and how many more there are; `count` is the number of all."""
     return listed([short_id(member_id) for member_id in member_ids], count)
 
 
@@ -99,7 +100,9 @@ _OF_SEVERAL: Final = {
 
 
 def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str]:
-    """Return the names of all members that did the same as the first."""
+    """Return the names of all members that, like the member of `trigger`, joined, left or otherwise
+    caused the rebalance in the same way.
+    """
     verb = _plain_verb(trigger)
     if verb is None or trigger.removed_count > 1:
         return []
@@ -195,7 +198,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.MEMBER_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
-"""Texts that contain the detail; the others are followed by it."""
+"""Texts that contain the detail; after the other texts the detail follows."""
 
 _REJOINED: Final = frozenset(
     {
@@ -302,7 +305,7 @@ _CAME: Final = frozenset({TriggerKind.MEMBER_ADDED, TriggerKind.STATIC_ADDED})
 
 
 def _stated(trigger: TriggerRecord) -> str:
-    """Format the client's own statement, marked as such."""
+    """Format the reason that the client states, marked as its statement."""
     text = trigger.reason_text
     if trigger.kind in _CAME and trigger.reason == JoinReason.RESTART.name:
         return ""  # Redundant: every new member has just started.
@@ -314,7 +317,7 @@ def _stated(trigger: TriggerRecord) -> str:
 
 
 def _certainty(trigger: TriggerRecord) -> str:
-    """Say how well a cause is known that was concluded from traces."""
+    """Say how certain a cause is that was concluded from traces."""
     if trigger.certainty is Certainty.CERTAIN:
         return ""
     others = [_NOUNS[kind] for kind in trigger.candidates if kind is not trigger.kind]

@@ -3,8 +3,8 @@ transaction commits.
 
 A commit changes nothing before it is durable: until then OffsetFetch returns the previous offsets.
 Offsets of a transaction are in the log like others, in a batch of their own with the producer's id
-and epoch; the marker that follows decides about them. Until then they are invisible; a client that
-asks for stable offsets gets an error meanwhile.
+and epoch. The transaction's marker, which follows in the log, commits or discards them; until then
+they are invisible, and a client that asks for stable offsets gets an error.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ class OffsetsWrite(CommitWrite):
         return self.records
 
     def on_durable(self, now: Now) -> None:
-        """Make the offsets visible; if the request repeats a partition, the last one counts."""
+        """Make the offsets visible; if the request repeats a partition, the last offset counts."""
         del now
         table = self.owner.offsets
         for record in self.records:
@@ -166,12 +166,16 @@ class PendingWrite(CommitWrite):
         return tuple(PendingOffset(*position, *stamp) for position in self.positions)
 
     def on_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Record a marker that follows the records in the log; the first one decides."""
+        """Record a marker that follows the records in the log. Of several, the first is this
+        transaction's.
+        """
         if producer_id == self.transaction.producer_id and self.is_committed is None:
             self.is_committed = commit
 
     def on_durable(self, now: Now) -> None:
-        """Hold the offsets; if the request repeats a partition, the last one counts."""
+        """Add the offsets to the pending ones, or commit or discard them if the marker is known
+        already; if the request repeats a partition, the last offset counts.
+        """
         del now
         table = self.owner.offsets
         for record in self._records():

@@ -48,7 +48,9 @@ def encode_key(record: OffsetRecord | PendingOffset | OffsetTombstone) -> bytes:
 
 @lru_cache(maxsize=KEYS_KEPT_MAX)
 def _key(group_id: str, topic: str, partition: int) -> bytes:
-    """Cached: a client commits the same partitions again and again."""
+    """Return the key of an offset. Cached, because a client commits the same partitions again and
+    again.
+    """
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return encode_versioned(key, _KEY_VERSION)
 

@@ -101,7 +101,8 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
 
 def expire(owner: OffsetsOwner, now: Now) -> None:
     """Drop offsets that were unused for the retention time (KIP-211, KIP-496), and the group if it
-    is Empty and has none left, however recently it emptied. Unused member ids keep it.
+    is Empty and has no offsets left, however recently it became Empty. A group with unused member
+    ids is kept.
     """
     assert not owner.outbox.is_writing
     if owner.is_dead:
@@ -173,7 +174,7 @@ class RemovalWrite:
         return tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
 
     def on_durable(self, now: Now) -> None:
-        """Remove the offsets, and what open transactions hold for deleted ones as well."""
+        """Remove the offsets; of deleted partitions also those in open transactions."""
         owner = self.owner
         for record in self._offset_tombstones():
             owner.offsets.apply(record)

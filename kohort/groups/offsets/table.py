@@ -1,8 +1,8 @@
 """The committed offsets of one group, and those that wait for the end of a transaction.
 
-Holds only what is durable; offsets still being written are invisible here. All records of a group
-are in one partition and are applied here in order, live and on replay; `HeldValues` determines
-which of them is valid.
+Contains only what is durable: offsets still being written are invisible here. All records of a
+group are in one partition and are applied here in order, live and on replay; `HeldValues`
+determines which record of a key is valid.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
@@ -21,15 +21,16 @@ V = TypeVar("V")
 
 class _Held(NamedTuple, Generic[V]):
     order: int
-    """Increases from record to record."""
+    """Place of the record among those of the group's transactions: increases from record to
+    record."""
     value: V
     is_overtaken: bool = False
-    """Whether a later record is already valid."""
+    """Whether a later record of the key is already valid."""
 
 
 class HeldValues(Generic[K, V]):
-    """Records of open transactions in a log, offsets or others, by the producer whose transaction
-    they wait for, and by key.
+    """Records of open transactions in a log, of offsets or of something else, by key and by the
+    producer on whose transaction they depend.
 
     Of the records of a key, the last one in the log is valid, whichever transaction ends first.
     Records arrive here in log order, so it suffices to remember the order of those that wait. A
@@ -73,12 +74,12 @@ class HeldValues(Generic[K, V]):
                 del self.by_producer[producer_id]
 
     def has(self, key: K) -> bool:
-        """Whether any value of this key waits, overtaken or not."""
+        """Whether an open transaction has a value of this key, even one replaced since."""
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """Yield the keys and values that later records have overtaken, or the others, in record
-        order.
+        """Yield keys and values in record order: those that later records have overtaken, or with
+        `overtaken` False all others.
         """
         found = [
             (held.order, key, held.value)

@@ -111,19 +111,22 @@ class Change(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether the change holds even if it cannot be written, as at the end of a lock."""
+        """Whether the change remains even if it cannot be written, such as a release at the end of
+        a lock.
+        """
         return self.cause >= LOCK_TIMEOUT
 
 
 class _Run(NamedTuple):
-    """Consecutive offsets that a request acknowledges equally."""
+    """Consecutive offsets that a request acknowledges in the same way."""
 
     first_offset: int
     last_offset: int
     types: Sequence[int]
     """As in the request: one, or one per offset."""
     borders: Sequence[int] = ()
-    """First offsets of the request's batches that this run consists of, without its own."""
+    """First offsets of the request's batches that were joined to this run, except that of the
+    first."""
 
 
 def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
@@ -209,7 +212,9 @@ class Acknowledger:
         return None
 
     def _undo(self) -> None:
-        """Give adjacent offsets back to their lock in one step."""
+        """Undo the changes so far: lock the records again, adjacent offsets of the same lock at
+        once.
+        """
         changes = self.changes
         index = 0
         while index < len(changes):
@@ -291,8 +296,8 @@ class Acknowledger:
         return None
 
     def _missing(self, first: int, last: int) -> AcknowledgementError | None:
-        """Check that offsets were acquired, as Kafka does: it looks for the ranges at or before the
-        first and the last one, and passes over gaps between them.
+        """Return the error if offsets were not acquired, by Kafka's rule: it looks for the ranges
+        at or before the first and the last offset, and passes over gaps between these ranges.
         """
         if self._acquired_before(max(first, self.in_flight.start)) is None:
             return _NOT_FOUND

@@ -1,9 +1,8 @@
 """Acquisition: which records a fetch gets from a share-partition.
 
-Records are taken in offset order, those of the window first, at least range by range: a range is
-the records that were first acquired together. New ranges end where producer batches end. As
-deliveries of a range are used up, fewer of its records are delivered together, at last one by one
-(KIP-1222).
+Records are taken in offset order, those of the window first. A range is the records that were first
+acquired together. New ranges end where producer batches end. As deliveries of a range are used up,
+fewer of its records are delivered together, at last one by one (KIP-1222).
 """
 
 from bisect import bisect_right
@@ -213,8 +212,9 @@ class Acquirer:
         return result
 
     def _skip_aborted(self) -> None:
-        """Archive the acquired records of aborted transactions in what was read, also those that
-        others acquired before the group read committed records only; a restart reads them again.
+        """Archive the acquired records of aborted transactions that were read, including those
+        acquired before the group switched to read_committed. This is not stored: after a restart
+        the log shows them as aborted again.
         """
         aborted = [batch for batch in self.log if batch.is_aborted]
         for batch in aborted:
@@ -277,9 +277,9 @@ def throttle_threshold(limit: int) -> int:
 def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
     """Return the most records that are acquired from a throttled range.
 
-    `range_size` is the size when it was first acquired, `delivery_count` that of the first
-    Available record at or above the threshold. Records before that one count, too, but are taken
-    in any case.
+    `range_size` is the size of the range when it was first acquired, `delivery_count` that of the
+    first Available record at or above the threshold. Available records before that one count, too,
+    but are taken in any case.
     """
     return max(1, range_size >> (delivery_count - throttle_threshold(limit) + 1))
 

@@ -110,7 +110,7 @@ class ShareState:
     """Wall-clock time; 0 if no target was computed yet."""
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
-    """Target assignments by member id; none of a member that joined since the last target."""
+    """Target assignments by member id; a member that joined since the last target has none."""
     initialized: dict[bytes, StoredTopic] = field(default_factory=dict)
     """The partitions that the group has state of, by topic id."""
 
@@ -260,7 +260,7 @@ class ShareData:
     checked_version: int = -1
     """`Topics.version` when subscribed topics were last compared; -1 to compare them again."""
     known_topics: Mapping[str, Topic] | None = None
-    """The subscribed topics that existed at that time; None if unknown."""
+    """The subscribed topics that existed when `checked_version` was set; None if unknown."""
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
     is_dead: bool = False

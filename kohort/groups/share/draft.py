@@ -57,9 +57,9 @@ class ShareDraft:
         return existing_topics(self.data.topics, self.state.subscribed_topics())
 
     def note_topics(self, cause: Trigger | None = None) -> Steps[None]:
-        """Compare the subscribed topics with those of the last time, initialize their partitions,
-        and bump the epoch once if there is a cause, topics have changed, or an initialized
-        partition has no member.
+        """Compare the subscribed topics with those at the last comparison, initialize their
+        partitions, and bump the epoch once if there is a cause, topics have changed, or an
+        initialized partition has no member.
 
         Args:
             cause: the change of a member that needs another assignment.

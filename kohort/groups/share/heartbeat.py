@@ -152,8 +152,8 @@ def _unknown(data: ShareData, request: ShareHeartbeatRequest) -> Rejected:
 
 
 def _stated(member: ShareMember, request: ShareHeartbeatRequest) -> ShareMember:
-    """Return the member with the values that its request states; the same one if they are the
-    same.
+    """Return the member with the values that its request states; `member` itself if none
+    differs.
     """
     names = request.topic_names
     stated = (

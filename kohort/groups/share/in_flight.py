@@ -39,9 +39,9 @@ class InFlight:
         self.locks: dict[Lock, None] = {}
         """Locks that hold offsets."""
         self._available_from = start
-        """No offset below can be acquired."""
+        """No offset below this one can be acquired."""
         self._earliest_ms = 0
-        """No lock ends earlier."""
+        """No lock ends before this time."""
         restored = self._restored(batches)
         if restored:
             self.append(restored)
@@ -68,14 +68,16 @@ class InFlight:
         self.start = self.segments.items[0].first
 
     def insert(self, index: int, segments: list[Segment]) -> None:
-        """Add segments before the one with an index."""
+        """Insert segments before the segment at `index`."""
         self.segments.insert(index, segments)
         for segment in segments:
             size = segment.last - segment.first + 1
             self._count(segment.state, segment.lock, segment.write, segment.first, size)
 
     def shrink_hole(self, index: int, first: int) -> None:
-        """Cut the beginning of a hole, up to an offset that may be the one after its end."""
+        """Remove the beginning of a hole up to `first`, which may be the offset after the whole
+        hole.
+        """
         hole = self.segments.items[index]
         self.available -= first - hole.first
         if first > hole.last:
@@ -93,7 +95,9 @@ class InFlight:
         lock: Lock | None = None,
         write: object = None,
     ) -> int:
-        """Change offsets of the segment with an index; return the index of the one with `last`."""
+        """Change offsets of the segment at `index`; return the index of the segment that then has
+        `last`.
+        """
         segment = self.segments.items[index]
         size = last - first + 1
         self._discount(segment, size)
@@ -104,8 +108,8 @@ class InFlight:
     def end_lock(
         self, index: int, parts: Sequence[tuple[int, int, RecordState]], write: object
     ) -> None:
-        """Change adjacent parts of the Acquired segment with an index: first and last offset, and
-        the state that a write is to make durable.
+        """Change adjacent parts of the Acquired segment at `index`; each part is its first and last
+        offset, and the state that the write makes durable.
         """
         segment = self.segments.items[index]
         origin, count, lock = segment.origin, segment.count, segment.lock
@@ -136,7 +140,7 @@ class InFlight:
         self._count(state, None, write, segment.first, size)
 
     def written(self, first: int, last: int, write: object) -> None:
-        """End a write that changed offsets between two: their states are durable."""
+        """End a write that changed offsets from `first` to `last`: their states are durable."""
         segments = self.segments
         items = segments.items
         low = max(0, segments.index(first))
@@ -182,7 +186,7 @@ class InFlight:
         segments.splice(begin, end, pieces)
 
     def _discount(self, segment: Segment, size: int) -> None:
-        """Subtract offsets of a segment from the numbers."""
+        """Subtract `size` offsets of a segment from the counts."""
         state = segment.state
         if state is ACQUIRED:
             lock = segment.lock
@@ -201,7 +205,7 @@ class InFlight:
     def _count(
         self, state: RecordState, lock: Lock | None, write: object, first: int, size: int
     ) -> None:
-        """Add offsets from one on to the numbers."""
+        """Add `size` offsets from `first` on to the counts."""
         if state is ACQUIRED:
             assert lock is not None
             if not lock.held:
@@ -259,7 +263,7 @@ class InFlight:
             self.start = items[0].first if items else self.end + 1
 
     def drop_below(self, offset: int) -> None:
-        """Remove the offsets below one, whatever their state."""
+        """Remove the offsets below `offset`, whatever their state."""
         items = self.segments.items
         dropped = 0
         for segment in items:

@@ -73,8 +73,8 @@ class ShareMembership:
     # Requests.
 
     def answer_at_once(self, request: ShareHeartbeatRequest, now_ms: int) -> HeartbeatResult | None:
-        """Answer a heartbeat that changes nothing; None if it has to be executed as a step. May be
-        called while an append is in progress.
+        """Answer a heartbeat that changes nothing; None if it must be queued as a command, because
+        it may change the group. May be called while an append is in progress.
         """
         member = changes_nothing(self.data, request)
         if member is None:

@@ -28,14 +28,14 @@ class ShareEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     metadata_hash: int
-    """Hash of the subscribed topics, signed; 0 if none exists."""
+    """Hash of the subscribed topics, signed; 0 if no topic exists."""
 
 
 class ShareTargetEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     computed_at_ms: int
-    """Wall-clock time; 0 if unknown, and without members."""
+    """Wall-clock time; 0 if it is unknown or the group has no members."""
 
 
 class ShareTargetRecord(NamedTuple):

@@ -25,4 +25,4 @@ class OffsetsResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     missing: frozenset[bytes] = frozenset()
-    """Ids of topics of which the group has no partitions that could be deleted."""
+    """Ids of the topics of which the group has no partitions to delete."""

@@ -32,7 +32,8 @@ class Lock:
     def __init__(self, member_id: str, since_ms: int, deadline_ms: int) -> None:
         self.member_id = member_id
         self.since_ms = since_ms
-        """Monotonic time of the acquisition; of renewed locks, of the earliest."""
+        """Monotonic time of the acquisition; of a renewed lock, of the earliest that it
+        continues."""
         self.deadline_ms = deadline_ms
         self.held = 0
         """Number of offsets that are Acquired by it."""
@@ -58,12 +59,13 @@ class Segment:
         self.first = first
         self.last = last
         self.origin = origin
-        """None: a hole in a restored window. Its offsets were never acquired in this process."""
+        """The range of the offsets. None: a hole in a restored window, never acquired in this
+        process."""
         self.state = state
         self.count = count
         """Number of deliveries."""
         self.lock = lock
-        """None unless Acquired."""
+        """The lock of Acquired offsets; None in other states."""
         self.write = write
         """The write that is to make this state durable; None if it is, or need not be."""
 
@@ -76,7 +78,9 @@ class Segments:
         self.firsts: list[int] = []
 
     def index(self, offset: int) -> int:
-        """Return the index of the last segment that begins at or before an offset; -1 if none."""
+        """Return the index of the last segment that begins at or before an offset; -1 if there is
+        none.
+        """
         return bisect_right(self.firsts, offset) - 1
 
     def insert(self, index: int, segments: list[Segment]) -> None:
@@ -153,7 +157,7 @@ class Segments:
         return self._joined_with_next(index)
 
     def _joined_with_next(self, index: int) -> int:
-        """Join a segment with the next one if they are equal; return its index."""
+        """Join a segment with the next one if they are equal; return the index of the result."""
         if index + 1 < len(self.items):
             segment = self.items[index]
             right = self.items[index + 1]
@@ -163,7 +167,7 @@ class Segments:
         return index
 
     def join(self, low: int, high: int) -> None:
-        """Join equal neighbours among some segments."""
+        """Join equal neighbours among the segments from index `low` to before `high`."""
         kept: list[Segment] = []
         for segment in self.items[low:high]:
             if kept and kept[-1].state is segment.state and _are_equal(kept[-1], segment):

@@ -1,8 +1,9 @@
 """Share sessions: what a member fetches, and the epochs that order its requests.
 
-A session belongs to the connection that opened it and may be used from any. ShareFetch and
-ShareAcknowledge share its epoch, which advances when a request is accepted. Whether the member is
-one of the group plays no role: one that was removed can still acknowledge what it has processed.
+A session belongs to the connection that opened it, and requests on any connection may use it.
+ShareFetch and ShareAcknowledge share its epoch, which advances when a request is accepted. The
+member need not belong to the group any more: a member that was removed can still acknowledge what
+it has processed.
 """
 
 from collections.abc import Hashable, Iterable
@@ -57,8 +58,8 @@ class ShareSession:
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
     ) -> set[SessionPartition]:
-        """Add partitions, then remove the forgotten ones; return those that are new, which are
-        answered even without records.
+        """Add partitions, then remove the forgotten ones. Return the partitions that are new, for
+        which the answer has an entry even without records.
         """
         added: set[SessionPartition] = set()
         for partition in named:
@@ -73,7 +74,7 @@ class ShareSession:
         return added
 
     def rotated(self, epoch: int) -> list[SessionPartition]:
-        """Return the partitions, beginning at another one for each epoch of a request."""
+        """Return the partitions in order, beginning with another partition at each epoch."""
         partitions = list(self.partitions)
         if not partitions:
             return partitions

@@ -1,7 +1,7 @@
 """Records of `__share_group_state`: written as snapshots and updates, and replayed at start.
 
-The topic is not compacted: an update says only what has changed. What precedes the lowest of the
-latest snapshots of all keys is deleted.
+The topic is not compacted: an update says only what has changed. Each key needs its latest snapshot
+and what follows; records before the lowest of these snapshots are deleted.
 """
 
 from base64 import urlsafe_b64encode
@@ -181,8 +181,8 @@ class StateWriter:
     def record(
         self, write: PendingWrite, window: Window, wall_ms: int, *, updates_per_snapshot: int
     ) -> StateRecord:
-        """Encode the write that the window has just returned: an update, or in its place a snapshot
-        after enough updates.
+        """Encode the write that the window has just returned: as an update, or as a snapshot after
+        enough updates.
         """
         self._is_cold = False
         self._last_write_ms = wall_ms
@@ -211,7 +211,7 @@ class StateWriter:
         return not self._needs_snapshot
 
     def stored(self, window: Window) -> StoredState:
-        """Return the state in the log, to continue from with another writer and window."""
+        """Return the state in the log, from which another writer and window can continue."""
         return StoredState(
             snapshot_epoch=self._snapshot_epoch,
             state_epoch=self._state_epoch,
@@ -229,15 +229,17 @@ class StateWriter:
         self._needs_snapshot = True
 
     def undo_alteration(self, state_epoch: int) -> None:
-        """Write the former state again, because the record of `altered` could not be appended."""
+        """Restore the former state epoch and make the next record a snapshot, because the record
+        that `altered` returned could not be appended.
+        """
         self._state_epoch = state_epoch
         self._needs_snapshot = True
 
     def cold_snapshot(
         self, window: Window, wall_ms: int, *, interval_ms: int
     ) -> StateRecord | None:
-        """Return a snapshot if the last write is `interval_ms` ago and was not itself such a
-        snapshot; it lets the log be pruned.
+        """Return a snapshot, so that earlier records can be deleted. None if the last write was
+        less than `interval_ms` ago, or was itself such a snapshot.
         """
         if self._is_cold or wall_ms - self._last_write_ms < interval_ms:
             return None

@@ -17,8 +17,9 @@ class RecordState(IntEnum):
     """To be archived once its dead letter is appended."""
     ARCHIVED = 4
     SKIPPED = 5
-    """Archived because of the log: aborted, or missing in it. Never written, since the log shows it
-    again after a restart. Counts as delivered once more than what is stored."""
+    """Archived because of the log: the record's transaction was aborted, or the log has no such
+    record. Never written, since the log shows the same again after a restart. The count includes a
+    delivery that is not stored."""
 
 
 class StateBatch(NamedTuple):
@@ -62,8 +63,8 @@ def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBa
 def overlay(batches: list[StateBatch], changes: Iterable[StateBatch], start_offset: int) -> None:
     """Apply changes to disjoint, sorted batches, and remove what lies below the start.
 
-    The higher count wins, at equal counts the higher state. A window never lowers a count, so that
-    in its records a change always wins.
+    Where ranges overlap, the higher delivery count wins, and at equal counts the higher state. A
+    window never lowers a delivery count, so the changes in its records always win.
     """
     for change in changes:
         low = bisect_left(batches, change.first_offset, key=_last_offset)

@@ -1,7 +1,7 @@
 """A share-partition: the states of the records between its start and end offset (KIP-932).
 
-The window is stepped by the shell, which reads the log, appends changes to the state topic and
-sets one timer:
+The window does no I/O. Its shell reads the log, appends changes to the state topic and sets one
+timer:
 
     headers = headers of the log from `window.position` on
     acquisition = window.acquire(member_id, now_ms, headers, max_records=500, ...)
@@ -92,7 +92,7 @@ class DeadLetters(NamedTuple):
     """REJECT; otherwise the type or cause of a release at the delivery count limit. After a restart
     as Kafka concludes it: REJECT below the limit."""
     member_id: str | None
-    """None after a restart."""
+    """The member that had acquired the records; None after a restart."""
 
 
 _NOBODY: Final = Lock("", 0, 0)
@@ -228,8 +228,8 @@ class Window:
     def acknowledge(
         self, member_id: str, now_ms: int, batches: Sequence[AcknowledgementBatch]
     ) -> AcknowledgementError | None:
-        """Apply the acknowledgements of one request, which `are_valid`; None if all were applied,
-        otherwise nothing has changed.
+        """Apply the acknowledgements of one request, for which `are_valid` is true. None if all
+        were applied; otherwise nothing has changed.
         """
         settings = self.settings
         acknowledger = Acknowledger(
@@ -279,7 +279,7 @@ class Window:
         segments.join(0, len(segments.items))
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Forget what the log no longer holds. To be called before the log is read."""
+        """Forget offsets that are no longer in the log. To be called before the log is read."""
         if log_start_offset > self._in_flight.start:
             self._in_flight.drop_below(log_start_offset)
 
@@ -331,7 +331,9 @@ class Window:
         return taken
 
     def archive(self, first_offset: int, last_offset: int) -> None:
-        """Archive those of the offsets that are Archiving: they have dead letters, or get none."""
+        """Archive those of the offsets that are Archiving, because they have dead letters or get
+        none.
+        """
         in_flight, write = self._in_flight, self._open
         items = in_flight.segments.items
         index = max(0, in_flight.segments.index(first_offset))

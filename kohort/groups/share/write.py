@@ -39,7 +39,7 @@ class ShareWrite:
     records: tuple[DurableRecord, ...]
     answers: Answers | None = None
     begins: "tuple[Group, ShareMembership] | None" = None
-    """The group that this is the first write of, and its membership."""
+    """The group, and its membership, if this is the membership's first write."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records
