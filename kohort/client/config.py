@@ -115,8 +115,8 @@ class ConsumerConfig(SecuritySettings):
     bootstrap_servers: str | Iterable[str] = "localhost:9092"
     """Brokers to contact first: `host:port`, several of them as a list or separated by commas."""
     client_id: str = "kohort"
-    """Identifies this consumer in metrics, and in the broker's logs and quotas. A `Consumer`
-    created without one is numbered within its process: kohort-1, kohort-2 and so on."""
+    """Identifies this consumer in metrics, and in the broker's logs and quotas. By
+    default the consumers of a process are kohort-1, kohort-2 and so on."""
     group_id: str | None = None
     """The consumer group. None: no group, for `assign` without stored positions."""
     group_instance_id: str | None = None
@@ -132,11 +132,10 @@ class ConsumerConfig(SecuritySettings):
     and for assignors."""
 
     key_deserializer: Callable[[Any], Any] | None = None
-    """As `value_deserializer`, for keys."""
+    """Like `value_deserializer`, for keys."""
     value_deserializer: Callable[[Any], Any] | None = None
-    """A function that turns bytes, or None, into a value. It may be a coroutine function, for
-    example one that queries a schema registry: it is called for one record per partition at a
-    time."""
+    """A function that turns bytes, or None, into a value; or a coroutine function, for example one
+    that queries a schema registry, called for one record per partition at a time."""
 
     auto_offset_reset: str = "latest"
     """Where to start without a committed position: earliest, latest, none (raise), or
@@ -149,10 +148,10 @@ class ConsumerConfig(SecuritySettings):
     """Whether returned records count as processed at the next poll. If not, only those passed to
     `store_offsets` do."""
     auto_commit_interval_ms: int = 5_000
-    """The interval of these commits."""
+    """The interval between automatic commits."""
     commit_unassigned: bool = False
     """Whether a member may commit positions of partitions that the group has not assigned to it,
-    which overwrites those of the owner."""
+    which overwrites the owner's positions."""
 
     partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
     """Assignors in order of preference. A group rebalances cooperatively if every assignor that its
@@ -160,7 +159,7 @@ class ConsumerConfig(SecuritySettings):
     session_timeout_ms: int = 45_000
     """How long the broker waits for a heartbeat before it removes a member."""
     heartbeat_interval_ms: int = 3_000
-    """The interval of heartbeats."""
+    """The interval between heartbeats."""
     max_poll_interval_ms: int = 300_000
     """The longest time between two polls; also how long the group waits for a member to rejoin in a
     rebalance."""
@@ -192,7 +191,7 @@ class ConsumerConfig(SecuritySettings):
     """Whether a metadata request for a missing topic may create it. Java's default is yes."""
     missing_topic_timeout_ms: int | None = 15_000
     """How long a topic subscribed to by name, or an assigned partition, may be missing before polls
-    raise UnknownTopicError. None: wait for ever, as the Java consumer does."""
+    raise UnknownTopicError. None: for ever, as in Java."""
 
     request_timeout_ms: int = 30_000
     """How long to wait for a single response; for a join, plus the rebalance timeout."""
@@ -200,15 +199,15 @@ class ConsumerConfig(SecuritySettings):
     """Total time for all attempts of a call that retries, such as commit, position and
     committed."""
     retry_backoff_ms: int = 100
-    """The first wait before a retry; it doubles up to the next setting."""
+    """The first wait before a retry; it doubles up to retry_backoff_max_ms."""
     retry_backoff_max_ms: int = 1_000
-    """The longest such wait."""
+    """The longest wait before a retry."""
     reconnect_backoff_ms: int = 50
-    """The first wait before another connection to a broker; it doubles, too."""
+    """The first wait before reconnecting to a broker; it doubles up to reconnect_backoff_max_ms."""
     reconnect_backoff_max_ms: int = 1_000
-    """The longest such wait."""
+    """The longest wait before reconnecting."""
     metadata_max_age_ms: int = 300_000
-    """The interval of metadata refreshes."""
+    """The interval between metadata refreshes."""
     connections_max_idle_ms: int = 540_000
     """Connections idle for this long are closed; -1: never."""
 

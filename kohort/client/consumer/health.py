@@ -35,11 +35,11 @@ class Health:
     """
 
     client_id: str = ""
-    """As set; without a setting, the consumers of a process are kohort-1, kohort-2 and so on."""
+    """The setting; by default, the consumers of a process are kohort-1, kohort-2 and so on."""
     group_id: str | None = None
-    """As set."""
+    """The setting."""
     group_instance_id: str | None = None
-    """As set."""
+    """The setting."""
     is_subscribed: bool = False
     """Whether a group assigns its partitions."""
     is_closed: bool = False
@@ -63,7 +63,7 @@ class Health:
     group_protocol: str | None = None
     """The group protocol in use, classic or consumer; None without a group."""
     unsettled_seconds: float | None = None
-    """How long it has been joining or outside its group; None for a stable member."""
+    """How long the consumer has been joining or outside its group; None for a stable member."""
     coordinator: str | None = None
     """`host:port`; None while unknown."""
     last_heartbeat_seconds_ago: float | None = None
@@ -88,14 +88,14 @@ class Health:
     rebalance_cause: str | None = None
     """This member's own reason to join, which it also sends to the broker (KIP-800)."""
     last_rebalance_cause: str | None = None
-    """This member's reason in the last complete rebalance."""
+    """This member's reason to join in the last complete rebalance."""
     last_rebalance_duration_seconds: float | None = None
-    """From its first JoinGroup to its assignment."""
+    """Time from this member's first JoinGroup to its assignment, in the last complete rebalance."""
     last_rebalance_seconds_ago: float | None = None
-    """Time since it ended."""
+    """Time since the last complete rebalance ended."""
 
     lag: Mapping[TopicPartition, int | None] = dataclasses.field(default_factory=dict)
-    """Records behind the end of each assigned partition, at the last fetch; None: not known yet."""
+    """Records behind the end of each assigned partition, at the last fetch; None before that."""
     missing: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Subscribed topics and assigned partitions that do not exist, with the seconds they have been
     missing."""
@@ -134,8 +134,7 @@ class Health:
     @property
     def is_alive(self) -> bool:
         """Whether the consumer can still recover by itself: false when the application does not
-        poll, and after a fatal error or close. Only a restart of the process helps then; for a
-        liveness probe.
+        poll, and after a fatal error or close. Only a restart helps then; for a liveness probe.
         """
         return not self._end_of_it()
 
@@ -146,7 +145,7 @@ class Health:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not healthy, as a sentence; None if it is."""
+        """Why the consumer is not healthy, as a sentence; None if it is."""
         if end := self._end_of_it():
             return end
         if problem := self._run_problem():
@@ -163,7 +162,9 @@ class Health:
 
     @property
     def unready(self) -> str | None:
-        """Why it does not read all its assigned partitions, as a sentence; None if it does."""
+        """Why the consumer does not read all its assigned partitions, as a sentence; None if it
+        does.
+        """
         if problem := self.problem:
             return problem
         if self.last_poll_seconds_ago is None:

@@ -36,7 +36,7 @@ class Backoff:
 
 
 class Backoffs(Generic[Key]):
-    """A backoff per broker or partition. Those that have not failed have none."""
+    """A backoff per broker or partition. A key that has not failed has none."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
         """The arguments are those of `Backoff`."""
@@ -80,7 +80,7 @@ class OngoingFailure(NamedTuple):
 
 
 class OngoingFailures:
-    """Failures of one kind since the last success. Times are of one clock."""
+    """Failures of one kind since the last success. All times are of the same clock."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -2,11 +2,11 @@
 
 ConsumerError
   IllegalStateError            the call does not fit what the consumer is doing
-  ConsumerClosedError          it was closed
+  ConsumerClosedError          the consumer was closed
   ConfigError                  settings that do not fit together (also a ValueError)
   BrokerUnreachableError       no broker answers at any known address
   AuthenticationError          the broker rejects the credentials
-    UnsupportedMechanismError  it does not offer the SASL mechanism
+    UnsupportedMechanismError  the broker does not offer the SASL mechanism
     TokenError                 sasl_oauth_token_provider returned no token
     TlsError                   the TLS handshake failed
       CertificateError         one side rejects the other's certificate
@@ -18,17 +18,17 @@ ConsumerError
     InconsistentProtocolError  the members of the group have no assignor in common
     GroupFullError             the group has reached group.max.size
   CommitError                  positions were not stored
-    CommitFailedError          and cannot be: the partitions may belong to another member by now
-    RebalanceInProgressError   because the group rebalances: poll, then try again
+    CommitFailedError          a retry cannot help: other members may own the partitions by now
+    RebalanceInProgressError   the group is rebalancing: poll, then commit again
   PartitionError               one partition cannot be read further; the others can
     PositionError              there is no position to continue from
-      NoOffsetError            nothing committed, and auto_offset_reset is none
+      NoOffsetError            no offset is committed, and auto_offset_reset is none
       OffsetOutOfRangeError    the position is not in the log any more (or not yet)
           LogTruncatedError      records before the position were removed and replaced by others
     RecordError                fetched data cannot be returned as records
-      CorruptRecordError       its checksum is wrong, or it is invalid
+      CorruptRecordError       the checksum is wrong, or the data is invalid
       RecordTooLargeError      the batch exceeds the fetch limits
-      DeserialisationError     the deserialiser of its key or value raised
+      DeserialisationError     the deserialiser of a key or value raised
   HandlerError                 a record could not be handled by Consumer.run
   UnexpectedResponseError      an error code that this request should never get
 
@@ -135,7 +135,7 @@ class RebalanceInProgressError(CommitError):
 
 
 class StaleEpochError(RebalanceInProgressError):
-    """The member's epoch has changed (KIP-848); awaited commits are repeated with the new one."""
+    """The member's epoch has changed (KIP-848). Awaited commits are repeated with the new epoch."""
 
 
 class PartitionError(ConsumerError):
@@ -184,7 +184,7 @@ class OffsetOutOfRangeError(PositionError):
 
 
 class LogTruncatedError(OffsetOutOfRangeError):
-    """Records that were read have been removed from the log, and others have their offsets.
+    """Records that were read have been removed from the log; other records have their offsets now.
 
     `offset` is the position, `next_offset` the point before it where the logs diverge.
     """
@@ -203,7 +203,7 @@ class LogTruncatedError(OffsetOutOfRangeError):
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
         self.parted = parted
-        """The point of truncation: records below this offset are still in the log; None if
+        """The point of truncation: records below this offset are still in the log; None if it is
         unknown."""
 
 

@@ -21,9 +21,9 @@ class Failure:
         self.attempts = 0
         """How many attempts have failed."""
         self.error: Exception | None = None
-        """The last one's error."""
+        """The error of the last failed attempt."""
         self.failed_at_ms = 0
-        """When the last one failed, in milliseconds since the epoch."""
+        """When the last attempt failed, in milliseconds since the epoch."""
         self.is_final = False
         """Whether it is stored as a dead letter, and its handler not called any more."""
         self.write_failures = 0
@@ -87,7 +87,9 @@ class Item:
 
 
 class Lane:
-    """Records handled in order. Its head runs or waits for a retry, or it is ready."""
+    """Records handled in order. A lane is ready unless its first record is running or waiting for a
+    retry.
+    """
 
     __slots__ = ("items", "key", "resting", "share", "since_ms")
 
@@ -125,7 +127,7 @@ class Share:
         self.started_to = NOTHING_BEGUN
         """The highest offset of a record that was started."""
         self.settled: list[Item] = []
-        """With transactions: the records done in the current one."""
+        """With transactions: the records that are done in the current transaction."""
         self.is_dropped = False
         self.release()
 
@@ -133,10 +135,11 @@ class Share:
         self.is_held = False
         """Whether only records up to `started_to` may start."""
         self.drain_until_ms: float = float("inf")
-        """While held: later attempts are not made."""
+        """While held: the end of the drain. Waiting retries that are due later are made at once;
+        after another failure such a retry is not made."""
         self.end: float = float("inf")
-        """While held: no record from this offset on may start, because an earlier one is given up,
-        so that it would be handled again in any case."""
+        """While held: no record from this offset on may start. An earlier record was given up, so
+        the records after it are handled again in any case."""
 
     def restart(self, items: Iterable[Item]) -> None:
         """Put the records of these items into new lanes, by offset, as if none had been started."""
@@ -182,9 +185,9 @@ class DoneOffsets:
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """Everything before this offset is done; None until a record has started. It is set from
-        the first record on: when committed, it keeps a consumer that starts at the end of a log
-        from skipping records that it was given and did not finish.
+        """The offset up to which everything is done; None until a record has started. It is set
+        from the first record on: when committed, it keeps a consumer that starts at the end of a
+        log from skipping records that it received and did not finish.
         """
         if self.last_begun < 0:
             return None

@@ -111,7 +111,7 @@ class ResetPolicy(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ResetPolicy:
-        """Parse one of Kafka's four forms.
+        """Parse the setting in one of Kafka's four forms.
 
         Raises:
             ConfigError: it is none of them.

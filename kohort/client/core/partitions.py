@@ -44,6 +44,6 @@ class PartitionInfo(NamedTuple):
     partition: int
     leader: Node | None
     replicas: Sequence[Node]
-    """All replicas. Of an offline one only the id is known."""
+    """All replicas. Of an offline replica only the id is known."""
     in_sync_replicas: Sequence[Node]
     offline_replicas: Sequence[Node]

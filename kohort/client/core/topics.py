@@ -118,7 +118,8 @@ class ExpectedTopics:
         """`timeout_ms`: how long a named topic may be missing; None: for ever."""
         self._timeout_ms = timeout_ms
         self._since: dict[Named, int | None] = {}
-        """The time since which each has been missing, or expected; None: it exists."""
+        """The time since which each topic or partition has been missing, or expected; None: it
+        exists."""
         self._logged: set[Named] = set()
 
     def expect(
@@ -130,7 +131,7 @@ class ExpectedTopics:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some are missing, or have not been looked for yet."""
+        """Whether topics or partitions are missing, or have not been looked for yet."""
         return any(since_ms is not None for since_ms in self._since.values())
 
     def missing(self, now_ms: int) -> dict[str, float]:

@@ -102,8 +102,9 @@ class Work:
     def feed(self, partition: TopicPartition, records: Iterable[AnyRecord], now_ms: int) -> None:
         """Add records that were read, in order, from an owned partition.
 
-        An offset that is not after the previous ones means that the application has sought back:
-        running handlers of the partition no longer count, and it starts over from there.
+        An offset that is not after the previous offsets means that the application has sought back:
+        running handlers of the partition no longer count, and the partition starts over from that
+        offset.
         """
         share = self._share(partition)
         by_key, batches, mean_bytes = self._by_key, self._batches, self._mean_bytes
@@ -153,14 +154,18 @@ class Work:
         return failure
 
     def _open_lane(self, share: Share, key: Hashable) -> Lane:
-        """Create a lane for a record that follows at once: without batches, it is ready then."""
+        """Create a lane for a record that the caller then adds; without batches, the lane is ready
+        at once.
+        """
         lane = share.lanes[key] = Lane(key, share)
         if self._batches is None:
             self._ready.append(lane)
         return lane
 
     def _line_up(self, lane: Lane, now_ms: int) -> None:
-        """Make a lane ready whose head is not running; with batches, when one is full or due."""
+        """Make a lane ready unless its first record is running; with batches, once a batch is full
+        or due.
+        """
         batches = self._batches
         head = lane.items[0]
         if head.runs_since_ms is not None:
@@ -204,7 +209,9 @@ class Work:
             due_ms = self.due_ms()
 
     def next(self, now_ms: int) -> Item | None:
-        """Return a record to run, or None; give it back with `finish`, `rest` or `abandon`."""
+        """Return a record to handle, or None. The caller gives it back with `finish`, `rest` or
+        `abandon`.
+        """
         if self._resting:
             self.wake_rested(now_ms)
         ready = self._ready
@@ -346,8 +353,9 @@ class Work:
         return self._shares.keys()
 
     def drain(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
-        """Start no more records of these partitions after the last one started. Those before it
-        are still handled: otherwise the ones behind them, which are done, would be delivered again.
+        """Start no more records of these partitions after the last record that was started. Records
+        before it are still handled: otherwise the records behind them, which are done, would be
+        delivered again.
 
         Retries due by `until_ms` happen when they are due, and all others once, at once.
         """
@@ -429,8 +437,8 @@ class Work:
             share.settled.clear()
 
     def undo(self) -> None:
-        """Take back all records that are done or were begun: their transaction was aborted. None
-        may be running. Failures are remembered.
+        """Take back all records that are done or were begun: their transaction was aborted. No
+        handler may be running. Failures are remembered.
         """
         self.started_count = 0
         for share in self._shares.values():
@@ -456,9 +464,9 @@ class Work:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offset up to which everything is done, of each partition with a position.
 
-        `positions`: the read positions. They are used where everything that arrived is done: any
-        offsets before them hold no records for handlers, but transaction markers perhaps.
-        Partitions that were revoked and not reassigned are left out.
+        `positions`: the read positions. They are used where everything that arrived is done: below
+        them there are at most transaction markers. Partitions that were revoked and not reassigned
+        are left out.
         """
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():

@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALM_MS: Final = 10_000
-"""A poll error counts as resolved after this long without another. A persisting one recurs sooner,
-because retries are at most retry_backoff_max_ms apart."""
+"""A poll error counts as resolved after this long without another error. A persisting error recurs
+sooner, because retries are at most retry_backoff_max_ms apart."""
 
 YIELD_EVERY_S: Final = 0.001
 """How long polls that return records at once may run without yielding to the event loop, which has

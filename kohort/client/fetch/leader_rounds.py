@@ -68,7 +68,9 @@ class LeaderRounds(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
-        """Send the queries in `wanted` that are neither pending nor in a backoff; drop others."""
+        """Send the queries in `wanted` that are neither pending nor in a backoff. Drop all queries
+        that are not in `wanted`.
+        """
         self._backoffs.keep_only(wanted.keys())
         for gone in self._postponed.keys() - wanted.keys():
             del self._postponed[gone]

@@ -138,7 +138,9 @@ async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
 def _by_leader(
     cluster: Cluster, specs: Mapping[TopicPartition, OffsetSpec]
 ) -> tuple[dict[int, dict[TopicPartition, OffsetSpec]], dict[TopicPartition, ErrorCode]]:
-    """Group by the leader to ask; partitions without one are returned with the reason."""
+    """Group partitions by the leader to ask; return the others with the reason why there is no
+    leader.
+    """
     by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = defaultdict(dict)
     unled: dict[TopicPartition, ErrorCode] = {}
     for partition, spec in specs.items():

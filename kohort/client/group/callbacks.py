@@ -178,7 +178,7 @@ class CommitCallbacks:
         """Call all pending callbacks.
 
         Args:
-            keeps_error: leave an exception of theirs to a later call, because this call has a
+            keeps_error: leave an exception of a callback to a later call, because this call has a
                 result of its own.
 
         Raises:

@@ -93,7 +93,7 @@ class MemberCommits(Committer):
         return membership.identity if is_member else NO_MEMBER
 
     def check_still(self, requested: Identity) -> Identity:
-        """Return the identity to send a commit with that was requested under `requested`.
+        """Return the identity for sending a commit that was requested under `requested`.
 
         Raises:
             RebalanceInProgressError: the group rebalanced, and this member took part.
@@ -130,7 +130,9 @@ class MemberCommits(Committer):
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Return the error for a rejected commit identity; None if `error_for` has the error."""
+        """Return the error for a rejected commit identity; None if the caller is to use
+        `error_for`.
+        """
         membership = self._membership
         is_same = sent == membership.identity
         state = membership.state

@@ -59,8 +59,8 @@ def note_outcome(error: BaseException | None, backoff: Backoff) -> float | None:
 
 
 class AutoCommit:
-    """Commits processed offsets, those of records returned before the latest poll, periodically
-    while the application polls (enable.auto.commit).
+    """Commits processed offsets periodically while the application polls (enable.auto.commit). The
+    records that the latest poll returned do not count as processed yet.
     """
 
     def __init__(

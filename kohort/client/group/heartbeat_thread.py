@@ -164,7 +164,7 @@ class HeartbeatThread:
 
     @property
     def expired(self) -> Identity | None:
-        """The identity that left because polls were too far apart; None after `begin`.
+        """The identity whose member left because polls were too far apart; None after `begin`.
 
         Read without the lock, because runs read it in each event loop iteration.
         """

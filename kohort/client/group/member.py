@@ -213,15 +213,16 @@ class MembershipShell:
 
     @property
     def has_expired(self) -> bool:
-        """Whether it lost its membership because polls were too far apart, and has not joined
-        again. True before any poll has learned of it.
+        """Whether the member was removed because polls were too far apart, and has not joined
+        again. True even before a poll has learned of it.
         """
         expired, identity = self.heartbeats.expired, self.membership.identity
         return expired is not None and (identity == expired or not identity.is_valid)
 
     async def confirm(self, timeout_s: float) -> bool:
-        """Whether a heartbeat that was sent after this call has succeeded: until then, no other
-        member has been given a partition of this one that was not revoked or lost.
+        """Send a heartbeat and return whether it succeeded within `timeout_s`. If it did, no other
+        member had been given a partition of this one before, unless the partition was revoked or
+        lost.
         """
         number = self.heartbeats.confirm()
         try:
@@ -424,9 +425,8 @@ class MembershipShell:
         return None if leave is None else self.leave_sender.begin(leave, deadline_s)
 
     async def _wait_joined(self, deadline_s: float) -> None:
-        """Wait for the response to a first join, so that leaving does not overtake it. It comes at
-        once; the first JoinGroup's has the member id. Otherwise the group would wait until that
-        member's session expires.
+        """Wait for the response to a first join, which has the member id and comes at once. If the
+        LeaveGroup overtook it, the group would wait until the new member's session expires.
         """
         if self.membership.state is MemberState.JOINING:
             left_s = max(0.0, deadline_s - time.monotonic())

@@ -76,7 +76,8 @@ _RETRIED: Final = (
 )
 _COMMIT_RETRIED: Final = _RETRIED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FETCH_RETRIED: Final = _RETRIED | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
-"""The member learns its new epoch, or that it was removed, by its next heartbeat."""
+"""Errors after which a fetch is retried: by its next heartbeat the member learns its new epoch, or
+that it was removed."""
 _LOST_MEMBERSHIP: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -96,7 +97,7 @@ class OffsetsObserver(Protocol):
         """The coordinator has moved, or the connection to it was lost."""
 
     def metadata_stale(self) -> None:
-        """The broker does not know a topic by the id that the metadata has for it."""
+        """The broker does not know a topic by the id that it has in the metadata."""
 
     def committed(self, seconds: float) -> None:
         """A commit succeeded; its request took this long."""

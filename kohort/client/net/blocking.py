@@ -1,7 +1,8 @@
 """A connection without an event loop: its calls block, each with a timeout.
 
-The heartbeat thread uses one that shares nothing with the event loop's connections, because it must
-work while the loop is blocked. The command line uses it too, which saves importing asyncio.
+The heartbeat thread has such a connection, which shares nothing with those of the event loop,
+because it must work while the loop is blocked. The command line has them too, which saves importing
+asyncio.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ class BlockingConnection:
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
-        """Close after an error; the connection's own become DisconnectedError."""
+        """A context that closes the connection after an error; errors of the socket become
+        DisconnectedError.
+        """
         try:
             yield
         except (OSError, DecodeError, ValueError) as error:

@@ -69,7 +69,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether the broker has answered only the handshake so far."""
         self._session = Session()
         self._renewing: asyncio.Task[None] | None = None
-        """Reauthenticates; None if that is not in progress."""
+        """The task that reauthenticates; None if none is running."""
         self._held: deque[_Outgoing] | None = None
         """Requests held back during reauthentication; None: requests are sent at once."""
         self._is_negotiating = False
@@ -214,7 +214,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
     async def _follow(self, dialogue: Greeting) -> Greeted:
-        """Run a handshake, bypassing the held requests."""
+        """Run a handshake; its requests do not wait for the held requests."""
         answer: object = None
         try:
             while not isinstance(step := await self._advance(dialogue, answer), Greeted):
@@ -239,8 +239,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _renew(self, now_s: float) -> None:
         """Begin reauthentication. Until the token is available, and while the session lasts,
-        requests are sent one at a time: the broker might process one queued behind a delayed
-        request only after the session has ended.
+        requests are sent one at a time: a request queued behind a delayed one might be processed
+        only after the session has ended.
         """
         self._held = deque()
         self._is_negotiating = self._session.is_over(now_s)

@@ -100,7 +100,9 @@ def advance(dialogue: Greeting, answer: object) -> Ask | Greeted:
 
 
 def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]:
-    """Request the versions; a broker without ours answers in version 0, with an error."""
+    """Request the supported versions. A broker without ApiVersions v3 answers in v0, with an
+    error.
+    """
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=software_version
     )

@@ -19,7 +19,8 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 ITERATIONS_MAX: Final = 1 << 17
-"""Kafka's maximum is 16,384. This many iterations take about 0.1 s."""
+"""Maximum number of SCRAM iterations that a client accepts: they take about 0.1 s. Kafka itself
+allows 16,384."""
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
 """Upper bound; real tokens of these mechanisms have one or two hundred bytes."""

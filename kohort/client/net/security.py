@@ -82,7 +82,7 @@ class SecurityConfig(SecuritySettings):
     files: RenewedContext | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
-    """The context of the files above, if any are set."""
+    """The TLS context of the certificate files, if any are set."""
 
     def __post_init__(self) -> None:
         """Check that the settings are valid and consistent.
@@ -206,7 +206,7 @@ class SecurityConfig(SecuritySettings):
 def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
     """Return the error for a failed TLS handshake; None if a retry may well succeed.
 
-    A connection closed without a TLS alert is of the latter kind: brokers without TLS do that, but
+    None also for a connection that was closed without a TLS alert: brokers without TLS do that, but
     so do brokers that are just shutting down.
     """
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -20,7 +20,7 @@ from kohort.client.core.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 FILE_BYTES_MAX: Final = 16 << 20
-"""Bundles with all public CAs have 250 KB."""
+"""Maximum size of a file. Bundles with all public CAs have 250 KB."""
 
 CAFILE: Final = "ssl_cafile"
 CADATA: Final = "ssl_cadata"
@@ -31,7 +31,7 @@ PASSWORD: Final = "ssl_password"  # noqa: S105 - the name of the setting.
 _MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 _Seen: TypeAlias = tuple[int, int, int, int]
-"""Inode, size and change times; of a link's target."""
+"""Inode, size and change times of a file, or of the target if it is a link."""
 
 
 class TlsFilesError(ConfigError):

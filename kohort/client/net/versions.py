@@ -15,7 +15,7 @@ NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class UnsupportedVersionError(ConsumerError):
-    """The broker does not support the request, or no version in common."""
+    """The broker supports the request in no version that the client supports."""
 
 
 class ApiVersionTable:

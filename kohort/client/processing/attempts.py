@@ -44,7 +44,7 @@ class Attempts:
         """Begin an attempt: deserialise the record and call its handler. Returns None if that has
         succeeded already, else an awaitable of the rest.
 
-        Either raises:
+        Both may raise:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not
                 help.
             TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, even if the

@@ -22,7 +22,7 @@ INTERVAL_S_MIN: Final = 0.01
 
 
 class RunCommits:
-    """The commits of one run, each of the offsets changed since the last one."""
+    """The commits of one run; each contains the offsets that have changed since the last commit."""
 
     def __init__(
         self,

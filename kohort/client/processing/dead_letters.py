@@ -205,8 +205,8 @@ class TopicSink(DeadLetterSink):
 
 
 class TransactionSink(DeadLetterSink):
-    """Writes to a topic with the producer of the transaction in which the record is done. The
-    application closes it.
+    """Writes dead letters with the transaction's producer, in the transaction in which the record
+    was handled. The application closes the producer.
     """
 
     def __init__(self, topic: str, producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
@@ -214,7 +214,7 @@ class TransactionSink(DeadLetterSink):
         self._producer = producer
 
     async def start(self) -> None:
-        """Raises UnknownTopicError."""
+        """Check that the topic exists. Raises UnknownTopicError."""
         await wait_for_topic(self._producer, self._topic)
 
     async def write(self, letter: DeadLetter) -> None:
@@ -226,7 +226,9 @@ class TransactionSink(DeadLetterSink):
 
 
 async def wait_for_topic(producer: Any, topic: str) -> None:  # noqa: ANN401 - as above.
-    """Raises UnknownTopicError if the topic does not exist and is not created."""
+    """Wait for the topic's metadata. Raises UnknownTopicError if the topic does not exist and is
+    not created.
+    """
     try:
         async with asyncio.timeout(TOPIC_TIMEOUT_S):
             await producer.partitions_for(topic)

@@ -52,9 +52,9 @@ class RunFigures:
     handler_seconds: float | None
     """How long the longest-running handler has been running; None if none runs."""
     dead_letters_failing_seconds: float | None
-    """How long storing dead letters has been failing; None if it is not."""
+    """How long storing dead letters has been failing; None if it does not fail."""
     dead_letter_error: str | None
-    """The error of the last attempt to store one; None if none is failing."""
+    """The error of the last attempt to store a dead letter; None after a success."""
     failure: str | None
     """The error that ended the run, or is ending it; None if there is none."""
 

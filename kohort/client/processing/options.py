@@ -86,7 +86,7 @@ class RunOptions:
     retry_backoff_ms: int = 500
     """The wait before the second attempt; it doubles for each further attempt."""
     retry_backoff_max_ms: int = 30_000
-    """The longest such wait."""
+    """The longest wait between attempts."""
     retry_jitter: float = 0.2
     """The share by which waits vary at random; 0 for none."""
     handler_timeout_ms: int | None = None
@@ -96,8 +96,8 @@ class RunOptions:
     which requires aiokafka (`kohort[dead-letters]`), or a coroutine function that returns when the
     `DeadLetter` is stored. Retried until it succeeds."""
     on_failure: OnFailure = "stop"
-    """What happens to such a record without `dead_letter`: "stop" raises a HandlerError once the
-    running handlers have finished, "skip" logs the record and continues after it."""
+    """Without `dead_letter`, after the last attempt: "stop" raises a HandlerError once the running
+    handlers have finished, "skip" logs the record and continues after it."""
     commit_interval_ms: int | None = None
     """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
     effect during a run; `commit()` commits the handled offsets."""
@@ -108,10 +108,10 @@ class RunOptions:
     in_flight_records_limit: int = IN_FLIGHT_RECORDS_LIMIT
     """The largest number of records held, waiting or in a handler."""
     in_flight_bytes_limit: int = 16 << 20
-    """No more records are taken while those held exceed this many bytes."""
+    """No more records are taken while the held records exceed this many bytes."""
     uncommitted_records_limit: int = 10_000
-    """Per partition, records after the first that is not done; bounds how many may be handled
-    twice."""
+    """Maximum records of a partition after the first that is not done: bounds how many may be
+    handled twice."""
     stop_on: signal.Signals | Collection[signal.Signals] = ()
     """Signals that end the run like `end_run`; a second signal has its usual effect. Use
     signal.SIGTERM in a container. Only for a run in the main thread."""
@@ -119,9 +119,9 @@ class RunOptions:
     """Called instead of the handler for each attempt, with the record and the handler, which it
     awaits: for tracing, logging context, error reports."""
     on_unreadable: OnUnreadable = "stop"
-    """What happens at a batch that cannot be read, because it is damaged or too large: "stop"
-    raises the error of the poll, "skip" logs the batch and continues after it, "dead_letter" stores
-    a dead letter without key and value for it."""
+    """What happens at a batch that is damaged or too large: "stop" raises the error of the poll,
+    "skip" logs the batch and continues after it, "dead_letter" stores a dead letter without key and
+    value."""
     producer: Any = None
     """aiokafka's transactional producer, started by the application: what handlers send with it,
     dead letters, and the offsets are one transaction. commit_interval_ms, then 100 by default, is

@@ -49,7 +49,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._runs: dict[_Run, None] = {}
         self._before: dict[int, Any] = {}
-        """The handlers that were replaced."""
+        """The handlers that were in place before, by signal."""
 
     @contextmanager
     def ending(

@@ -338,8 +338,8 @@ class Runner:
             raise asyncio.CancelledError
 
     def _is_cut(self, worker: asyncio.Task[None]) -> bool:
-        """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` cancels
-        all tasks at its end.
+        """Whether the run has cancelled a worker, or run and worker were both cancelled, as
+        `asyncio.run` cancels all tasks at its end.
 
         `worker.cancelling()` alone does not show that: code in the handler may have cancelled its
         own task for a timeout without calling `uncancel`, as aiohttp did.

@@ -73,4 +73,6 @@ class Source(Protocol):
         """Continue reading from this offset."""
 
     def go_back(self, offsets: Positions) -> None:
-        """Read on from these offsets; partitions without one from their committed offset."""
+        """Continue reading from these offsets, and in partitions without such an offset from the
+        committed offset.
+        """

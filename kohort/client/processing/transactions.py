@@ -29,14 +29,14 @@ INTERVAL_MS: Final = 100
 """How long a transaction lasts by default, as in Kafka Streams."""
 
 CONFIRM_S: Final = 30.0
-"""How long to wait for a heartbeat's answer, or for the end of a rebalance before it."""
+"""How long to wait for a heartbeat's answer, or for the end of a rebalance that delays it."""
 
 LAST_ABORT_S: Final = 5.0
 """Time limit of the abort of a transaction that did not end in time."""
 
 FIRST_BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
-"""The wait after a transaction that could not be committed, doubled for each further one."""
+"""The longest wait after a transaction that could not be committed; the wait doubles with each."""
 
 
 def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
@@ -89,10 +89,10 @@ class Transactions:
         self._backoff_s = FIRST_BACKOFF_S
         self.is_open = False
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The offsets of the last transactions."""
+        """The offsets that the last transactions committed."""
         self._size: float = float("inf")
-        """Maximum records of the next transaction; halved after an abort, because a large one with
-        many failing records would never commit."""
+        """Maximum records of the next transaction; halved after an abort, because a large
+        transaction with many failing records would never commit."""
         self._task: asyncio.Task[None] | None = None
         work.start_limit = 0
 

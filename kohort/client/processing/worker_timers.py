@@ -13,8 +13,8 @@ SLICE_S: Final = 0.005
 
 
 class StartSlice:
-    """The time slice of the current event loop iteration in which workers may start records. They
-    share it, because each could otherwise start a handler that blocks the loop.
+    """The time slice of the current event loop iteration in which workers may start records. All
+    workers share it, because each could otherwise start a handler that blocks the loop.
     """
 
     __slots__ = ("_clock", "_is_renewing", "_on_renewed", "ends_s")

@@ -1,4 +1,4 @@
-"""The context of a batch, as `unpack` needs it."""
+"""The fields of a batch that `unpack` needs."""
 
 from __future__ import annotations
 

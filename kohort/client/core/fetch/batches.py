@@ -1,8 +1,8 @@
 """The batches of one partition in one response; records are decoded when they are taken.
 
-A batch that is partly read can be restarted (`rewind`): it is kept until a record of the next one
-is requested. Its decompressed form can be dropped meanwhile (`deflate`), and is recreated when
-needed.
+A batch that is partly read can be restarted (`rewind`), because it is kept until a record of the
+next batch is requested. Its decompressed form can be dropped meanwhile (`deflate`), and is
+recreated when needed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Fetched:
         self._aborted_producers: set[int] = set()
         self._open: _Open | None = None
         self._block: bytes | None = None
-        """The open batch, decompressed; None if that is not kept."""
+        """The batch being read, decompressed; None if that form is not kept."""
         self._position = 0
         self._left = 0
         self.leader_epoch = UNKNOWN_EPOCH
@@ -170,7 +170,7 @@ class Fetched:
                 return records
 
     def rewind(self) -> None:
-        """Restart the current batch, at the next `floor`."""
+        """Read the current batch again, from the `floor` of the next `read`."""
         if self._open is not None:
             self._position = 0
             self._left = self._open.header.record_count
@@ -287,8 +287,8 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """The offset to continue from. A damaged header may give too high an offset, but the broker
-        has validated the next batch's base offset.
+        """The offset to continue from after a batch. Its header, if damaged, may give too high an
+        offset, but the broker has validated the next batch's base offset.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
         if cursor < self._stop:
@@ -309,8 +309,8 @@ def _name(partition: TopicPartition) -> str:
 def _extent(partition: TopicPartition, data: memoryview, offset: int) -> tuple[int, int]:
     """Return the end of the last whole batch, and the offset after it.
 
-    Data that cannot be a batch ends it as well. It will come first in the next response, and be an
-    error.
+    Data that cannot be a batch counts as the end, too: it comes first in the next response, and is
+    an error then.
     """
     cursor = next_offset = 0
     problem: ConsumerError | None = None

@@ -45,8 +45,9 @@ class _Waiting:
 class _PartlyRead:
     """The batches that are decompressed and partly read, least recently read first.
 
-    Together they take at most `bytes_limit`, not counting the one being read, however large. A
-    caller that reads a few records of each of many partitions has such a batch in every partition.
+    Together they take at most `bytes_limit`, not counting the batch that is being read, however
+    large. A caller that reads a few records of each of many partitions has such a batch in every
+    partition.
     """
 
     def __init__(self, bytes_limit: int) -> None:
@@ -55,7 +56,7 @@ class _PartlyRead:
         self._chunks: dict[TopicPartition, tuple[Fetched, int]] = {}
 
     def make_room(self, partition: TopicPartition) -> None:
-        """Called before a partition is read, so that memory above the limit is freed first."""
+        """Free memory above the limit, before a partition is read."""
         if self.byte_count > self._bytes_limit and partition not in self._chunks:
             self._shed()
 
@@ -115,9 +116,9 @@ class FetchBuffers:
             positions: moved past the records that are taken.
             inflated_bytes_limit: for all batches that are decompressed and partly read; the one
                 being read is decompressed in any case.
-            on_less: called with a partition and its remaining bytes.
-            on_failed: called when a partition's next record cannot be returned, after its data is
-                dropped.
+            on_less: called with a partition whose data was removed, and its remaining bytes.
+            on_failed: called when a partition's next record cannot be returned, after the
+                partition's data is dropped.
             background: runs deserialisers that are coroutine functions; None if there are none.
         """
         self._background = background
@@ -189,7 +190,9 @@ class FetchBuffers:
     # Called by the consumer.
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
+        """Record that a reader of `only` (None: all) polls again: the records it got last are
+        processed.
+        """
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()
@@ -198,7 +201,7 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All known positions, except of records that each reader got last."""
+        """Return all known positions, without the records that each reader got last."""
         processed = self._positions.consumed()
         if self._record_in_hand is not None:
             partition, record = self._record_in_hand

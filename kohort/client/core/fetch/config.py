@@ -26,21 +26,23 @@ class FetchConfig(Protocol):
 
     @property
     def fetch_max_bytes(self) -> int:
-        """Limit for one response; a larger first batch is returned anyway (KIP-74)."""
+        """Limit for one response. If the first batch is larger, it is returned anyway (KIP-74)."""
 
     @property
     def max_partition_fetch_bytes(self) -> int:
-        """Limit for one partition in a response; a larger first batch is returned anyway."""
+        """Limit for one partition in a response. If its first batch is larger, it is returned
+        anyway.
+        """
 
     @property
     def prefetch_bytes_limit(self) -> int:
-        """How many bytes may wait to be taken, as received. As many bytes again may be held for
-        decompressed batches that are partly read, not counting the one being read.
+        """How many bytes may wait to be taken, as received. As many bytes again may be used by
+        decompressed batches that are partly read, not counting the batch that is being read.
         """
 
     @property
     def inflated_bytes_limit(self) -> int:
-        """Limit for one decompressed batch; a larger one is a RecordTooLargeError."""
+        """Limit for a decompressed batch; a larger batch is a RecordTooLargeError."""
 
     @property
     def check_crcs(self) -> bool: ...

@@ -26,7 +26,7 @@ class _Unread(NamedTuple):
 
 
 class FetchFailures:
-    """The failures of one consumer's partitions. Times are of any monotonic clock."""
+    """The failures of one consumer's partitions. Times are those of a monotonic clock."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
@@ -114,7 +114,9 @@ class FetchFailures:
         self._placeless = {tp: self._placeless.get(tp, now_ms) for tp in partitions}
 
     def unread(self, now_ms: int) -> dict[TopicPartition, OngoingFailure]:
-        """Partitions whose errors were raised and that have not been read further since."""
+        """Return the partitions whose errors were raised and that have not been read further
+        since.
+        """
         failures_now = {}
         for partition, (place, _, failures) in self._unread.items():
             state = self._positions.find(partition)
@@ -126,7 +128,9 @@ class FetchFailures:
     def unanswered(
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, float]:
-        """For partitions to read that have no data waiting, the seconds without a response."""
+        """Return the seconds without a response, for each partition that is to be read and has no
+        data waiting.
+        """
         seconds = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
             for partition, since_ms in since.items():
@@ -139,7 +143,9 @@ class FetchFailures:
         return seconds
 
     def answered_ms(self, partition: TopicPartition) -> int | None:
-        """When a fetch was last answered; None if none was since the partition was assigned."""
+        """When a fetch of the partition was last answered; None if none was since it was
+        assigned.
+        """
         return self._answered.get(partition)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:

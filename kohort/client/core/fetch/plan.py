@@ -57,13 +57,13 @@ class Plan(NamedTuple):
     fetches: Sequence[PlannedFetch]
     wake_ms: int | None
     leaderless: Sequence[TopicPartition]
-    """Partitions to read whose broker is unknown."""
+    """Partitions to be read whose broker is unknown."""
 
 
 class _Postponed(NamedTuple):
     until_ms: int
     node_id: int | None
-    """The broker that failed; requests to another one need not wait."""
+    """The broker that failed; requests to another broker need not wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class _Share:
     readable_bytes: int = 0
     """The part of the waiting bytes that the next polls will take."""
     is_being_taken: bool = False
-    """Some partition has enough data, and will be requested again soon."""
+    """Whether some partition has enough data, and will be requested again soon."""
 
 
 class FetchPlan:

@@ -33,7 +33,7 @@ class PartitionState:
     placed: int = 0
     """Changes with each seek, reset and committed offset; stays the same while reading on."""
     floor: int | None = None
-    """The lowest position since it was assigned; None before the first."""
+    """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     """The epoch of the last returned record, or of the committed offset."""
@@ -48,7 +48,7 @@ class PartitionState:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     learned_wall_ms: int | None = None
-    """When a broker last reported these two offsets."""
+    """When a broker last reported `high_watermark` and `last_stable_offset`."""
 
     @property
     def is_readable(self) -> bool:
@@ -59,7 +59,7 @@ class PartitionState:
 
 class Positions:
     """The positions of one consumer. Methods raise an IllegalStateError for a partition that is not
-    assigned; responses for one are ignored, since they may be late.
+    assigned; those that report responses ignore such a partition, since responses may be late.
     """
 
     def __init__(self, *, reads_committed: bool = False) -> None:
@@ -80,7 +80,9 @@ class Positions:
         return self._states.keys()
 
     def set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment. Partitions that stay keep their state, except for a hold."""
+        """Replace the assignment. Partitions that stay assigned keep their state, but are not held
+        any more.
+        """
         self.version += 1
         states, self._states = self._states, {}
         for partition in partitions:
@@ -114,8 +116,8 @@ class Positions:
         return state is not None and state.fence == fence
 
     def has_place(self, partition: TopicPartition, placed: int) -> bool:
-        """Whether it is assigned and its position has only advanced since it was `placed`; unlike a
-        fence, this ignores leader changes.
+        """Whether the partition is assigned and its position has only advanced since it was
+        `placed`. A new fence after a leader change makes no difference.
         """
         state = self._states.get(partition)
         return state is not None and state.placed == placed
@@ -144,9 +146,9 @@ class Positions:
         committed: OffsetAndMetadata | None,
         default_reset: OffsetSpec | None,
     ) -> None:
-        """Set the position to the committed offset; without one (None), `default_reset` applies.
+        """Set the position to the committed offset; if that is None, `default_reset` applies.
 
-        Ignored if the position has been set otherwise meanwhile.
+        Ignored if the position was set in another way meanwhile.
 
         Raises:
             NoOffsetError: there is no committed offset and no default.
@@ -176,7 +178,7 @@ class Positions:
         """Apply the result of looking up `spec`; None: no record is that recent, so reset to the
         end.
 
-        Ignored if something else has been requested meanwhile.
+        Ignored if the application has requested another position meanwhile.
         """
         state = self._states.get(partition)
         if state is None or state.reset != spec:
@@ -253,8 +255,8 @@ class Positions:
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Hold partitions that are about to be revoked: like a pause, until the next
-        `set_assigned`. Returns those that were not held before.
+        """Hold partitions that are about to be revoked: as with a pause, they are not read until
+        the next `set_assigned`. Returns the partitions that were not held before.
         """
         self.version += 1
         held = []

@@ -38,14 +38,14 @@ class KnownCluster(Protocol):
 class FetchSources:
     """The brokers that one consumer reads from. Times are milliseconds of any monotonic clock.
 
-    A leader that knows the consumer's rack may name a follower in the same one, in a response
-    without records (KIP-392). That follower is used until its lease ends, after which the leader is
-    asked again; also when the leader changes, or the follower does not serve the partition.
+    A leader that knows the consumer's rack may name a follower in the same rack, in a response
+    without records (KIP-392). The follower is used until its lease ends, the leader changes, or the
+    follower does not serve the partition; then the leader is asked again.
 
-    A consumer that cannot reach the follower would be sent there again and again: the leader does
-    not notice, as long as it can reach the follower itself. So after a failure the rack is withheld
-    for a while, and the leader serves the partition. Java keeps sending the rack, and goes back and
-    forth.
+    A consumer that cannot reach the follower would be sent there again and again, because the
+    leader sees no failure as long as it can reach the follower itself. So after a failure the rack
+    is withheld for a while, and the leader serves the partition. Java keeps sending the rack, and
+    goes back and forth.
     """
 
     def __init__(self, cluster: KnownCluster, *, rack: str | None, lifetime_ms: int) -> None:
@@ -60,7 +60,7 @@ class FetchSources:
         """The time until which requests for a partition do not contain the rack."""
 
     def node(self, partition: TopicPartition, now_ms: int) -> int | None:
-        """Return the broker to ask; None if it, or its address, is unknown."""
+        """Return the broker to fetch from; None if the broker, or its address, is unknown."""
         cluster = self._cluster
         leader = cluster.leader(partition)
         if leader is None:
@@ -79,7 +79,7 @@ class FetchSources:
     def leader_named(
         self, partition: TopicPartition, follower: int, leader: Leader, now_ms: int
     ) -> bool:
-        """Record the follower that the leader names; returns whether to read from one."""
+        """Record the follower that the leader names; returns whether to read from a follower."""
         if follower < 0 or follower == leader.node_id:
             self._named.pop(partition, None)
             return False

@@ -74,8 +74,8 @@ class Note(NamedTuple):
 
 
 class FetchState:
-    """The fetch state of one consumer. `positions` may be changed by others between any two calls;
-    they then call `drop_outdated`, or `set_assigned` if partitions were added or removed.
+    """The fetch state of one consumer. Other code may change `positions` between any two calls; it
+    then calls `drop_outdated`, or `set_assigned` if partitions were added or removed.
     """
 
     def __init__(
@@ -149,11 +149,15 @@ class FetchState:
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
+        """Record that a reader of `only` (None: all) polls again: the records it got last are
+        processed.
+        """
         self._buffers.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All known positions, except for the records that each reader got last."""
+        """Return the offsets up to which records are processed: the positions, without the records
+        that each reader got last, which may still be in progress.
+        """
         return self._buffers.processed()
 
     @property
@@ -161,7 +165,7 @@ class FetchState:
         return self._plan.waiting_bytes
 
     def unanswered(self, now_ms: int) -> dict[TopicPartition, float]:
-        """How many seconds fetches of partitions have gone unanswered."""
+        """Return for how many seconds fetches of each partition have gone unanswered."""
         return self.failures.unanswered(now_ms, self._plan.has_waiting)
 
     # Changes from outside.
@@ -200,7 +204,9 @@ class FetchState:
     # Requests.
 
     def next_fetches(self, now_ms: int) -> Sequence[PlannedFetch]:
-        """Return the requests to send, one per broker; each must end by `on_request_finished`."""
+        """Return the requests to send, one per broker. For each, `on_request_finished` must be
+        called.
+        """
         self.effects.discard(Effect.FETCH)
         for partition in self._unreadable:
             if self._positions.find(partition) is not None:
@@ -309,7 +315,9 @@ class FetchState:
         self.report_failure(failure)
 
     def on_request_finished(self, fetch: PlannedFetch) -> None:
-        """The broker is free for the next request, whatever this one's result."""
+        """Record that the broker is free for the next request, whatever the result of this
+        request.
+        """
         self._plan.answered(fetch.node_id)
         self.effects.add(Effect.FETCH)
 
@@ -335,7 +343,7 @@ class FetchState:
         now_ms: int,
     ) -> bool:
         """Continue with the follower that the leader names for the consumer's rack, if any. Returns
-        whether there is one; the leader then usually sends no records.
+        whether it names a follower; the leader then usually sends no records.
         """
         leader = Leader(node_id, requested.leader_epoch)
         follower = data.preferred_read_replica

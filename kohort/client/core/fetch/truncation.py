@@ -35,7 +35,9 @@ class EpochQuestion(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The latest epoch up to the requested one and its end offset; -1 if there is none."""
+    """The latest epoch up to the requested one, and the end offset of that epoch; -1 if there is
+    none.
+    """
 
     leader_epoch: int
     offset: int
@@ -50,9 +52,9 @@ class LeaderChecks:
         """Per partition, the fence of the position and the leader at the last check."""
 
     def look(self, leader_of: LeaderOf) -> bool:
-        """Check for changed leaders or positions. Returns whether a position has come into doubt.
+        """Check for changed leaders or positions. Returns whether a position is now in doubt.
 
-        Data fetched for such a position is void, and so is what follows it.
+        If so, data fetched from that position on is void.
         """
         seen: dict[TopicPartition, tuple[int, Leader]] = {}
         has_doubts = False
@@ -116,8 +118,8 @@ class LeaderChecks:
 
 
 def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
-    """Whether the leader's epoch is newer than the last record's. An older one comes from outdated
-    metadata; a leader of the same epoch has the records, since it returned them.
+    """Whether the leader's epoch is newer than that of the last record. An older leader epoch comes
+    from outdated metadata. A leader of the same epoch has the records, since it returned them.
     """
     return 0 <= state.leader_epoch < leader.epoch
 

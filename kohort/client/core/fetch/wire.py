@@ -81,8 +81,8 @@ def fetch_request(
     isolation_level: int,
     rack: str = "",
 ) -> FetchRequest:
-    """Build a request without a fetch session: each one is complete. `rack`: the consumer's
-    location, for leaders that name followers (KIP-392).
+    """Build a request without a fetch session: it lists all partitions to fetch. `rack`: the
+    consumer's location, for leaders that name followers (KIP-392).
     """
     topics = [
         FetchTopic(

@@ -34,7 +34,9 @@ class PollErrors:
         """Whether the next poll raises an error. An attribute, because every poll reads it."""
 
     def raise_next(self) -> None:
-        """Raise the error that is due, if any; a refusal once, as it may be lifted."""
+        """Raise the error that is due, if any. A refusal is raised only once, because the broker
+        may accept the next request.
+        """
         if self.lasting is not None:
             raise self.lasting
         refusal, self._refusal, self.is_due = self._refusal, None, False

@@ -8,7 +8,9 @@ from kohort.protocol.join_reason import JoinReason
 
 
 class MembershipConfig(NamedTuple):
-    """Kafka's settings of the same names; `max_poll_interval_ms` is the rebalance timeout."""
+    """The settings of a member, under Kafka's names; `max_poll_interval_ms` is the rebalance
+    timeout.
+    """
 
     group_id: str
     group_instance_id: str | None = None

@@ -79,7 +79,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
     # Called by the consumer.
 
     def begin(self, identity: Identity, now_ms: int) -> None:
-        """Join: the first heartbeat, with epoch 0, is due at once."""
+        """Begin to join: the first heartbeat, with epoch 0, is due at once."""
         super().begin(identity, now_ms)
         self._known = None
         self._next_ms = self._joined_ms = now_ms

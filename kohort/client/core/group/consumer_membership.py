@@ -70,7 +70,7 @@ class ConsumerMembership(BaseMembership):
         self._is_lost = False
         """Whether to call the listener's on_lost for all partitions."""
         self._target: PartitionsById | None = None
-        """The assignment to take over; None if that is done."""
+        """The assignment to take over; None if the last assignment has been taken over."""
         self._resolve_ms = 0
         self._is_first = True
         self._next: Apply | None = None
@@ -203,7 +203,9 @@ class ConsumerMembership(BaseMembership):
         return leave_for(identity, reason, returns=is_static and not leaves)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
-        """Process a response that invalidates an identity; returns whether it was present."""
+        """Process a response that invalidates an identity; returns whether that was the present
+        one.
+        """
         if sent != self.identity:
             return False
         self._lose(why)
@@ -217,7 +219,7 @@ class ConsumerMembership(BaseMembership):
         return self._next is action
 
     def renewed(self, requested: Identity) -> Identity | None:
-        """Return the identity to send a commit with that was requested under `requested`; None if
+        """Return the identity for sending a commit that was requested under `requested`; None if
         another member may have owned its partitions meanwhile.
         """
         if requested == self.identity:
@@ -229,7 +231,7 @@ class ConsumerMembership(BaseMembership):
 
     @property
     def is_member(self) -> bool:
-        """Whether the partitions are assigned to it by its group."""
+        """Whether this consumer is a member, whose partitions its group assigns."""
         return self.state in {MemberState.RECONCILING, MemberState.STABLE}
 
     may_commit = is_member

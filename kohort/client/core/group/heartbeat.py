@@ -69,7 +69,7 @@ class FindingKind(Enum):
     REBALANCING = "rebalancing"
     """The group is rebalancing: rejoin, unless the consumer is already doing so."""
     GENERATION_LOST = "generation lost"
-    """Rejoin under the same member id."""
+    """The group does not know the member's generation: rejoin under the same member id."""
     MEMBERSHIP_LOST = "membership lost"
     """Rejoin as a new member."""
     POLL_EXPIRED = "poll expired"
@@ -77,8 +77,8 @@ class FindingKind(Enum):
     poll."""
     COORDINATOR_LOST = "coordinator lost"
     REFUSED = "refused"
-    """The next poll raises the error. Heartbeats continue, since they may be authorized again
-    before the session expires."""
+    """The next poll raises the error. Heartbeats continue, since the member may be authorized again
+    before its session expires."""
     LOCKED_OUT = "locked out"
     """The next poll raises the error. Heartbeats stop: the broker rejects the user."""
     REJECTED = "rejected"
@@ -106,8 +106,8 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """The rules of one consumer. At most one request is in flight: after an action that sends one,
-    exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
+    """The rules of one consumer. At most one request is in flight: after each action that sends a
+    request, exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
     """
 
     def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
@@ -120,14 +120,14 @@ class HeartbeatRules:
         self._wanted_count = 0
         self._confirmed_before = 0
         self.confirmed = 0
-        """How many heartbeats had been sent when the last successful one was."""
+        """The number of the last successful heartbeat, of all that were sent."""
         self._next_ms = 0
         self._polled_ms = 0
         self.expired: Identity | None = None
         """The identity that left because polls were too far apart; None after `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
-        """When the coordinator last responded, was found, or was last doubted."""
+        """When the coordinator last responded, was found, or was doubted."""
         self.last_success_ms: int | None = None
         self.trouble = ErrorCode.NONE
         """The error of the last heartbeat; NONE if it succeeded."""
@@ -136,7 +136,7 @@ class HeartbeatRules:
     # Called by the consumer.
 
     def begin(self, identity: Identity, now_ms: int) -> None:
-        """A JoinGroup was answered: from now on the member needs heartbeats."""
+        """Begin heartbeats for a member, because its JoinGroup was answered."""
         self._identity = identity
         self.expired = None
         self._is_coordinator_known = True
@@ -154,8 +154,8 @@ class HeartbeatRules:
         self._polled_ms = max(self._polled_ms, now_ms)
 
     def confirm(self) -> int:
-        """Make a heartbeat due now. Once `confirmed` reaches the returned number, one that was sent
-        after this call has succeeded.
+        """Make a heartbeat due now. Once `confirmed` reaches the returned number, a heartbeat that
+        was sent after this call has succeeded.
         """
         self._wanted_count = self._sent_count + 1
         return self._wanted_count
@@ -176,7 +176,7 @@ class HeartbeatRules:
 
     @property
     def has_findings(self) -> bool:
-        """Whether there are findings to take, or a confirmation."""
+        """Whether `take_findings` has events, or a heartbeat for `confirm` has succeeded."""
         is_confirmed = self._confirmed_before < self._wanted_count <= self.confirmed
         return is_confirmed or bool(self._findings)
 

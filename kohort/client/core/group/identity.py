@@ -1,7 +1,7 @@
 """The identity of a consumer in its group at one moment.
 
 Each request remembers the identity that it was sent with. A response that invalidates this identity
-counts only if the consumer has not got another one meanwhile.
+counts only if it is still the consumer's identity.
 """
 
 from struct import Struct

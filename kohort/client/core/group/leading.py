@@ -3,21 +3,22 @@ partitions that move from one cooperative member to another (KIP-429).
 
 When a count changes, the assignment no longer covers the topic, and the leader has to rejoin.
 
-A partition that moves is assigned to no member in the round that decides so. Its owner learns from
-its new assignment that it has to give it up, does so and rejoins; that second round assigns the
-partition. But the owner may lose its membership in between. A static member (KIP-345) then returns
-without a rebalance: it is given the assignment of the first round, owns nothing that it could give
-up, and so has no reason to rejoin. Nor has any other member, and the partition stays unread until
-something else makes the group rebalance. Only the leader knows about the move, so the leader
-rejoins when the owner has had enough time.
+A partition that moves is assigned to no member in the first round. Its owner learns from its new
+assignment that it has to give it up, does so and rejoins; that second round assigns the partition.
+But the owner may lose its membership in between. A static member (KIP-345) then returns without a
+rebalance: it is given the assignment of the first round, owns nothing that it could give up, and so
+has no reason to rejoin. Nor has any other member, and the partition stays unread until something
+else makes the group rebalance. Only the leader knows about the move, so the leader rejoins when the
+owner has had enough time.
 
 That time is `max_poll_interval_ms`, which the coordinator knows as the rebalance timeout. An owner
 gives up its partitions in a poll, and a member that does not poll for so long is removed in any
 case. Until then it may be processing its last records, and starting a round would make the group
-wait for the same poll. Afterwards a round costs nothing that would not be due anyway: a member that
+wait for its poll, too. Afterwards a round costs nothing that would not be due anyway: a member that
 has not requested its assignment by then has been removed by the coordinator, in a round of its own;
-one that has it, and still runs `on_revoked`, joins that round when it is done, instead of starting
-one. The session timeout is irrelevant here: heartbeats continue while the application works.
+a member that has it, and still runs `on_revoked`, joins that round when it is done, instead of
+starting one. The session timeout is irrelevant here: heartbeats continue while the application
+works.
 
 A leader that restarts within that time does not know what it withheld.
 """
@@ -54,8 +55,8 @@ class WatchedTopics:
         self._counts = self._counts_meanwhile = None
 
     def changed(self, partition_counts: Mapping[str, int]) -> str:
-        """Compare with new metadata, which lacks topics that do not exist. Returns the changes as
-        text; empty if there are none, or nothing is watched.
+        """Return as text how `partition_counts`, which lacks topics that do not exist, differ from
+        those on which the assignment is based; empty if they do not differ, or nothing is watched.
         """
         changes = [
             f"{topic}, {count} -> {partition_counts.get(topic, 0)}"
@@ -65,12 +66,14 @@ class WatchedTopics:
         return "; ".join(changes[:CHANGES_MAX])
 
     def keep(self, partition_counts: Mapping[str, int]) -> None:
-        """Keep new metadata until the assignment arrives: the next may take minutes."""
+        """Keep new partition counts until the assignment that is in flight arrives: the next
+        metadata may come minutes later.
+        """
         if self._counts is not None:
             self._counts_meanwhile = partition_counts
 
     def changed_meanwhile(self) -> str:
-        """Compare with the metadata kept last. Returns as `changed`."""
+        """Return as text, like `changed`, how the partition counts that were kept last differ."""
         kept = self._counts_meanwhile
         return "" if kept is None else self.changed(kept)
 
@@ -107,11 +110,11 @@ class Handover:
         """The generation that the state below belongs to."""
         self._count = 0
         self.due_ms: int | None = None
-        """When the leader must check the group; None if it need not."""
+        """When the leader must check the group; None if it need not check."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
-        """Process a JoinGroup response. A static leader that was away may be in the same generation
-        as before, for which it made the assignment; any other generation starts over.
+        """Process a JoinGroup response. In any other generation the state starts over. A static
+        leader that was away may return in the generation for which it made the assignment.
         """
         if generation != self._generation or not is_leader:
             self._generation = generation if is_leader else UNLED
@@ -128,7 +131,9 @@ class Handover:
             self.due_ms = now_ms + self._timeout_ms
 
     def take_overdue(self, now_ms: int) -> int:
-        """Return how many partitions were not handed over in time, once; 0 if all were."""
+        """At the first call after the time limit, return how many partitions were not handed over;
+        otherwise 0.
+        """
         if self.due_ms is None or now_ms < self.due_ms:
             return 0
         count, self._count, self.due_ms = self._count, 0, None

@@ -276,7 +276,10 @@ class Membership(BaseMembership):
                 self._lose(NO_MEMBER, code.name if code else "max.poll.interval.ms exceeded")
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
-        """Compare with new metadata, in which only existing topics are; for leaders."""
+        """If this member leads the group, rejoin if the partition counts differ from those on which
+        its assignment is based; while a rebalance is in progress, keep them until its end.
+        `partition_counts` lacks topics that do not exist.
+        """
         if not self.is_leader:
             return
         if self.state is MemberState.STABLE:
@@ -307,7 +310,9 @@ class Membership(BaseMembership):
         return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
-        """Process a response that invalidates an identity; returns whether it was present."""
+        """Process a response that invalidates an identity; returns whether that was the present
+        one.
+        """
         if sent != self.identity:
             return False
         self._lose(sent.without_generation() if keeps_id else NO_MEMBER, why)
@@ -318,7 +323,7 @@ class Membership(BaseMembership):
         return self._next is action
 
     def renewed(self, requested: Identity) -> Identity | None:
-        """Return the identity to send a commit with that was requested under `requested`; None if
+        """Return the identity for sending a commit that was requested under `requested`; None if
         another member may have owned its partitions meanwhile.
         """
         return requested if requested == self.identity else None
@@ -332,7 +337,7 @@ class Membership(BaseMembership):
 
     @property
     def is_member(self) -> bool:
-        """Whether the partitions are assigned to it by its group."""
+        """Whether this consumer is a member, whose partitions its group assigns."""
         return self.state is MemberState.STABLE and self.identity.is_valid
 
     @property

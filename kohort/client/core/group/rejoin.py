@@ -1,4 +1,4 @@
-"""Why a member wants to join: one reason at a time, the most significant one.
+"""Why a member wants to join: of several reasons the most significant.
 
 The broker gets it in two forms: a number that it can act on (JoinReason, tag 7728), and a text for
 people (KIP-800).
@@ -45,7 +45,7 @@ class Rejoin(NamedTuple):
 
 
 def combined(stored: Rejoin | None, new: Rejoin) -> Rejoin:
-    """Combine two reasons: the more significant one wins, the newer one if they are equal.
+    """Combine two reasons: the more significant reason wins; of equal ones, the newer.
 
     That the group is rebalancing is the least significant reason.
     """

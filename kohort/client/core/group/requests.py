@@ -117,7 +117,7 @@ def leave_request(
 
 
 def coordinator_request(group_id: str, version: int) -> FindCoordinatorRequest:
-    """Build a FindCoordinator for one group; from version 4 on it is a list of one (KIP-699)."""
+    """Build a FindCoordinator for one group; from version 4 on the request has a list (KIP-699)."""
     if version < 4:
         return FindCoordinatorRequest(key=group_id)
     return FindCoordinatorRequest(coordinator_keys=[group_id])

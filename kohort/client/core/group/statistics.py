@@ -155,7 +155,8 @@ class GroupStatistics:
         self.phase_since_ms: int | None = None
         """When the current phase began; None before the first."""
         self.unsettled_since_ms: int | None = None
-        """The time since which the consumer has not been a settled member; None if it is one."""
+        """The time since which the consumer has not been a settled member; None while it is
+        settled."""
         self.rebalance_began_ms: int | None = None
         """When the current rebalance began; None if there is none."""
         self.last_cause: str | None = None

@@ -1,4 +1,4 @@
-"""Assignors: with one of these the leader of a group decides which member reads which partition.
+"""Assignors, with which the leader of a group decides which member reads which partition.
 
 Range, round robin, sticky and cooperative sticky behave as Java's classes of the same names in
 everything visible from outside (rule, user data, names), so that either may lead a mixed group.

@@ -108,9 +108,9 @@ class _Balance:
         """Return the assignment of each member: its number of partitions of each topic, preferring
         those that it held.
 
-        Moves may have taken a partition from a member and given it another one of the same topic. A
-        cooperative member would give up the one and wait for the other, and the next round might
-        reverse that: a group that never settles.
+        Moves may have taken a partition from a member and given it another partition of the same
+        topic. A cooperative member would give up its partition and wait for the other, and the next
+        round might reverse that: a group that never settles.
         """
         shares: Assignment = {}
         free = {tp for has in self._has.values() for ones in has.values() for tp in ones}

@@ -40,8 +40,8 @@ class RangeAssignor(Assignor):
 class RoundRobinAssignor(Assignor):
     """`roundrobin`: all partitions of all topics in turn.
 
-    Optimally even if all members subscribe to the same topics. A member that joins or leaves moves
-    nearly all partitions.
+    The result is as even as possible if all members subscribe to the same topics. When a member
+    joins or leaves, nearly all partitions move.
     """
 
     name = "roundrobin"
