@@ -32,14 +32,14 @@ def is_running(event: Event) -> bool:
 
 
 def has_row(event: Event) -> bool:
-    """Whether the event is complete, and of a kind that the tables have: no assignment of a share
-    group, which no member stops for.
+    """Whether the event is complete, and of a kind that the tables have. They have no assignments
+    of share groups, because no member stops for these.
     """
     return event.get("kind") in {REBALANCE, AVOIDED} and not is_running(event)
 
 
 def begun_ms(event: Event) -> int | None:
-    """Return the time at which the rebalance began, or the avoided one was due."""
+    """Return the time at which the rebalance began, or at which an avoided rebalance was due."""
     name = "started_at_ms" if event.get("kind") == REBALANCE else "at_ms"
     began_ms: int | None = event.get(name)
     return began_ms
@@ -135,7 +135,7 @@ def _observed(event: Event) -> Row:
 
 
 def _bounds(event: Event) -> tuple[int | None, int | None]:
-    """Return the earliest and the latest start, None unless a watcher guessed it."""
+    """Return the earliest and the latest start; both None unless a watcher guessed the start."""
     between: Sequence[int] = event.get("started_between_ms") or ()
     return (between[0], between[1]) if len(between) == _BOUNDS else (None, None)
 

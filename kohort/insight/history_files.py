@@ -1,6 +1,6 @@
-"""Reads rebalance histories from files, line by line: exported ones (JSON lines), those in the
-directory of `kohort watch`, or the logs of brokers that do not record a history. Needs neither
-Spark nor Java.
+"""Reads rebalance histories from files, line by line: exported histories (JSON lines), those in the
+directory of `kohort watch`, or logs of brokers that record no history. Needs neither Spark nor
+Java.
 """
 
 import gzip
@@ -21,11 +21,11 @@ from kohort.insight.output import announce
 STDIN: Final = "-"
 
 LINE_BYTES_MAX: Final = 16 << 20
-"""Longer lines are truncated, so they are invalid JSON and go into quarantine."""
+"""Longer lines are truncated, so that they are invalid JSON and are quarantined."""
 
 _ACTIVE: Final = "history.jsonl"
 _OLDER: Final = "history-*.jsonl"
-"""Names of the files in a directory."""
+"""Names of older files in the directory of `kohort watch`."""
 
 Line: TypeAlias = tuple[int, bytes]
 """A line's number, from 0, and its text."""
@@ -40,7 +40,8 @@ def check(paths: Sequence[str]) -> None:
 
 
 def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterator[Line]]]:
-    """Yield the name and the events of each file, in the given order; consume them in order.
+    """Yield the name and the lines of each file, in the given order; read each file's lines before
+    the next.
 
     A file whose first line is an event in JSON is a history. Any other file is a log: its times are
     in `zone` unless they have an offset, and consecutive logs are read as one. Empty lines are
@@ -71,7 +72,7 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the files, those of a directory in the order in which they were written."""
+    """Yield the files in order; those of a directory in the order in which they were written."""
     for path in paths:
         directory = Path(path)
         if path == STDIN or not directory.is_dir():
@@ -95,7 +96,7 @@ def _numbered(converter: Converter, records: Iterator[dict[str, object]]) -> Ite
 
 
 def _lines(file: IO[bytes], path: str) -> Iterator[Line]:
-    """Yield the lines that are not empty; their numbers count all lines."""
+    """Yield the lines that are not empty. Line numbers count empty lines too."""
     number = -1
     while line := _read_line(file, path):
         number += 1

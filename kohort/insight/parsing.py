@@ -80,7 +80,7 @@ def read(record: Record) -> Read | Refused:
 
 
 def group_of(value: bytes | None) -> str:
-    """Return the group that `read` would find in a record's value; empty if it has none."""
+    """Return the group that `read` would find in a record's value; empty without one."""
     try:
         content = json.loads(value or b"")
         return _text(content["group"]) or ""
@@ -98,7 +98,7 @@ _NOT_OF_THE_SCHEMA: Final = "a field's value is of another type, or out of range
 
 
 def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
-    """Return reason and detail of an error; None if the event is valid."""
+    """Return reason and detail of the first error; None if the event is valid."""
     kind = event["kind"]
     missing = _missing(event)
     if event["schema"] is None or kind is None:
@@ -179,7 +179,9 @@ def _typed_array(kind: ListOf) -> _Typed:
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON.
-    """Convert other values to JSON text: newer brokers may write more than a name."""
+    """Convert a value that is not text to JSON text, because newer brokers may write more than a
+    name.
+    """
     if type(value) is not str:
         return None if value is None else json.dumps(value, separators=(",", ":"))
     # Replace lone surrogates, which JSON allows and no file can store.

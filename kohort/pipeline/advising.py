@@ -1,5 +1,5 @@
-"""Computes the advice of all groups on executors, one group after the other in each task, and
-converts it to messages.
+"""Computes the advice of all groups on executors, one group at a time in each task, and converts
+the advice to messages.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,10 +22,11 @@ EVENTS: Final = StructType([StructField(name, StringType()) for name in (*GROUP,
 """The columns of a history: `event` is the event as JSON, as written by the broker."""
 
 ERROR: Final = "error"
-"""The column with the reason why a group has no advice, in its only row; else null."""
+"""The column with the reason why a group has no advice, in the group's only row; null in other
+rows."""
 
 TASKS_PER_CORE: Final = 4
-"""Several tasks for each core, so that groups of more and less work even out."""
+"""Number of tasks for each core: several, so that groups of more and less work even out."""
 
 
 def events_in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -> DataFrame:
@@ -71,8 +72,8 @@ def advice_of(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> Data
 def messages(rows: DataFrame) -> DataFrame:
     """Return key and value of the messages for the topic: one per group, from rows of `advice`.
 
-    The key is cluster and group. `advice_id` identifies the events: a reader that finds the same id
-    again may skip the message.
+    The key is cluster and group. `advice_id` identifies the events from which the advice was
+    computed: a reader that finds a known id may skip the message.
     """
     shown = rows.where("is_recorded or is_on_front").withColumns(
         {f"{name}_ms": f.unix_millis(name) for name in ("first_at", "last_at")}

@@ -34,7 +34,9 @@ _OF_SPARK: Final = {type(kind): arrow for kind, arrow in _TYPES.values()} | {
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return a frame's columns for Arrow, all nullable. Spark's own conversion is not public."""
+    """Return the columns of a data frame for Arrow, all nullable. Spark's own conversion is not
+    public.
+    """
     return pa.schema([(field.name, _arrow(field.dataType)) for field in schema])
 
 
@@ -49,7 +51,7 @@ def _arrow(kind: spark.DataType) -> pa.DataType:
 
 
 def spark_schema(table: Table) -> spark.StructType:
-    """Return the columns for Spark; nullable, as stored data must not be rejected."""
+    """Return the columns for Spark; all nullable, because stored data must not be rejected."""
     return spark.StructType(
         [
             spark.StructField(
@@ -113,7 +115,9 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def held_of(
     parts: Iterable[pa.Table], schema: pa.Schema
 ) -> tuple[pa.Table, Iterator[pa.Table] | None]:
-    """Return the first HELD_ROWS_MAX rows or a few more, and the rest; None if that is all."""
+    """Return slightly more than HELD_ROWS_MAX rows, and the remaining parts; None instead of the
+    latter if all rows fit.
+    """
     rest = iter(parts)
     held = [schema.empty_table()]
     count = 0
@@ -126,7 +130,9 @@ def held_of(
 
 
 def is_same(rows: pa.Table, present: Iterable[pa.Table]) -> bool:
-    """Whether both have the same rows, in any order. Stops reading if there are more."""
+    """Whether both arguments have the same rows, in any order. Stops reading `present` if it has
+    more.
+    """
     found = [rows.schema.empty_table()]
     count = 0
     for part in present:

@@ -1,8 +1,9 @@
 """The checkpoint of a streaming query, and the job that owns it.
 
-Before each batch Spark stores the batch's offsets there, and after it that it is complete, but not
-the name of the query: with another query's checkpoint, it would continue from that query's offsets.
-So our own file `job.json` is stored beside Spark's, and checked first.
+Spark stores the offsets of each batch in the checkpoint before the batch, and its completion after
+the batch, but not the name of the query. With another query's checkpoint, a query would continue
+from that query's offsets. So Kohort's own file `job.json` is stored beside Spark's files, and is
+checked first.
 """
 
 import json
@@ -51,7 +52,7 @@ class Checkpoint:
         """Return the owner of the checkpoint; None if the checkpoint is new.
 
         Raises:
-            ReportedError: it belongs to another query; the message names the difference.
+            ReportedError: another query owns the checkpoint; the message names the difference.
         """
         path = f"{self.path}/{_OWNER_FILE}"
         if not self._files.exists(path):
@@ -72,7 +73,9 @@ class Checkpoint:
         return owner
 
     def stored_begin(self) -> Offsets:
-        """Return the first offsets, whichever job owns the checkpoint; empty if unknown."""
+        """Return the stored offsets of the first batch, whichever job owns the checkpoint; empty if
+        unknown.
+        """
         try:
             content = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
             return _offsets(content["begin"])
@@ -80,7 +83,7 @@ class Checkpoint:
             return {}
 
     def begin(self, claim: Claim, begin: Mapping[int, int]) -> CheckpointOwner:
-        """Create the checkpoint for this claim, beginning at these offsets."""
+        """Create the checkpoint for this claim, with `begin` as the offsets of the first batch."""
         owner = CheckpointOwner(claim, f"{claim.job}-{uuid.uuid4()}", dict(begin))
         self._files.write(f"{self.path}/{_OWNER_FILE}", json.dumps(asdict(owner), indent=2))
         return owner

@@ -25,9 +25,9 @@ _PAUSE_S_MAX: Final = 30.0
 def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
     """Let SIGTERM and SIGINT set the event, so that the process does not end during a batch.
 
-    systemd and `timeout` signal the whole process group, including Spark's JVM, and then the batch
-    cannot be completed. An error that follows from that is no failure of the job, because the next
-    run repeats the unfinished batch.
+    systemd and `timeout` signal the whole process group, including Spark's JVM, so that the batch
+    cannot be completed. The resulting error is no failure of the job, because the next run repeats
+    the batch.
     """
     stopping = threading.Event()
 
@@ -62,7 +62,9 @@ def _is_ending(spark: SparkSession) -> bool:
 
 
 class RetryBudget:
-    """Time for retries since the last success; with `limit_s` 0, none. `stopping` ends pauses."""
+    """Limits the time of retries since the last success; with `limit_s` 0, there are no retries.
+    `stopping` ends pauses.
+    """
 
     def __init__(self, limit_s: float, stopping: threading.Event) -> None:
         self._limit_s = limit_s

@@ -7,7 +7,8 @@ from kohort.insight.errors import ReportedError
 from kohort.insight.output import announce
 
 TRIES: Final = 10
-"""A rejected change means that another run has made progress, so few tries suffice."""
+"""Number of tries. Few suffice, because each rejected change means that another run has made
+progress."""
 
 _Result = TypeVar("_Result")
 

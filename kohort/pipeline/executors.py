@@ -1,6 +1,6 @@
 """Runs functions over the partitions of a frame on executors; the driver gets only their results.
 
-The functions are Kohort's own, which executors must be able to import. A function that raises
+The functions are Kohort's own, so executors must be able to import them. A function that raises
 ReportedError ends the job with its message.
 """
 
@@ -20,7 +20,8 @@ _RESULT: Final = pa.schema([("result", pa.binary())])
 
 
 SLICES: Final = 64
-"""Number of slices of the groups, and so the maximum number of tasks that write at a time."""
+"""Number of slices into which the groups are divided, and so the maximum number of tasks that write
+at a time."""
 
 
 def slice_of(cluster_id: str, group: str) -> int:
@@ -33,7 +34,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -
 
     Raises:
         PySparkException, Py4JError: a call failed.
-        ReportedError: of a call.
+        ReportedError: a call raised it.
     """
 
     def work(batches: Batches) -> Batches:
@@ -52,7 +53,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -
 
 
 def items(spark: SparkSession, given: Iterable[Any]) -> DataFrame:
-    """Return a frame of these objects, divided among all cores; `objects` reads them."""
+    """Return a frame of the given objects, divided among all cores; `objects` reads them."""
     return spark.createDataFrame(
         pa.table([pa.array(map(pickle.dumps, given), pa.binary())], schema=_RESULT)
     )

@@ -37,7 +37,7 @@ _OWN: Final[dict[str, type[ReportedError]]] = {
         *((kind, kind) for kind in (ReportedError, UsageError, ConflictError, UnavailableError)),
     )
 }
-"""The classes of our own errors by the names in a worker's traceback. Their texts are for the
+"""Kohort's own error classes, by their names in a worker's traceback. Their texts are for the
 user."""
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
@@ -66,7 +66,7 @@ def explain(what: str, error: Exception) -> ReportedError:
 
 
 def _own(what: str, text: str) -> ReportedError | None:
-    """Return our own error that a Python worker raised; None if it raised another one."""
+    """Return Kohort's own error that a Python worker raised; None if it raised another error."""
     name, _, message = _raised(text).partition(": ")
     if name in _OWN:
         return _OWN[name](message if name != _REGISTRY else f"{what}: {message}")
@@ -108,7 +108,9 @@ def causes(error: BaseException | None) -> Iterator[str]:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return Java's causes, outermost first, instead of "An error occurred while calling"."""
+    """Return the texts of Java's causes, outermost first, instead of "An error occurred while
+    calling".
+    """
     if not isinstance(error, Py4JJavaError):
         is_of_spark = isinstance(error, (PySparkException, Py4JError))
         return str(error) if is_of_spark else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Computes the findings of many groups from Arrow tables to Arrow tables."""
+"""Computes the findings of many groups; input and output are Arrow tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -37,13 +37,14 @@ SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
 
 COMPUTED: Final = pa.schema([("table", pa.string()), ("number", pa.int64()), ("rows", pa.binary())])
 COMPUTED_DDL: Final = "table string, number bigint, rows binary"
-"""Rows of several tables in one frame: each row has some rows of a table, in Arrow's format."""
+"""Columns of a frame with rows of several tables: each row of the frame has a table's name and some
+of its rows in Arrow's format."""
 
 _PACKED_ROWS: Final = 20_000
 
 
 def packed(tables: Mapping[str, pa.Table], number: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of tables in columns of COMPUTED."""
+    """Yield the rows of tables, serialized in the columns of COMPUTED."""
     for name, rows in tables.items():
         for at in range(0, max(rows.num_rows, 1), _PACKED_ROWS):
             sink = pa.BufferOutputStream()
@@ -91,9 +92,9 @@ def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str
 
 
 def as_arrow(table: Table, group_rows: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
-    """Return the rows of groups with their names, in the columns of the table.
+    """Return the rows of groups, with the groups' names, in the columns of the table.
 
-    All groups at once, which is faster than group by group.
+    Converts all groups at once, which is faster than group by group.
     """
     columns = list(zip(*(row for _, rows in group_rows for row in rows), strict=True))
     if not columns:

@@ -1,9 +1,9 @@
 """Downloads the jars that Spark does not include, and verifies them.
 
-`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those for lakes under s3a://. A line
-that ends with releases of Spark, such as 4.2, is for these only. Ivy, which is one of Spark's own
-jars, downloads them; it supports the usual settings, mirrors and proxies. A jar gets its name only
-after verification, so it is complete and correct, or absent.
+`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those of the jars for lakes under
+s3a://. A line that ends with releases of Spark, such as 4.2, applies to these only. Ivy, which is
+one of Spark's own jars, downloads them; it supports the usual settings, mirrors and proxies. A jar
+gets its name only after verification, so a jar that exists is complete and correct.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _TIMEOUT_S: Final = 600
 LOCK: Final = Path(__file__).with_name("jars.lock")
 LOCK_S3: Final = Path(__file__).with_name("jars-s3.lock")
 _HADOOP_S3: Final = "hadoop-aws"
-"""The first jar of that list; it must have the version of Spark's own Hadoop."""
+"""The first jar of `jars-s3.lock`; it must have the version of Spark's own Hadoop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
 
 
 def _copy_from_maven(missing: Sequence[Jar], downloads: Path) -> list[Jar]:
-    """Copy jars from Maven's local repository; return the others."""
+    """Copy jars from Maven's local repository; return those that it lacks."""
     repository = Path.home() / ".m2" / "repository"
     remaining = []
     for jar in missing:

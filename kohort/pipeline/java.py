@@ -23,15 +23,15 @@ QUICK: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ReservedCodeCacheSize=240m "
     "-XX:MetaspaceSize=256m"
 )
-"""JVM options for many queries of a few seconds each. The second compiler would take longer for
-Spark's generated code than that code runs, and a concurrent collector has no core of its own.
-Without the second compiler, the JVM limits compiled code to 48 MB, and stops compiling at that
-limit; 240 MB is its limit with both. With the default of `MetaspaceSize`, the JVM collected its
-whole heap four times while Spark's classes were loaded."""
+"""JVM options for many queries of a few seconds each. C2 would take longer to compile Spark's
+generated code than that code runs, and a concurrent collector has no core of its own. Without C2,
+the JVM limits compiled code to 48 MB and stops compiling there, so the limit is set to 240 MB, the
+default with C2. With the default of `MetaspaceSize`, the JVM collected its whole heap four times
+while Spark's classes were loaded."""
 
 
 def find_java() -> str:
-    """The path of the Java launcher that Spark will use.
+    """Return the path of the Java launcher that Spark will use.
 
     Raises:
         UnavailableError: no Java found.
@@ -55,7 +55,9 @@ def find_java() -> str:
 
 @contextmanager
 def without_java_warnings() -> Iterator[None]:
-    """Child processes started inside write to standard error, except for lines of NOISE."""
+    """While the context lasts, started child processes write to standard error except for lines of
+    NOISE.
+    """
     reader, writer = os.pipe()
     original = os.dup(STDERR)
     os.dup2(writer, STDERR)

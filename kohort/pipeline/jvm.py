@@ -35,8 +35,8 @@ def is_over(spark: SparkSession) -> bool:
 
 
 def ended(error: Exception) -> str | None:
-    """Return how this process's JVM ended; None if it is running, or was started by another
-    process.
+    """Return how the JVM that this process started ended; None if it is running, or another process
+    started it.
 
     If `error` shows that the JVM does not answer, wait briefly for its end.
     """
@@ -52,7 +52,7 @@ def ended(error: Exception) -> str | None:
 
 
 def _is_silence(error: BaseException | None) -> bool:
-    """Whether the error, or one of its causes, is a missing response of the JVM."""
+    """Whether the error, or one of its causes, says that the JVM did not respond."""
     while error is not None:
         if isinstance(error, OSError | Py4JError) and not isinstance(error, Py4JJavaError):
             return True
@@ -61,7 +61,7 @@ def _is_silence(error: BaseException | None) -> bool:
 
 
 def is_observed(observation: Observation) -> bool:
-    """Whether an action has completed the observation; PySpark's method waits."""
+    """Whether an action has completed the observation, without waiting as PySpark's method does."""
     java_observation = observation._jo  # noqa: SLF001 - as above.
     return java_observation is not None and bool(java_observation.future().isCompleted())
 

@@ -1,7 +1,7 @@
 """A Kafka cluster for the jobs: the options of Spark's connector, and Kohort's own admin client.
 
-Both get the settings of `--kafka`. The connector's clients are Java's; the admin client knows their
-settings of TLS and SASL, but not Java's keystores and not Kerberos.
+Both get the settings of `--kafka`. The connector uses Java clients; the admin client knows their
+settings of TLS and SASL, except Java's keystores and Kerberos.
 """
 
 import re
@@ -62,7 +62,7 @@ class Kafka:
         return options | {"kafka.bootstrap.servers": self.servers}
 
     def check_reachable(self) -> None:
-        """Connect to one of the servers, which is cheaper than starting Spark.
+        """Connect to one of the servers: this fails faster than starting Spark would.
 
         Raises:
             UnavailableError: no broker listens; the message has the reason for each.
@@ -89,9 +89,9 @@ class Kafka:
             raise UsageError(str(error)) from error
 
     def admin(self) -> "Admin":
-        """Return an admin client of this cluster, which connects at its first use.
+        """Return an admin client of this cluster, which connects on first use.
 
-        Raises UsageError if it does not know a setting.
+        Raises UsageError if the admin client does not know a setting.
         """
         return Admin(self)
 
@@ -148,7 +148,9 @@ class Admin:
         return self._offsets(topic, END)
 
     def at(self, topic: Topic, moment_ms: int) -> Offsets:
-        """Return the first offset at or after that time, or the end offset if there is none."""
+        """Return each partition's first offset at or after `moment_ms`, or its end offset if there
+        is none.
+        """
         ends = self.ends(topic)
         offsets = self._offsets(topic, moment_ms)
         return {index: at if at >= 0 else ends[index] for index, at in offsets.items()}
@@ -159,7 +161,9 @@ class Admin:
         return [topic.name for topic in topics if pattern.fullmatch(topic.name)]
 
     def size(self, topic: Topic) -> int:
-        """Return the topic's size in bytes, of one replica each; 0 if unknown."""
+        """Return the size of the topic in bytes, one replica of each partition counted; 0 if
+        unknown.
+        """
         try:
             described = self._ask(lambda cluster: describe_topic(cluster, topic.name))
         except ReportedError:
@@ -216,7 +220,9 @@ class Admin:
         return {index: offset for (_, index), offset in found.items()}
 
     def _ask(self, work: Callable[[Cluster], _Result]) -> _Result:
-        """Call `work` with the cluster, again with new connections if they break."""
+        """Call `work` with the cluster; call it again with new connections if the connections
+        break.
+        """
         servers, timeout_s = self._kafka.servers, self._kafka.timeout_s
         deadline_s = time.monotonic() + timeout_s
         with self._lock:

@@ -1,6 +1,6 @@
 """The tables of a lake, and the operations on them.
 
-Each operation is idempotent, so a job that was killed at any point can simply run again. Tables are
+Each operation is idempotent, so that a job that was killed at any point can run again. Tables are
 named by a path: ``rebalances``, ``land/orders``. `DeltaLake` and `IcebergLake` decide their format
 and location.
 """
@@ -17,7 +17,7 @@ from kohort.insight.tables.columns import Table
 from kohort.pipeline.arrow import held_of, is_same
 
 Groups: TypeAlias = Collection[tuple[str, str]]
-"""Clusters and the names of groups in them."""
+"""Pairs of cluster id and group name."""
 
 
 def by_cluster(groups: Groups) -> dict[str, list[str]]:
@@ -34,7 +34,7 @@ class Change:
     """
 
     def __init__(self, names: Iterable[str] | None) -> None:
-        """Begin a change of a table with these columns; None if it does not exist."""
+        """Begin a change of a table with the columns `names`; None if the table does not exist."""
         self.is_new: Final = names is None
         self._names = set(names or ())
 
@@ -64,7 +64,7 @@ class Change:
         groups: Groups | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows that `read` returns, some at a time."""
+        """Yield the rows that `read` would return, in parts."""
         raise NotImplementedError
 
     def replace(
@@ -75,7 +75,7 @@ class Change:
         table: Table | None = None,
     ) -> bool:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
-        by group. Return whether the table changed, as far as is known.
+        by group. Return False if the table is known to have the same rows already.
 
         With `table`, all rows are replaced, and the table gets its columns.
         """
@@ -95,7 +95,7 @@ class Change:
         *,
         has_columns: bool,
     ) -> None:
-        """Replace the rows of these groups, or all; `rest` are further rows."""
+        """Replace the rows of these groups, or all rows if None, by `held` and then `rest`."""
         raise NotImplementedError
 
     def append(self, rows: pa.Table) -> None:
@@ -108,11 +108,11 @@ class Tables(Protocol):
 
     @property
     def writers_max(self) -> int:
-        """How many tasks may append rows of different groups to a table at a time."""
+        """Maximum number of tasks that may append rows of different groups to a table at a time."""
 
     def begin(self, name: str, version: int | None = None) -> Change:
-        """Begin a change of the newest version; with `version`, it fails unless that one is still
-        the basis for it.
+        """Begin a change of the newest version. With `version`, the change fails if it conflicts
+        with a change made since that version.
         """
 
     def label(self, name: str) -> str: ...
@@ -129,7 +129,7 @@ class Lake(Protocol):
 
     @property
     def root(self) -> str:
-        """The lake's directory: of its checkpoints, and perhaps of its tables."""
+        """The lake's directory, which contains its checkpoints and possibly its tables."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -148,13 +148,13 @@ class Lake(Protocol):
         """
 
     def version(self, name: str) -> int:
-        """Return a number that grows with every change of the rows; 0 before the first one."""
+        """Return a number that increases with every change of rows; 0 before the first change."""
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Append rows, unless `app_id` has appended a batch with this or a higher id before.
 
-        `app_id` identifies a stream of batches, that is a checkpoint: if ids started again under an
-        old `app_id`, the batches would be ignored. New columns are added to the table.
+        `app_id` identifies a stream of batches, which is a checkpoint. If batch ids started again
+        under an old `app_id`, the batches would be ignored. New columns are added to the table.
         """
 
     def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
@@ -164,19 +164,20 @@ class Lake(Protocol):
         """Begin a change of a table of the history or the findings."""
 
     def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
-        """Add the rows whose key, the columns `on`, is not in the table.
+        """Add the rows of `frame` whose key, the columns `on`, is not in the table.
 
-        Of rows with the same key in `frame`, one is added. Nulls in a key are equal to each other.
+        Of several rows with the same key in `frame`, one is added. Nulls in a key are equal to each
+        other.
         """
 
     def forget(self, name: str, column: str, before: datetime) -> None:
-        """Delete the rows whose `column` is an earlier time."""
+        """Delete the rows whose `column` is earlier than `before`."""
 
     def compact(self, name: str) -> None:
         """Compact small files; the rows do not change."""
 
     def vacuum(self, name: str, hours: int) -> None:
-        """Delete files that have not belonged to the table for `hours`, at least 168."""
+        """Delete files that have not belonged to the table for `hours`, which is at least 168."""
 
     def file_count(self, name: str) -> int:
         """Return the number of files that contain the table's rows."""

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
-    """Yield lists of the keys in order, each of one key or of a total weight up to `most`."""
+    """Yield lists of the keys in order, each of one key or of a total weight of at most `most`."""
     batch: list[K] = []
     total = 0
     for key, weight in weights.items():
@@ -24,7 +24,9 @@ def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
 
 
 def cut(rows: Iterable[T], size_of: Callable[[T], int], count: int, size: int) -> Iterator[list[T]]:
-    """Yield lists of the rows in order, each complete as soon as it has that count or size."""
+    """Yield lists of the rows in order. A list is complete as soon as it has `count` rows or
+    `size`.
+    """
     held: list[T] = []
     total = 0
     for row in rows:

@@ -1,6 +1,6 @@
 """A job's metrics for Prometheus: over HTTP, or in a file for node_exporter.
 
-Continuous jobs are scraped (`--metrics-port`); jobs that end write a file (`--metrics-file`), which
+Continuous jobs are scraped (`--metrics-port`). Jobs that end write a file (`--metrics-file`), which
 is rewritten after each batch.
 """
 

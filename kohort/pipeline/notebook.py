@@ -85,7 +85,8 @@ def findings(
 ) -> dict[str, DataFrame]:
     """Return the findings of events: a frame for each table of docs/pipeline-tables.md, by name.
 
-    Executors compute them at the first use of one of the frames, and keep them for the others.
+    Executors compute the findings on first use of one of the frames, and keep them for the other
+    frames.
     """
     del spark  # Unused: the session is that of `events`. Programs may still pass it.
     limits = thresholds or Thresholds()

@@ -212,7 +212,7 @@ def session_of(
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return the requested session, with `conf` unless options say otherwise.
+    """Return the requested session. Options of the command line override `conf`.
 
     Raises ReportedError.
     """
@@ -233,7 +233,7 @@ def session_of(
 
 
 def kafka_of(options: argparse.Namespace) -> Kafka:
-    """Return the requested cluster, without contacting it. Raises UsageError."""
+    """Return the cluster that the options name, without contacting it. Raises UsageError."""
     settings: dict[str, str] = {}
     if options.kafka_config is not None:
         settings |= _read_settings(Path(options.kafka_config))
@@ -243,7 +243,7 @@ def kafka_of(options: argparse.Namespace) -> Kafka:
 
 
 def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
-    """Return the requested lake. Raises ReportedError."""
+    """Return the lake that the options name. Raises ReportedError."""
     return open_lake(spark, options.lake, options.format, options.catalog)
 
 

@@ -40,7 +40,7 @@ class Progress(StreamingQueryListener):
         self.quarantined: dict[str, int] = {}
         """Number of quarantined records by topic."""
         self._uncounted: dict[tuple[str, int], int] = {}
-        """Rows by topic and batch, for batches whose progress has not been reported."""
+        """Number of rows by topic and batch, for batches whose progress has not been reported."""
         self._announced_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
@@ -60,7 +60,7 @@ class Progress(StreamingQueryListener):
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
     def announce_if_quiet(self, spark: SparkSession, doing: str) -> None:
-        """Report the current activity and stages if there was no other line for a while."""
+        """Report the current activity and stages if no line was printed for a while."""
         if time.monotonic() - self._announced_s < QUIET_S_MAX:
             return
         self._announced_s = time.monotonic()
@@ -94,7 +94,9 @@ class Progress(StreamingQueryListener):
             self._metrics.quarantined(topic, "undecodable", count)
 
     def add_uncounted(self, topic: str, batch_id: int, count: int) -> None:
-        """Record the rows of a batch that the job has read itself, which Spark does not count."""
+        """Record the number of rows of a batch that the job has read itself, so that Spark does not
+        count them.
+        """
         self._uncounted[topic, batch_id] = count
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
@@ -156,7 +158,7 @@ def announce_stages(spark: SparkSession, doing: str = "") -> None:
 def line(
     name: str, progress: StreamingQueryProgress, row_count: int, *, is_first: bool = False
 ) -> str:
-    """Return the line for a batch. The first one of a run has no rate, because Spark loads and
+    """Return the line for a batch. The first batch of a run has no rate, because Spark loads and
     compiles most of its code in it.
     """
     seconds = progress.batchDuration / 1000

@@ -30,7 +30,7 @@ RELIED_ON: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Tables must not depend on the time zone of the machine that writes them.
     "spark.sql.session.timeZone": "UTC",
-    # Workers hold several batches, and records may have megabytes.
+    # Python workers hold several batches in memory, and records may have megabytes.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 """Options that the jobs need. Explicit options take precedence."""
@@ -123,16 +123,19 @@ def build(
 
 
 def _ignored(_server: object, _request: object, _address: object) -> None:
-    """Handle a broken connection: the job reports the end of the JVM."""
+    """Ignore a broken connection: the job reports the end of the JVM itself."""
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Whether the record is from another module: py4j's gateway logs with the root logger."""
+    """Whether the log record is from another module than py4j's gateway, which logs with the root
+    logger.
+    """
     return record.module != "java_gateway"
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
-    """Configure the JVM started by `spark-submit`, which is too late for a session's options.
+    """Configure the JVM that `spark-submit` has started: options of the session would come too
+    late.
 
     A starting context logs some ninety lines, and creates the warehouse directory in the working
     directory.
@@ -145,10 +148,10 @@ def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Reduce the number of tasks: on one machine, Spark's default of 200 per shuffle costs more
-    than the work in them; so do Delta's 50 for reading a table's log anywhere.
+    """Reduce the number of tasks. On one machine, Spark's default of 200 per shuffle costs more
+    than the work in them, as do Delta's 50 for reading a table's log anywhere.
 
-    Explicit options are kept, and so is a cluster's default for shuffles.
+    Options that were set explicitly are kept, and so is a cluster's default for shuffles.
     """
     context = spark.sparkContext
     wanted = {_SNAPSHOT_PARTITIONS: 2}

@@ -50,8 +50,8 @@ class WatchExposition:
         unclear: Callable[[], int],
         lag: Callable[[], int],
     ) -> None:
-        """`unclear` returns the number of rebalances without a clear cause, `lag` that of records
-        that are not read yet.
+        """`unclear` returns the number of rebalances without a clear cause, `lag` the number of
+        records that are not read yet.
         """
         self._labels = {catalogue.CLUSTER: cluster_id}
         self._watched = groups

@@ -15,15 +15,15 @@ from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
 BUSY_POLL_S: Final = 0.25
-"""Poll interval while any group is rebalancing, or records wait for others of the same step, so
-that their rebalance is printed in time."""
+"""Poll interval while any group is rebalancing, or more records of an operation may follow, so that
+rebalances are printed in time."""
 
 _LATER_MS: Final = 1_000
-"""After this time, no more records of the same step of a coordinator follow."""
+"""After this time, no more records of the same coordinator operation follow."""
 
 
 class AnyFollower:
-    """Follows groups again and again, until an error that does not pass."""
+    """Follows groups until a permanent error; retries after temporary ones."""
 
     def __init__(self, poll_s: float, logs: LogFiles | None) -> None:
         """`poll_s`: how often to poll; 0 for never."""
@@ -37,8 +37,8 @@ class AnyFollower:
     def follow(self) -> Iterator[Json | None]:
         """Yield the records of rebalances as they are known, and None after each poll; never ends.
 
-        While no broker answers, or a partition has no leader, it tries again. Otherwise raises as
-        `OffsetsReader` does.
+        Retries while no broker answers, or a partition has no leader. Raises the other errors of
+        `OffsetsReader`.
         """
         while True:
             try:
@@ -53,7 +53,7 @@ class AnyFollower:
             sleep(self._pause_s())
 
     def _step(self) -> Iterator[Json]:
-        """Yield what is new."""
+        """Yield the records of rebalances that have become known."""
         raise NotImplementedError
 
     def _lose_sight(self) -> None:
@@ -64,7 +64,7 @@ class AnyFollower:
 
 
 class Follower(AnyFollower):
-    """Reads what is new, and asks which groups are rebalancing."""
+    """Reads new records of __consumer_offsets, and polls which groups are rebalancing."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Follower(AnyFollower):
 
     @property
     def lag(self) -> int:
-        """Number of records that are not read yet; for any thread."""
+        """Number of records that are not read yet. May be read in any thread."""
         return self._reader.lag
 
     @property
@@ -143,7 +143,9 @@ def read_history(
     left_out: Container[str] = (),
     logs: LogFiles | None = None,
 ) -> History:
-    """Read the history of a group, or of all but some. Raises as `OffsetsReader` does."""
+    """Read the history of `group`, or of all groups that are not in `left_out`. Raises as
+    `OffsetsReader` does.
+    """
     reader = OffsetsReader(cluster, group, left_out)
     ends = reader.ends()
     if logs is not None:

@@ -1,8 +1,8 @@
 """A directory with the records that a watcher has made: ``--from`` of other commands reads it.
 
-Its records also show how far the watcher has come, so that a later run continues. They are lines of
-JSON in segments: `history.jsonl` is appended to until it has `SEGMENT_BYTES`, then it is renamed
-to `history-N.jsonl`, and the oldest one beyond `SEGMENTS_MAX` is deleted.
+The records also show how far the watcher has read, so that a later run continues there. They are
+lines of JSON in segments: `history.jsonl` is appended to until it has `SEGMENT_BYTES`, then renamed
+to `history-N.jsonl`. The oldest of these segments beyond `SEGMENTS_MAX` is deleted.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from kohort.watch.store import HistoryStore, StoreError
 
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENTS_MAX: Final = 8
-"""Maximum number besides the active one. A start reads all of them, at 100 MB per second."""
+"""Maximum number of renamed segments. A start reads all of them, at 100 MB per second."""
 
 _ACTIVE: Final = "history.jsonl"
 _LOCK: Final = "lock"
@@ -28,11 +28,12 @@ class HistoryDirectory(HistoryStore):
     """Appends the records that it does not have yet."""
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
-        """Read what the directory has; a line that was cut short by a crash is removed.
+        """Read what the directory has; remove a line that was cut short by a crash.
 
         Raises:
             OSError
-            ValueError: it is not a directory, not of this cluster, or another watcher writes to it.
+            ValueError: `path` is not a directory, is of another cluster, or is in use by another
+                watcher.
         """
         super().__init__()
         if path.exists() and not path.is_dir():
@@ -108,7 +109,9 @@ class HistoryDirectory(HistoryStore):
 
 
 def _acquire(lock: IO[str], cluster_id: str | None) -> None:
-    """Lock the directory until the file is closed, if it is for this cluster."""
+    """Lock the directory until `lock` is closed. Raises ValueError if it is locked or of another
+    cluster.
+    """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,9 +1,9 @@
 """A topic with the records that watchers have made, in the form in which a Kohort broker stores its
 own: `kohort groups why --bootstrap-server` and the pipeline read it.
 
-Before it writes, a watcher reads what others have written meanwhile. One that was paused between
-the two, for longer than its session, writes records again: with the same place and sequence
-number, so that readers see them once.
+Before a watcher writes, it reads what other watchers have written. If it is paused between reading
+and writing, for longer than its session, it writes records again, but with the same place and
+sequence number, so that readers count them once.
 """
 
 import json
@@ -28,7 +28,8 @@ from kohort.watch.store import HistoryStore, StoreDeniedError, StoreError, Store
 
 RETENTION_MS: Final = 30 * 86_400_000
 RETENTION_BYTES: Final = 256 << 20
-"""A start reads all of it. A Kohort broker's own topic has the same limits."""
+"""Size limit of the topic, all of which a start reads. A Kohort broker's own history topic has the
+same limits."""
 
 _CONFIGS: Final = {
     "cleanup.policy": "delete",
@@ -62,11 +63,11 @@ class HistoryTopic(HistoryStore):
         """Create the topic if it does not exist, and read it.
 
         Args:
-            membership: of the watchers that write to the topic; without one, it is written at once.
+            membership: decides which watcher writes to the topic; if None, this one always does.
             timeout_s: time limit for writing.
 
         Raises:
-            ValueError: the topic is another's.
+            ValueError: the brokers write the topic themselves, or it has several partitions.
         """
         super().__init__()
         self._cluster = cluster
@@ -122,10 +123,10 @@ class HistoryTopic(HistoryStore):
         start = checked_offsets(self._cluster, {partition: START}).get(partition, 0)
         end = checked_offsets(self._cluster, {partition: END}).get(partition, 0)
         if not start <= self._next_offset <= end:
-            # Retention has deleted some, or it is another topic of this name.
+            # Retention has deleted records, or the topic was recreated.
             self._next_offset = start
         for record in read_records(self._cluster, self._topic, 0, self._next_offset, end):
-            # Readers skip what is no record, too.
+            # Readers too skip what is not a record of a history.
             with suppress(ValueError):
                 self._note(record.value or b"")
         self._next_offset = end

@@ -10,9 +10,9 @@ class Listen(NamedTuple):
     host: str = "localhost"
     """Empty for every interface."""
     port: int = PORT
-    """0 for any free one."""
+    """0 for any free port."""
     is_given: bool = False
-    """Whether no other port may be used."""
+    """Whether the user chose the address, so that no other port is tried."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -27,11 +27,12 @@ _CHUNK: Final = 1 << 18
 
 
 _Source: TypeAlias = Callable[[float | None], bytes]
-"""Returns new bytes; empty if none arrive within the given seconds, or, for None, at the end."""
+"""Called with a time limit in seconds, or None. Returns new bytes; none at the time limit or, if
+that is None, at the end."""
 
 
 class _File:
-    """A file that is followed by its name, as ``tail -F`` does, after it was rotated too."""
+    """A file that is followed by its name, also across rotation, as ``tail -F`` does."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         self._path = path
@@ -46,7 +47,7 @@ class _File:
         return self._file.read(_CHUNK) or (self._file.read(_CHUNK) if self._reopen() else b"")
 
     def _reopen(self) -> bool:
-        """Whether the file was replaced, or cut, after its end was read."""
+        """Go on at the start of the file if it was replaced or truncated; return whether it was."""
         was = os.fstat(self._file.fileno())
         try:
             now = self._path.stat()
@@ -64,7 +65,7 @@ class _File:
 
 
 def _compressed(file: gzip.GzipFile) -> _Source:
-    """Return the contents of a file that is not written any more."""
+    """Return a source of the contents of a compressed file, which is not written any more."""
 
     def chunk(_: float | None) -> bytes:
         with suppress(EOFError):  # The file was truncated.

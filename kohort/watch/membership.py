@@ -25,8 +25,8 @@ _LEAVE_S: Final = 5.0
 
 
 class Membership(RebalanceListener):
-    """Joins the group in a thread of its own, and leaves it at the end. Commits nothing, and reads
-    nothing of the topic.
+    """Joins the watchers' group in its own thread, and leaves it at the end. Commits no offsets and
+    fetches no records.
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Membership(RebalanceListener):
         asyncio.run(self._stay())
 
     async def _stay(self) -> None:
-        """Be a member until the end, or until the group may not be joined."""
+        """Stay a member until the end, or until joining the group is not authorized."""
         while not self._is_over.is_set():
             try:
                 await self._join()
@@ -84,7 +84,7 @@ class Membership(RebalanceListener):
                 self.trouble = None
 
     def on_assigned(self, partitions: Partitions) -> None:
-        """Write from now on, if the partition is assigned."""
+        """Become the writer if the partition is assigned."""
         assert self._consumer is not None, "polls"
         self._consumer.pause(*partitions)
         self.is_writer = bool(partitions)

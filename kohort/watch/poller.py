@@ -20,7 +20,7 @@ from kohort.watch.core.followed import Poll
 from kohort.watch.core.watcher import Watcher
 
 GROUPS_AT_ONCE: Final = 500
-"""Groups in one request for their members."""
+"""Maximum number of groups in one request for their members."""
 
 DENIALS: Final = frozenset(
     {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -28,7 +28,7 @@ DENIALS: Final = frozenset(
 """Errors of a description: of the group, or of a topic of a consumer group."""
 
 _VISIBLE_S: Final = 30.0
-"""How often all groups are listed."""
+"""Interval at which all groups are listed."""
 
 _REBALANCING: Final = [
     ClassicState.PREPARING_REBALANCE.value,
@@ -40,8 +40,8 @@ _STATES_SINCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class NotAtRest:
-    """The groups that a poll does not show at rest: those that are rebalancing, and those that the
-    user may not see.
+    """The groups that may be rebalancing after a poll: those that the poll shows to rebalance, and
+    those that the user may not see.
     """
 
     busy: Collection[str]
@@ -76,7 +76,7 @@ class Poller:
             self.can_poll = False
             return
         self._list_visible(brokers)
-        # Groups that are not listed below were at rest at some time after this.
+        # Groups that are not listed below were not rebalancing at some time after this.
         began_ms = self._now_ms()
         busy: set[str] = set()
         is_complete = True
@@ -117,8 +117,8 @@ class Poller:
 def listed(
     cluster: Cluster, broker: BlockingConnection, states: Sequence[str] = ()
 ) -> list[ListedGroup] | None:
-    """Return the groups of a broker that the user may see; None if the broker does not know them
-    at present. Raises DisconnectedError.
+    """Return the groups of a broker that the user may see; None if the broker returns an error, as
+    while it loads groups. Raises DisconnectedError.
     """
     request = ListGroupsRequest(states_filter=list(states))
     answer: ListGroupsResponse = cluster.ask(broker, request)

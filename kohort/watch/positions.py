@@ -1,7 +1,7 @@
 """The committed offsets of all groups, and the ends of their partitions.
 
-The offsets come with the records that are read anyway; only the ends are requested, when somebody
-looks at them.
+The committed offsets come with the records that are read anyway; only the ends are requested, while
+somebody looks at a page that shows them.
 """
 
 import logging
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class GroupOffsets:
-    """The committed offsets of one group. They are decoded when they are asked for: a cluster may
-    have a hundred thousand.
+    """The committed offsets of one group. They are decoded on access: a cluster may have a hundred
+    thousand.
     """
 
     __slots__ = ("_commits",)
@@ -67,7 +67,9 @@ class PositionsReader:
         self._readable: Mapping[TopicPartition, Readable] = {}
 
     def read(self) -> Positions:
-        """Return the present positions; while the cluster does not answer, with earlier ends."""
+        """Return the present positions; while the cluster does not answer, with the last known
+        ends.
+        """
         by_group: dict[str, GroupOffsets] = {}
         lowest: dict[TopicPartition, int] = {}
         for commit in self._commits():

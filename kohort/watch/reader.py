@@ -163,7 +163,7 @@ def _topic_names(cluster: Cluster) -> dict[bytes, str]:
 
 
 def _starts(cluster: Cluster, group: str | None) -> dict[TopicPartition, int]:
-    """Return the first offsets of the partitions with records of the group; of all if None."""
+    """Return the start offsets of the partitions with the group's records; of all if it is None."""
     topic = cluster.metadata([TOPIC]).topics[0]
     if topic.error_code:
         raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")
@@ -173,12 +173,12 @@ def _starts(cluster: Cluster, group: str | None) -> dict[TopicPartition, int]:
 
 
 class _Configs:
-    """Settings of consumer groups, requested when they matter, and again after `CONFIGS_S`."""
+    """Settings of consumer groups, requested on first use, and again after `CONFIGS_S`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[str, tuple[float, Timeouts]] = {}
-        """By group: when they were requested, and the response."""
+        """The settings and when they were requested, by group."""
 
     def timeouts_of(self, group: str) -> Timeouts:
         """Return the timeouts: if no broker answers, the last known ones; if none are known,
@@ -242,7 +242,7 @@ class ClockDifference:
 
     @property
     def ahead_ms(self) -> int | None:
-        """The difference, or a little more, since records take a while until they are read; None
-        until enough were compared.
+        """By how much this machine's clock is ahead, or a little more, because records are read
+        some time after they were written. None until enough batches were compared.
         """
         return self._ahead_ms if self._count >= _COMPARED_MIN else None

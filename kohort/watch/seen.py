@@ -67,11 +67,11 @@ class News(NamedTuple):
     records: Sequence[NewRecord]
     """New records of the history."""
     counted: Sequence[HistoryRecord]
-    """Those of these records that are counted: rebalances since the watcher has read the past."""
+    """Those of `records` that metrics count: rebalances since the watcher has read the past."""
     views: Mapping[str, View | None]
-    """The groups that have changed; None: removed, or nothing is known any more."""
+    """The groups that have changed; None for a group that was removed or is no longer known."""
     running: Mapping[str, bytes | None]
-    """Records of rebalances in progress; None: it is over, or there was none."""
+    """Records of rebalances in progress by group; None for a group without one."""
     events: Sequence[GroupEvent]
     """Events of the groups since the watcher has read the past."""
     removed: Collection[str]
@@ -141,7 +141,7 @@ class WatchedGroup:
         self.gauges = view.gauges
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return None: it serves pages about topics, which a watcher does not have."""
+        """Return None: only pages about topics use it, and a watcher has none."""
         return None
 
 
@@ -172,7 +172,7 @@ class WatchedGroups:
     # See `GroupsSeen`.
 
     def now(self) -> Now:
-        """Return the wall-clock time twice: records and polls have no other."""
+        """Return the wall-clock time as both clocks: records and polls have no monotonic time."""
         wall_ms = self._clock.wall_ms()
         return Now(wall_ms, wall_ms)
 

@@ -1,8 +1,7 @@
 """The HTTP port of a watcher, on a thread of its own with an event loop.
 
-The thread that follows the groups hands over what has changed, as values that do not change any
-more (`News`), so that neither needs a lock. It waits until they are shown: otherwise news could
-accumulate.
+The thread that follows the groups hands over what has changed as immutable values (`News`), so that
+no lock is needed. It waits until they are shown: otherwise they could accumulate.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ CLOSE_WAIT_S: Final = 2.0
 
 
 class WatchService:
-    """Serves what a follower knows. Its methods are for the thread of the follower. As a context
-    manager, it ends what `start` began.
+    """Serves the groups and history of a follower. Its methods are called by the follower's thread.
+    As a context manager, it ends what `start` began.
     """
 
     def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
@@ -126,7 +125,7 @@ class WatchService:
             for group_id, record in records.items()
         }
 
-    # Called by the thread of the event loop, and by those that it starts.
+    # Called by the thread of the event loop, and by threads that it starts.
 
     def _run(self) -> None:
         try:

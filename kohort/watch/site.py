@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POSITIONS_WAIT_S: Final = 3.0
-"""How long a page waits for new positions; then it shows the earlier ones."""
+"""How long a page waits for new positions; then it shows the last known positions."""
 
 
 class Sources(NamedTuple):
@@ -88,7 +88,7 @@ class WatchSite:
     # Changes.
 
     async def apply(self, news: News) -> None:
-        """Show what is new. To be called again only after it has returned."""
+        """Show the news. Must not be called again before it returns."""
         time_slice = Slice(self.clock)
         for record in news.records:
             self.history.add(record)
@@ -152,9 +152,9 @@ class WatchSite:
 
 
 class _NoAges:
-    """Ages of unread records, which a watcher does not read."""
+    """Stands for the ages of unread records: a watcher does not read records."""
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """Return 0 for positions at the end, None for others."""
+        """Return 0 for positions at the end of the partition, None for other positions."""
         del time_slice
         return [0 if position.lag == 0 else None for position in wanted]

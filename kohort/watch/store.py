@@ -18,8 +18,8 @@ class StoreOutageError(StoreError):
 
 
 class HistoryStore:
-    """Takes the records that were made, in the order of each group, and stores those that it does
-    not have. A record that was offered and not stored is made again by the next run.
+    """Takes the records of a watcher, those of each group in order, and stores those that it does
+    not have. The next run makes the records again that were offered but not stored.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class HistoryStore:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be offered before another watcher has stored some."""
+        """Whether no more records should be offered until another watcher has stored some."""
         return False
 
     @property

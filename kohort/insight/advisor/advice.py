@@ -38,8 +38,8 @@ LATER_MOST_MS: Final = 60_000
 """Limit for the Pareto front: additional delay until a crash is detected."""
 COUNT_OFF_MOST: Final = 0.2
 STOPPED_OFF_MOST: Final = 0.1
-"""Nothing is recommended if the replay under the recorded settings is off by more than this share,
-and by more than chance."""
+"""Nothing is recommended if the replay under the recorded settings differs from the history by more
+than this share, and by more than chance."""
 RECOMMENDED_FROM: Final = 5
 """No setting is recommended for a history with fewer rebalances than this."""
 START_MS: Final = 60_000
@@ -48,8 +48,8 @@ group."""
 SHOWN_MS: Final = 100
 """Deviations below this are ignored, because the check line shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
-"""If more than this share of the rebalances wait for a member with an unknown join time, the
-stopped time is unknown too."""
+"""If more than this share of the replayed rebalances have an estimated delay, the stopped time
+counts as unknown."""
 SHOWN_MAX: Final = 6
 
 _Point: TypeAlias = tuple[int, int, int, int]
@@ -66,9 +66,9 @@ class Advice:
     best: Prediction | None
     """The recommended setting; None if no setting is an improvement, or `is_off`."""
     check: str
-    """The text that compares the replay under the recorded settings with the history."""
+    """Text that compares the replay under the recorded settings with the history."""
     is_off: bool
-    """Whether that replay differs too much from the history."""
+    """Whether the replay under the recorded settings differs too much from the history."""
     unranked: tuple[str, ...]
     """One line for each reason why settings were not tried or not ranked."""
     quicker: Prediction | None
@@ -103,7 +103,7 @@ class Advice:
 
     @property
     def nothing(self) -> str:
-        """The text shown if the front is empty."""
+        """The text shown if the Pareto front is empty."""
         return nothing_better(self.unranked)
 
 
@@ -143,7 +143,7 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
 def _weighed(
     trace: Trace, known: list[Prediction], settings: dict[Setting, Prediction]
 ) -> tuple[list[Prediction], Prediction | None]:
-    """Return the front and its best setting, from predictions without unknown facts."""
+    """Return the Pareto front and its best setting, from predictions without unknown facts."""
     if Uncertainty.JOINS in trace.doubts:
         # All stopped times assume the default join time, so they are ignored.
         known = [_without_stops(prediction) for prediction in known]
@@ -239,11 +239,12 @@ def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms:
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
-    """Whether the replay under the recorded settings differs from the history by more than one run
-    may differ from another by chance.
+    """Whether the replay under the recorded settings differs from the history by more than two runs
+    differ by chance.
 
     Small counts get no extra tolerance: if the replay has two of three rebalances, its predictions
-    for other settings may be just as far off, and the most that could be gained is one rebalance.
+    for other settings may be just as far off, and a recommendation could gain one rebalance at
+    most.
     """
     off = abs(recorded.rebalances - trace.rebalances)
     is_off = off > max(COUNT_OFF_MOST * trace.rebalances, recorded.rebalances_spread)
@@ -262,7 +263,8 @@ def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
 def pareto_front(predictions: Sequence[Prediction], recorded: Setting) -> list[Prediction]:
     """Return the predictions that no other one dominates, fastest crash detection first.
 
-    Of several with equal results, the one that changes fewest settings.
+    Of several predictions with equal results, only the one that changes fewest settings is
+    returned.
     """
     best: dict[_Point, Prediction] = {}
     for prediction in predictions:
@@ -301,8 +303,8 @@ def _dominates(point: _Point, other: _Point) -> bool:
 def _select_shown(
     front: list[Prediction], recorded: Prediction, cost: Callable[[Prediction], float]
 ) -> list[Prediction]:
-    """Select the predictions to show: those that improve on the recorded setting, and on the one
-    before.
+    """Select the predictions to show: each must improve on the recorded setting, and on the
+    prediction selected before it. At most `SHOWN_MAX` are shown.
     """
     chosen: list[Prediction] = []
     for prediction in front:
@@ -323,8 +325,8 @@ def _with_protocol(
     recorded: Prediction,
     cost: Callable[[Prediction], float],
 ) -> list[Prediction]:
-    """Add the other protocol by itself, if it is an improvement: it is a decision of its own,
-    which cannot wait until every client has a stable name.
+    """Add the best setting that changes the protocol but not static membership, if it is an
+    improvement: users can change the protocol before every client has an instance id.
     """
     alone = [
         prediction
@@ -340,7 +342,9 @@ def _with_protocol(
 
 
 def _exceeds_chance(prediction: Prediction, recorded: Prediction) -> bool:
-    """Whether a setting gains more than two runs, one under each setting, may differ by chance."""
+    """Whether the gain of a setting exceeds the chance difference between two runs, one under each
+    setting.
+    """
     return any(
         getattr(recorded, name) - getattr(prediction, name)
         > hypot(getattr(recorded, spread), getattr(prediction, spread))

@@ -68,7 +68,7 @@ class ClassicReplay(Replay[SimulatedMember]):
     def _end_calm(self) -> None:
         """Move the heartbeats of all members by the same random time, if the group is stable.
 
-        On another day, the next event would fall at another time between two heartbeats.
+        Otherwise every replay would have the next event at the same time between two heartbeats.
         """
         if not self.is_calm:
             return
@@ -122,7 +122,7 @@ class ClassicReplay(Replay[SimulatedMember]):
         return NOTHING if member is None or not member.is_alive else member.owned
 
     def share_of(self, member: SimulatedMember) -> Share:
-        """Return the member's partitions in this generation, also if its member id has changed."""
+        """Return the member's partitions in this generation, even if its member id has changed."""
         return self._shares.get(member.member_id, NOTHING)
 
     def _new_id(self, prefix: str) -> str:

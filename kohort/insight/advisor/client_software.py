@@ -1,4 +1,4 @@
-"""The client libraries of a group's members, and the settings that they lack.
+"""The client libraries of a group's members, and the settings that these libraries lack.
 
 Clients state their software with ApiVersions (KIP-511). Wrappers of librdkafka state their own
 name, and librdkafka's version after it: confluent-kafka-python, 2.16.1-rdkafka-2.16.0.
@@ -23,7 +23,7 @@ _STATES_NOTHING: Final = "unknown"
 _LIBRARIES: Final = {
     "apache-kafka-java": JAVA,
     "kohort-python": KOHORT,
-    # Of the libraries whose settings are known here, only this one states nothing.
+    # Of the libraries whose settings are known here, only this one does not state its software.
     _STATES_NOTHING: AIOKAFKA,
 }
 _RDKAFKA: Final = re.compile(r"rdkafka-?(.*)")
@@ -38,8 +38,8 @@ _SINCE: Final[Mapping[str, Mapping[str, Version]]] = {
     "consumer": {JAVA: (4, 0), LIBRDKAFKA: (2, 12), AIOKAFKA: _NEVER, "kafka-python": _NEVER},
     "states_reasons": dict.fromkeys((JAVA, LIBRDKAFKA, AIOKAFKA, "kafka-python"), _NEVER),
 }
-"""The first version of each library with a setting. Those that are not listed have it in all their
-versions, or are not known here."""
+"""The first version of each library that has a setting. A library that is not listed has it in all
+versions, or its first version is unknown here."""
 _NAMES: Final = {
     "static": "static membership",
     "cooperative": "a cooperative assignor",
@@ -49,8 +49,8 @@ _NAMES: Final = {
 
 class Software(NamedTuple):
     library: str = ""
-    """A constant of this module, or the name that another client states; empty if the history does
-    not have it."""
+    """A constant of this module, or the name that another client reports; empty if the history has
+    none."""
     version: Version = ()
     """Empty if it is unknown."""
 
@@ -79,7 +79,7 @@ def software_of(name: str | None, version: str | None) -> Software:
 
 
 def libraries_of(members: Sequence[Software]) -> tuple[str, ...]:
-    """Return the known libraries, those of most members first."""
+    """Return the known libraries, by falling number of members."""
     counts = Counter(software.library for software in members if software.library)
     return tuple([library for library, _ in counts.most_common()])
 

@@ -42,16 +42,18 @@ def compute_advice(
 
 
 STARTS_LEAST: Final = 2
-"""Other initial delays, which affect all groups of a broker, are tried from this many starts on."""
+"""Minimum number of starts of an empty group from which other initial rebalance delays, which
+affect all groups of a broker, are tried."""
 WAITED_LEAST: Final = 0.2
-"""A faster slowest member is replayed if at least this share of all waiting was for that member."""
+"""The slowest member is replayed as fast as the others if at least this share of all waiting was
+for it."""
 
 
 def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
     """Predict more settings, chosen from the results for the grid.
 
-    Other initial delays with the recorded and the recommended setting; and both of these if the
-    slowest member were as fast as the others.
+    These are other initial rebalance delays, for the recorded and the recommended setting; and
+    these two settings with the slowest member as fast as the others.
     """
     added: list[Prediction] = []
     if trace.initial_rebalances >= STARTS_LEAST and not trace.recorded.consumer:
@@ -70,8 +72,8 @@ def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list
 
 
 def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
-    """Return the name of the slot that the others waited for most, and the trace if it were as
-    quick as they; None if it is not slower.
+    """Return the name of the slot that the group waited for most, and the trace with default delays
+    for that slot; None if no slot is clearly slowest.
     """
     index = _slowest(trace)
     if index is None:
@@ -89,8 +91,8 @@ def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
 
 
 def _slowest(trace: Trace) -> int | None:
-    """Return the index of the slot that the others waited for most; None if it is not slower than
-    they.
+    """Return the index of the slot that the group waited for most; None if there is no other slot,
+    or if it caused less than WAITED_LEAST of all waiting.
     """
     waited = trace.waited_by_slot
     slot = max(range(len(waited)), key=lambda place: waited[place], default=None)

@@ -28,15 +28,17 @@ class _Client:
     rebalance: str
     eager: tuple[str, ...]
     cooperative: tuple[str, ...] = ()
-    """The change to a cooperative assignor, for libraries that need no two rolling restarts."""
+    """Lines that change to a cooperative assignor, for libraries that need one rolling restart
+    only."""
     both: str = ""
-    """The assignors for the first of two rolling restarts; members are eager until the second."""
+    """The assignors for the first of two rolling restarts; members stay eager until the second
+    restart."""
     alone: str = ""
     assignors: Mapping[str, str] = field(default_factory=dict)
     """The client's names of assignors, by protocol name."""
     reasons: tuple[str, ...] = ("# only Kohort's own client states JoinReason",)
     consumer: str = "group.protocol=consumer"
-    """Change to the consumer protocol."""
+    """The line that changes to the consumer protocol."""
     text: str = "{}"
     end: str = ""
 

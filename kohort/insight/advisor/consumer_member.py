@@ -1,5 +1,5 @@
-"""A simulated client process of a consumer group: it sends heartbeats at the broker's interval, and
-one at once when it has applied an assignment, after the recorded time to give up partitions.
+"""A simulated client process of a consumer group. It sends heartbeats at the broker's interval, and
+another as soon as it has applied an assignment. Revoking partitions takes the recorded time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TOPIC: Final = "replayed"
 TOPIC_ID: Final = b"\xff" * 16
 WATCHED: Final = "watched"
 RETRY_MS: Final = (800, 1_200)
-"""Range of the delay until a process whose instance id is not released yet tries again: the longest
-backoff of a client, with its jitter. Stock clients take the error for fatal and are started again
-by whatever supervises them."""
+"""Range of the delay after which a process retries to join if its instance id is not released yet:
+the longest backoff of a client, with its jitter. Stock clients treat the error as fatal, and a
+supervisor restarts them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class ConsumerMember(Process):
     epoch: int = 0
     is_alive: bool = True
     _subscription: int = 0
-    """Number of its changes of subscription."""
+    """Number of times that the member has changed its subscription."""
     _assigned: Share = NOTHING
     """The last assignment in a response."""
     _target: Share | None = None
@@ -56,7 +56,7 @@ class ConsumerMember(Process):
     def request(
         self, epoch: int, *, owned: Share | None = None, states_topics: bool = False
     ) -> HeartbeatRequest:
-        """Return a heartbeat with an epoch, which may mean that the member joins or leaves."""
+        """Return a heartbeat with `epoch`, which may also mean that the member joins or leaves."""
         setting, topics = self.replay.setting, (TOPIC, WATCHED, f"other-{self._subscription}")
         states_reason = setting.states_reasons and self.reason is not JoinReason.UNKNOWN
         return HeartbeatRequest(
@@ -115,8 +115,8 @@ class ConsumerMember(Process):
     # Assignments.
 
     def _apply_later(self, target: Share) -> None:
-        """Revoke the partitions that are not in `target`, which takes some time, then add the new
-        ones.
+        """Revoke the partitions that are not in `target`, which takes some time, then add its new
+        partitions.
         """
         replay, lost = self.replay, self.owned - target
         replay.meter.stop_reading(lost, replay.now_ms)
@@ -139,7 +139,7 @@ class ConsumerMember(Process):
             self._send(owned=target)
 
     def _time_to_notice_ms(self) -> int:
-        """Return the time until the application polls, with nothing to give up."""
+        """Return the time until the application polls, without partitions to revoke."""
         replay, trace = self.replay, self.replay.trace
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         # Random, because the next poll may come at any moment. With the same delay for all members,
@@ -147,8 +147,9 @@ class ConsumerMember(Process):
         return replay.random.randint(1, 2 * min(took_ms, trace.quick_join_ms) + 1)
 
     def _time_to_give_up_ms(self) -> int:
-        """Return the time from the notification until partitions are given up: an eager member does
-        it between the notification and its join, a cooperative one after the assignment.
+        """Return the time from the notification until partitions are revoked. An eager member
+        revokes them between the notification and its join, a cooperative member after the
+        assignment.
         """
         replay, trace = self.replay, self.replay.trace
         is_eager = not (trace.recorded.cooperative or trace.recorded.consumer)

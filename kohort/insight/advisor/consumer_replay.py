@@ -24,16 +24,16 @@ from kohort.insight.advisor.trace import End, Rejoin, Slot, Trace
 from kohort.protocol.join_reason import JoinReason
 
 LEFT: Final = -1
-"""Epoch of a heartbeat with which a member leaves."""
+"""Member epoch in the heartbeat with which a member leaves."""
 
 TIMER_MS: Final = 20
-"""How late a heartbeat may be: clients of this protocol sleep until the next one, whatever the
-heartbeats of the same clients do in classic groups."""
+"""Maximum delay of a heartbeat: clients of this protocol sleep until the next heartbeat is due,
+even those that check at intervals in classic groups."""
 
 
 class ReplayedTopics:
-    """The group's partitions as one topic, and a topic without partitions that changes whenever a
-    recorded rebalance was caused by topics: what changed is not in the history.
+    """The group's partitions as one topic, and a topic without partitions. The latter changes
+    whenever topics caused a recorded rebalance: the history does not say what changed.
     """
 
     def __init__(self, partition_count: int) -> None:

@@ -14,7 +14,7 @@ SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the shortest
-interval that Kohort's broker sends to members, as it does if it has few of them."""
+interval that Kohort's broker sends to members, which it does while it has few members."""
 LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
 """The longest session that Kafka allows by default (group.consumer.max.session.timeout.ms)."""
 ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)
@@ -23,17 +23,16 @@ REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
 
 LONG_JOIN_MS: Final = 20_000
-"""Shorter rebalance timeouts are tried if a member took longer than this to join: only slower
-members can exceed them."""
+"""Shorter rebalance timeouts are tried only if a member took longer than this to join, because only
+slow members can exceed them."""
 
 
 def grid(trace: Trace) -> list[Setting]:
     """Return the candidate settings for a group: the recorded one first, then all combinations.
 
-    The recorded values are in the grid, so that there are candidates that change a single setting.
-    Settings that cannot affect this trace are not varied, and those that a member's client lacks
-    are omitted. The broker's initial rebalance delay is
-    not in the grid: see `other_delays`.
+    The recorded values are in the grid, so that some candidates change a single setting. Settings
+    that cannot affect this trace are not varied, and settings that a member's client lacks are
+    omitted. The broker's initial rebalance delay is not in the grid: see `other_delays`.
     """
     recorded = trace.recorded
     combinations = _of_consumers if recorded.consumer else _combinations
@@ -45,8 +44,8 @@ def grid(trace: Trace) -> list[Setting]:
 def other_delays(setting: Setting) -> list[Setting]:
     """Return the setting with other initial rebalance delays.
 
-    They concern all groups of a broker, but affect only the first rebalance of an empty group; any
-    other difference is chance.
+    This broker-wide setting affects only the first rebalance of an empty group; any other
+    difference between the predictions is chance.
     """
     return [
         replace(setting, initial_rebalance_delay_ms=delay_ms)

@@ -1,16 +1,16 @@
 """Times at which a simulated member sends heartbeats, which depend on its client library.
 
-The Java client restarts its timer when a join is answered, and sends a heartbeat when the interval
-has passed and its thread polls, every 100 ms. So soon after a rebalance all members send at the
-same time, and an hour later at unknown times, which are drawn at random here. aiokafka restarts its
-timer too, and its heartbeats stay synchronized much longer.
+The Java client restarts its timer when its join is answered. Its thread polls every 100 ms, and
+sends a heartbeat if the interval has passed. So soon after a rebalance all members send at the same
+time, and an hour later at unknown times, which are drawn at random here. aiokafka restarts its
+timer too, but its heartbeats stay synchronized much longer.
 
-librdkafka's timer runs on while a member joins. Its first heartbeat follows the first assignment at
-once. After that, each member has times of its own; only those whose heartbeat fell due during the
-rebalance send it when they have their assignment, and are synchronized from then on.
+librdkafka's timer runs on while a member joins. It sends its first heartbeat right after the first
+assignment. From then on each member has times of its own, except that members whose heartbeats fell
+due during a rebalance send them when they get their assignment, which synchronizes them.
 
-If the history does not name a member's library, both properties are estimated from the times at
-which members were notified of a rebalance soon after another one.
+If the history does not name a member's library, whether its timer runs on and its poll interval are
+estimated from the times of notifications soon after another rebalance.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,12 +28,12 @@ LOOK_LEAST_MS: Final = 2
 SAMPLES_LEAST: Final = 2
 """Number of rebalances, or of first heartbeats, needed to estimate the drift from the history."""
 HEARTBEATS_MOST: Final = 50
-"""Number of heartbeats after which they may have drifted over the whole interval."""
+"""Number of heartbeats after which drift may have spread their times over the whole interval."""
 LIBRDKAFKA_LOOK_MS: Final = 20
-"""librdkafka's thread wakes up for a timer, but also has other work."""
+"""Poll interval assumed for librdkafka: its thread wakes up when a timer fires, but may be busy."""
 OWN_TIME_LEAST: Final = 0.1
-"""A member's timer runs on if its heartbeats differ by more than this share of the interval from
-those of a timer that a join restarts."""
+"""A member's timer counts as running on if its heartbeats differ by more than this share of the
+interval from those of a timer that restarts at a join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ TIMERS: Final = {
     JAVA: JAVA_TIMER,
     LIBRDKAFKA: HeartbeatTimer(LIBRDKAFKA_LOOK_MS, runs_on=True),
 }
-"""Timers by client library; others are unknown."""
+"""Timers by client library; the timers of other libraries are unknown."""
 
 
 @dataclass(slots=True)
@@ -62,10 +62,10 @@ class HeartbeatTimes:
     interval_ms: int
     timer: HeartbeatTimer = JAVA_TIMER
     origin_ms: int | None = None
-    """None: its timer was not started yet."""
+    """None if the timer was not started yet."""
 
     def on_join_sent(self, now_ms: int) -> None:
-        """No heartbeats are sent from now on until the member has its assignment."""
+        """Record that the member joins: it sends no heartbeats until it has its assignment."""
         if self.timer.runs_on and self.origin_ms is not None:
             self.origin_ms = self.last_before(now_ms)
 
@@ -74,7 +74,9 @@ class HeartbeatTimes:
             self.origin_ms = now_ms
 
     def on_assigned(self, now_ms: int) -> bool:
-        """Return whether a heartbeat is sent at once, because it fell due during the rebalance."""
+        """Record that the member has its assignment; return whether it sends a heartbeat at once,
+        because one fell due during the rebalance.
+        """
         if not self.timer.runs_on:
             return False
         is_due = self.origin_ms is None or now_ms - self.origin_ms > self.interval_ms
@@ -117,11 +119,11 @@ def look_ms(
 ) -> int:
     """Estimate the clients' poll interval from the drift of their heartbeats.
 
-    Clients either poll every 100 ms, or have timers with much smaller delays. A few members suffice
-    to distinguish these two, but not 60 from 100 ms.
+    Clients either poll every 100 ms, or have timers with much smaller delays. Samples of a few
+    members distinguish these two cases, but not 60 from 100 ms.
 
     Args:
-        seen: for each rebalance that followed another one: the time since that one, and the times
+        seen: for each rebalance but the first: the time since the previous rebalance, and the times
             at which members were notified by their heartbeats, in ms.
         first: delays of the first heartbeats after a join, in ms; used if `seen` has too few.
     """
@@ -148,8 +150,8 @@ def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | Non
     """Estimate whether a member's timer runs on while it joins; None if there are too few samples.
 
     Args:
-        notified: for times at which the member was notified of a rebalance, the time since it was
-            notified of the previous one, and since the response to its join in that one, in ms.
+        notified: for each notification of the member except the first: the time since its previous
+            notification, and since the response to its previous join, in ms.
     """
     since_notified, since_joined = [], []
     for notified_ms, joined_ms in notified:
@@ -168,8 +170,8 @@ def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | Non
 
 
 def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
-    """Estimate librdkafka's delays from how late its heartbeats were, on average, in the time since
-    another one; `notified` is as in `runs_on`.
+    """Estimate the poll interval of librdkafka's timer: twice its heartbeats' mean delay, by their
+    due times since the previous notification. `notified` is as in `runs_on`.
     """
     late_ms = [
         phase_ms / beats

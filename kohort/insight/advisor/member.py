@@ -1,4 +1,5 @@
-"""A simulated client process: it joins, syncs and sends heartbeats, with recorded delays.
+"""A simulated client process of a classic group: joins, syncs and sends heartbeats, with recorded
+delays.
 
 It behaves like the Java client: stock clients state no reason, static members do not send
 LeaveGroup, and an eager member revokes its partitions before it joins.
@@ -29,8 +30,8 @@ _TEXTS: Final = {
     JoinReason.ENFORCED: "rebalance enforced by user",
     JoinReason.GROUP_REBALANCING: "group is already rebalancing",
 }
-"""Reason texts of the Java client (KIP-800). They decide nothing, but make recordings easier to
-read."""
+"""Reason texts of the Java client (KIP-800). They do not affect the replay, but make its records
+easier to read."""
 _STATED: Final[dict[tuple[int, JoinReason], StatedReason]] = {}
 
 
@@ -41,9 +42,9 @@ def _state(reason_code: int, reason: JoinReason) -> StatedReason:
 
 class Phase(Enum):
     JOINING = auto()
-    """A JoinGroup is parked."""
+    """The member waits for the response to a JoinGroup."""
     JOINED = auto()
-    """The join is answered; a SyncGroup is parked, or about to be sent."""
+    """The join is answered; the SyncGroup waits for its response, or is about to be sent."""
     SETTLED = auto()
     """The member has its assignment."""
     NOTIFIED = auto()
@@ -238,8 +239,8 @@ class SimulatedMember(Process):
     def _join_delay_ms(self) -> int:
         """Return the time from the notification to the join.
 
-        An eager member revokes its partitions in between, so the delay recorded in the other mode
-        is corrected for that.
+        An eager member revokes its partitions in this time. If the history recorded the other mode,
+        the delay is corrected by the revocation time.
         """
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:
@@ -255,8 +256,8 @@ class SimulatedMember(Process):
         return took_ms + (self._revocation_ms() if self.owned else 0)
 
     def _revocation_ms(self) -> int:
-        """Return the time that it takes to revoke partitions: at least the time until the other
-        members have received the assignment that requires it.
+        """Return the time that revoking partitions takes: at least the time until the other members
+        have received the assignment that requires the revocation.
         """
         replay, trace = self.replay, self.replay.trace
         if trace.recorded.cooperative:

@@ -1,7 +1,7 @@
 """The lifetimes of a group's members, read from history records in order.
 
-Members that the records do not list (log lines, omitted members) are known from the triggers that
-name them. Missing values stay None; nothing is estimated here.
+Members that the records do not list (records of log lines, omitted members) are found in the
+triggers that name them. Missing values stay None; nothing is estimated here.
 """
 
 import re
@@ -52,9 +52,10 @@ class MemberLifetime:
     session_timeout_ms: int | None = None
     replaced_by: str | None = None
     notified_ms: int | None = None
-    """Time at which it was notified of a rebalance that it did not join."""
+    """Time at which the member was notified of a rebalance that it did not join."""
     parked: list[tuple[int, int]] = field(default_factory=list)
-    """Request and response times of its parked requests; the client sends nothing in between."""
+    """Request and response times of its requests that waited in the broker; the client sends
+    nothing in between."""
     join: list[tuple[int, int]] = field(default_factory=list)
     assign: list[tuple[int, int]] = field(default_factory=list)
     sync: list[tuple[int, int]] = field(default_factory=list)
@@ -70,7 +71,7 @@ class MemberLifetime:
     answered_ms: int | None = None
     """Time of the response to its last join."""
     revokes_since_ms: int | None = None
-    """Time at which it was assigned fewer partitions, until it joins again."""
+    """Time at which the member was assigned fewer partitions; None after its next join."""
     software: Software = UNKNOWN
 
 
@@ -187,8 +188,8 @@ class MemberLifetimes:
             lifetime.revokes_since_ms = started_ms + synced
 
     def _succeed(self, lifetime: MemberLifetime, at_ms: int, silent_ms: int | None) -> None:
-        """Record that this member is the present one of its instance id, and end the previous one:
-        the record of an avoided rebalance does not name it.
+        """Record that this member has replaced the process with the same instance id, and end the
+        lifetime of that process: the record of an avoided rebalance does not name it.
         """
         if lifetime.instance_id is None:
             return
@@ -217,7 +218,7 @@ class MemberLifetimes:
 
 
 def causes_of(record: Json) -> Iterator[Json]:
-    """Yield the trigger of a record, and the causes added while it ran."""
+    """Yield the trigger of a record, and the causes that were added during its rebalance."""
     yield record.get("trigger") or {}
     yield from record.get("further_causes") or ()
 
@@ -226,7 +227,7 @@ UNCLEAR_MOST: Final = 0.1
 """Maximum share of unclear departures at which all departures are still used for advice."""
 
 _LEFT: Final = frozenset({"left", "removed_by_admin"})
-"""Reasons that need not be told apart: either way the member left before its session ended."""
+"""Reasons that need no distinction: in both cases the member left before its session ended."""
 
 
 class Departures(NamedTuple):
@@ -243,7 +244,9 @@ class Departures(NamedTuple):
 
 
 def count_departures(rebalances: Iterable[Mapping[str, Any]]) -> Departures:
-    """Count the departures; those in a broker's own history are certain."""
+    """Count the departures, and the likely and the unclear departures among them. In a broker's own
+    history, all are certain.
+    """
     total = likely = unclear = 0
     for record in rebalances:
         for member in record.get("members") or ():

@@ -1,7 +1,8 @@
 """Groups member lifetimes into slots: the successive processes of one restarted consumer.
 
-A static member's slot is its instance id. A dynamic member comes back under a new member id: its
-slot is its client id if no two processes had that at the same time, else client id and host.
+A static member's slot is its instance id. A dynamic member returns under a new member id: its slot
+is its client id if no two processes had that client id at the same time, otherwise client id and
+host.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ EXPIRED: Final = frozenset(
         "rebalance_expired",
     }
 )
-"""The group removed a process that was too slow; it joins again."""
+"""Fates of processes that the group removed because they were too slow; such a process rejoins."""
 _TIMER_MS: Final = 20
 """Maximum delay of timers."""
 WARM_UP_MS: Final = 900_000
@@ -44,11 +45,11 @@ class MemberSlots:
     of_member: dict[str, int] = field(default_factory=dict)
     """Slot indexes by member id."""
     silences: int = 0
-    """Silences followed by the same client id, which may be pauses or restarts."""
+    """Silences followed by a member with the same client id: pauses or restarts."""
     quick_returns: int = 0
-    """Returns of static members whose absence has no recorded duration."""
+    """Returns of static members after an absence of unknown duration."""
     uncertain_ends: int = 0
-    """Static members that ended; it is unknown whether by a crash."""
+    """Static members that ended, by a crash or a shutdown: the history does not show which."""
     nameless: int = 0
     """Members without a host that share their client id with others."""
     strangers: int = 0
@@ -117,7 +118,9 @@ def _places(
 
 
 def _free(places: list[_Place], lifetime: MemberLifetime, recorded: Setting) -> _Place | None:
-    """Return the place whose process had ended when `lifetime` began; the one that ended first."""
+    """Return the place whose process had ended when `lifetime` began; of several, the one that
+    ended first.
+    """
     if lifetime.start_ms is None:
         return None
     free = []
@@ -192,7 +195,7 @@ def _slot(
 
 
 def _is_same_process(before: MemberLifetime, lifetime: MemberLifetime) -> bool:
-    """Whether both are of one process, which lost its membership and joined again."""
+    """Whether both lifetimes are of one process, which lost its membership and rejoined."""
     if before.fate == "session_expired":
         return lifetime.reason == LOST or lifetime.member_id == before.member_id
     return before.fate in EXPIRED
@@ -218,7 +221,9 @@ def _run(lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots)
 def _run_until_return(
     lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots
 ) -> Run:
-    """Return the run of a static member that ended before its instance id came back."""
+    """Return the run of a static member that ended before a process with the same instance id
+    joined.
+    """
     assert lifetime.end_ms is not None
     if lifetime.silent_ms is None:
         member_slots.quick_returns += 1
@@ -242,7 +247,7 @@ def _name(lifetime: MemberLifetime, names: dict[str, int]) -> str:
 
 
 def _strangers(places: list[_Place]) -> int:
-    """Count the places that began soon after another one had ended for good, as in a deployment
+    """Count the places that began soon after another place had ended for good, as in a deployment
     under new names.
     """
     ends = sorted(place[-1].end_ms for place in places if place[-1].end_ms is not None)
@@ -261,4 +266,4 @@ def _strangers(places: list[_Place]) -> int:
 
 
 SOON_MS: Final = 300_000
-"""A new member within this time may be the successor of one that ended."""
+"""A member that joins within this time may be the successor of one that ended."""

@@ -1,13 +1,14 @@
 """The outcome of a replay, and the meter that measures it.
 
-Stopped time is defined as in the history, so that they can be compared: from a member's join to its
-assignment, for members that were present before; for cooperative members, the longest time during
-which a partition that they gained had no owner. Unread time is the actual time during which each
-partition had no reader, including crashes before their detection.
+Stopped time is defined as in the history, so that the two can be compared: for members that were
+present before the rebalance, the time from their join to their assignment; for cooperative members,
+the longest time during which a partition that they gained had no owner. Unread time is the actual
+time during which each partition had no reader, including the time between a crash and its
+detection.
 
-In a consumer group nobody stops as a whole: the stopped time of a member is the longest time during
-which a partition that it gained had no owner. `GroupFold`, which also builds the history, measures
-it.
+Members of a consumer group never stop all their partitions: the stopped time of a member is the
+longest time during which a partition that it gained had no owner. `GroupFold`, which also builds
+the history, measures it.
 """
 
 from collections.abc import Iterable
@@ -45,13 +46,13 @@ class ReplayOutcome:
     deaths: int
     """Processes that ended without LeaveGroup and were detected later."""
     unnoticed_ms: int
-    """Time from the end of these processes until the group removed them, added up."""
+    """Total time from the end of the `deaths` until the group removed their members."""
     unnoticed_longest_ms: int
     convergence_ms: int = 0
-    """Time from the first cause until the group was stable again, or empty, added up."""
+    """Total time from the first cause of a rebalance until the group was stable again, or empty."""
     guessed: int = 0
-    """Rebalances with an estimated delay: a member took part whose join or revocation time is not
-    in the history."""
+    """Number of rebalances with an estimated delay, because the history lacks the join or
+    revocation time of a member that took part."""
 
 
 @dataclass(slots=True)
@@ -91,12 +92,12 @@ class Meter:
     _held: dict[str, frozenset[int]] = field(default_factory=dict)
     """Each member's partitions in the last assignment."""
     _taken_at: dict[int, int] = field(default_factory=dict)
-    """Partitions without an owner in a cooperative group, and since when."""
+    """Since when each partition has had no owner, in a cooperative group."""
     _unread_since: dict[int, int] = field(default_factory=dict)
     _some_own: bool = False
-    """Whether this rebalance is cooperative."""
+    """Whether any member of this rebalance kept partitions, so that it is cooperative."""
     consumers: GroupFold | None = None
-    """Measures a consumer group; None in a classic one."""
+    """Measures a consumer group; None in a classic group."""
 
     def __post_init__(self) -> None:
         self.stopped_by_slot = [0] * self.slots
@@ -150,7 +151,9 @@ class Meter:
                 self.stopped_longest_ms = max(self.stopped_longest_ms, progress.stopped_ms)
 
     def joined(self, member_id: str, now_ms: int, *, owns: bool) -> None:
-        """Record a parked join; with `owns`, the member keeps reading meanwhile."""
+        """Record that a member has joined and waits; with `owns`, it keeps reading its partitions
+        meanwhile.
+        """
         self._joins[member_id] = _Join(now_ms, owns)
         self._some_own |= owns
 
@@ -169,7 +172,7 @@ class Meter:
                 stops = (now_ms - self._taken_at.get(partition, now_ms) for partition in gained)
                 duration_ms = max(stops, default=0)
             self._stopped(member_id, duration_ms, now_ms)
-        # The member revokes partitions now, because it has only just received the assignment.
+        # The member revokes partitions now that it has received the assignment.
         for partition in self._held.get(member_id, _NOTHING) - share:
             self._taken_at[partition] = now_ms
         self._held[member_id] = share

@@ -34,7 +34,8 @@ class Prediction(ReplayOutcome):
     """How far a single run may deviate from `stopped_ms` by chance, exceeded by one run in twenty.
     """
     stopped_by_seed: tuple[int, ...] = ()
-    """`stopped_ms` of each replay. Seeds count from 0, so predictions are compared by pairs."""
+    """`stopped_ms` of each replay. Seeds count from 0, so that predictions are compared seed by
+    seed."""
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
@@ -80,8 +81,8 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
 def gain_by_pairs(
     before: tuple[int, ...], after: tuple[int, ...], *, share: float, least: float
 ) -> float:
-    """Return the mean difference of `before` and `after` over the seeds; 0 if it is not more than
-    `share` of `before`, than `least`, and than chance.
+    """Return the mean difference of `before` and `after` over the seeds; 0 unless it exceeds
+    `share` of `before`, `least`, and chance.
     """
     gains = [a - b for a, b in zip(before, after, strict=False)]
     if not gains:
@@ -103,14 +104,14 @@ def _is_enough(outcomes: list[ReplayOutcome]) -> bool:
 
 
 def spread(values: Sequence[int]) -> int:
-    """Return how far one more value may be from the mean of these; exceeded once in twenty."""
+    """Return how far a further value may be from the mean of `values`; one in twenty is farther."""
     count = len(values)
     return round(_quantile(count) * stdev(values) * sqrt(1 + 1 / count)) if count > 1 else 0
 
 
 def _quantile(count: int) -> float:
     """Return the 97.5 % quantile of Student's t-distribution for a sample of this size, by the
-    expansion of Cornish and Fisher: few values show less of the spread.
+    expansion of Cornish and Fisher. It allows for the spread that small samples underestimate.
     """
     z, degrees = 1.96, max(count - 1, 2)
     first = (z**3 + z) / (4 * degrees)

@@ -58,12 +58,12 @@ REJOINS: Final = frozenset(
     }
 )
 FIRST_HEARTBEAT_SLACK_MS: Final = 20
-"""Tolerance for a heartbeat to count as the first one after a join."""
+"""Tolerance for a heartbeat to count as a member's first heartbeat after a join."""
 JOIN_TIME_OF: Final = "the join time of"
 NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
 """A join without a reason, this soon after an assignment that revoked partitions, counts as a
-consequence of it, even after another rebalance."""
+consequence of the assignment, even after another rebalance."""
 PARTITIONS_EACH: Final = 3
 """Partitions assumed for each member if the history does not show them."""
 
@@ -74,7 +74,7 @@ def read_trace(
     """Return the trace of one group; None if its records contain no rebalance.
 
     Args:
-        records: the group's records, in any order; later ones with the same sequence win.
+        records: the group's records, in any order; of equal sequences, the last counts.
         known: values of `Setting` fields that are known to have been in force.
     """
     by_sequence = {
@@ -287,8 +287,8 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
 def _timers(
     rebalances: list[Json], member_slots: MemberSlots, interval_ms: int
 ) -> list[HeartbeatTimer]:
-    """Return how the processes of each slot time their heartbeats: as their client library does,
-    else as the times show at which they were notified of rebalances.
+    """Return how the processes of each slot time their heartbeats: as their client library does if
+    the history names it, otherwise as their notifications show.
     """
     stated = [TIMERS.get(slot.software.library) for slot in member_slots.slots]
     since = _times_since(rebalances, member_slots)
@@ -308,8 +308,8 @@ def _timers(
 
 
 def _times_since(rebalances: list[Json], member_slots: MemberSlots) -> list[list[tuple[int, int]]]:
-    """Return for each slot, at each notification of a member, the time since its previous one and
-    since the response to the join that followed that.
+    """Return, by slot, for each notification of a member: the time since its previous notification,
+    and since the response to its previous join.
     """
     since: dict[str, tuple[int | None, int]] = {}
     times: list[list[tuple[int, int]]] = [[] for _ in member_slots.slots]
@@ -329,7 +329,7 @@ def _times_since(rebalances: list[Json], member_slots: MemberSlots) -> list[list
 def _look_ms(
     rebalances: list[Json], interval_ms: int, member_ids: Container[Any] | None = None
 ) -> int:
-    """Estimate the poll interval of these members' clients; of all, if it is None."""
+    """Estimate the poll interval of the clients of `member_ids`, or of all members if None."""
     chosen = [
         record
         if member_ids is None
@@ -347,8 +347,8 @@ def _look_ms(
 
 
 def _notice_times(rebalances: Sequence[Json]) -> Iterator[tuple[int, list[int]]]:
-    """Yield, for each rebalance, the time since the previous one ended, and the times at which
-    members were notified.
+    """Yield, for each rebalance, the time since the end of the previous rebalance, and the times at
+    which members were notified.
     """
     for before, record in pairwise(rebalances):
         finished_ms = (before.get("timeline") or {}).get("finished_ms")
@@ -362,7 +362,9 @@ def _notice_times(rebalances: Sequence[Json]) -> Iterator[tuple[int, list[int]]]
 
 
 def _first_heartbeats(rebalances: Sequence[Json], interval_ms: int) -> Iterator[int]:
-    """Yield the delays of members' first heartbeats after a join, if these report a rebalance."""
+    """Yield the delays of members' first heartbeats after a join, where such a heartbeat notified
+    the member of a rebalance.
+    """
     for before, record in pairwise(rebalances):
         joined = {
             member.get("member_id"): _at(before) + member["join_answered_ms"]

@@ -13,8 +13,8 @@ from kohort.insight.advisor.setting import CONSUMER_DEFAULTS, Setting
 NOTICES_NEEDED: Final = 5
 """Number of notifications needed to estimate the heartbeat interval from the longest delay."""
 FIT_MOST: Final = 0.05
-"""The times between a member's heartbeats fit an interval if they differ from its multiples by less
-than this share of it, in the median."""
+"""The times between a member's heartbeats fit an interval if their median distance from its
+multiples is less than this share of the interval."""
 _CONFIG_NAMES: Final = {
     "session_timeout_ms": "session.timeout.ms",
     "heartbeat_interval_ms": "heartbeat.interval.ms",
@@ -24,7 +24,9 @@ _CONFIG_NAMES: Final = {
 
 
 def settings_seen(rebalances: list[Json]) -> dict[str, int | None]:
-    """Return the durations of the setting by field; None if the history does not show them."""
+    """Return the durations in the recorded setting, by field; None for one that the history does
+    not show.
+    """
     return {
         "session_timeout_ms": _session_ms(rebalances),
         "heartbeat_interval_ms": _interval_ms(rebalances),
@@ -78,8 +80,9 @@ def _session_ms(rebalances: list[Json]) -> int | None:
 
 
 def _interval_ms(rebalances: list[Json]) -> int | None:
-    """Return the heartbeat interval: members are notified by their next heartbeat, so the longest
-    delay is close to it, or below it; the time between two heartbeats of a member is a multiple.
+    """Return the heartbeat interval. Members are notified by their next heartbeat, so the longest
+    delay of a notification is at most the interval, and close to it. The time between two
+    heartbeats of a member is a multiple of the interval.
     """
     notice_ms, since_ms = [], []
     heartbeats: dict[str, list[int]] = {}

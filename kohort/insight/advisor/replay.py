@@ -1,8 +1,8 @@
 """Replays a trace through the core of a group under some setting, in virtual time.
 
-Heartbeats without an effect are not simulated (those of live members in a stable group), so the
-time to replay a week depends only on the number of rebalances. The same trace, setting and seed
-give the same outcome on any machine and in any order. Each kind of group has a subclass.
+Heartbeats of live members in a stable group have no effect and are not simulated, so the time to
+replay a week depends only on the number of rebalances. The same trace, setting and seed give the
+same outcome on any machine and in any order. Each kind of group has a subclass.
 """
 
 from abc import ABC, abstractmethod
@@ -43,11 +43,11 @@ EVENTS_MAX: Final = 20_000_000
 """Limit for a replay that does not terminate."""
 
 CALM_INTERVALS: Final = 3
-"""After this number of heartbeat intervals without an act of a process, the time of the next act
-has nothing to do with the heartbeats."""
+"""After this number of heartbeat intervals without an action of a process, the time of the next
+action is independent of the heartbeats."""
 SETTLE_MS: Final = 3_600_000
-"""How long after the end of the trace a group may take to settle: consumers that take longer to
-give up partitions than max.poll.interval.ms never do."""
+"""How long a group may take to become stable after the end of the trace. It never does if consumers
+take longer than max.poll.interval.ms to revoke partitions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -162,10 +162,10 @@ class Replay(ABC, Generic[P]):
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> P:
-        """Return the next run of a slot, which has not joined yet."""
+        """Return a process for the next run of `slot`, which has not joined yet."""
 
     def _end_calm(self) -> None:
-        """Prepare for the next act of a process after CALM_INTERVALS without one."""
+        """Prepare for the next action of a process after CALM_INTERVALS without one."""
 
     def _timer(self, slot: Slot) -> HeartbeatTimer:
         """Return how the processes of a slot time their heartbeats."""
@@ -177,7 +177,9 @@ class Replay(ABC, Generic[P]):
 
     @abstractmethod
     def _renew_session(self, member: P) -> None:
-        """Restart the session at the member's last heartbeat, unless it was restarted since."""
+        """Restart the session at the member's last heartbeat, unless it was restarted since that
+        heartbeat.
+        """
 
     @abstractmethod
     def _rejoin(self, rejoin: Rejoin) -> None:
@@ -219,7 +221,7 @@ class Replay(ABC, Generic[P]):
         heappush(self._heap, (at_ms, self._entries, act, None))
 
     def _settle(self) -> None:
-        """Carry out the group's effects, and those that follow from them."""
+        """Carry out the group's effects, and any further effects that these have."""
         while True:
             for effect in self.group.take_effects():
                 self._carry_out(effect)
@@ -360,13 +362,13 @@ class Replay(ABC, Generic[P]):
             self._ready.append(member.on_end)
 
     def stop_heartbeats(self, member: P) -> None:
-        """Stop a member's heartbeats: its session counts from the last one."""
+        """Stop a member's heartbeats; its session timeout counts from the last heartbeat."""
         if member.sends_heartbeats:
             self._renew_session(member)
         self._arm(TimerKey(SESSION, member.member_id), must=True)
 
     def run_when_awake(self, member: P, act: Act) -> None:
-        """Run now, or at the end of the member's pause."""
+        """Run `act` now, or at the end of the member's pause."""
         if not member.is_paused:
             act()
             return

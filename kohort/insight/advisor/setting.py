@@ -10,23 +10,24 @@ class Setting:
     """The settings of a group's broker and clients. Durations in milliseconds."""
 
     static: bool | None = None
-    """Static membership (KIP-345); None: each process as recorded."""
+    """Static membership (KIP-345); None: each process keeps the recorded kind of membership."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
-    """As the session timeout, set by the clients of classic groups, by the broker in others."""
+    """Set, as the session timeout is, by the clients of classic groups and by the broker for
+    consumer groups."""
     rebalance_timeout_ms: int = 300_000
     """max.poll.interval.ms of the consumers."""
     initial_rebalance_delay_ms: int = 3_000
     """group.initial.rebalance.delay.ms of the broker (KIP-134)."""
     cooperative: bool = False
-    """Members keep their partitions during a rebalance, unless revoked (KIP-429)."""
+    """Whether members keep their partitions during a rebalance, unless revoked (KIP-429)."""
     states_reasons: bool = False
-    """Clients send JoinReason, unlike stock clients."""
+    """Whether clients send JoinReason, which stock clients do not."""
     consumer: bool = False
-    """The group uses the consumer protocol (KIP-848): group.protocol=consumer. `cooperative` and
-    `initial_rebalance_delay_ms` then have no effect."""
+    """Whether the group uses the consumer protocol (KIP-848): group.protocol=consumer.
+    `cooperative` and `initial_rebalance_delay_ms` then have no effect."""
     assignment_interval_ms: int = 1_000
-    """group.consumer.assignment.interval.ms; of consumer groups only."""
+    """group.consumer.assignment.interval.ms; applies to consumer groups only."""
 
     def differences(self, other: "Setting") -> int:
         return sum(

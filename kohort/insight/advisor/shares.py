@@ -21,7 +21,9 @@ class Encoding:
     protocol_type: str = "replay"
 
     def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
-        """Return bytes that differ whenever real ones would. `owned` is empty for eager members."""
+        """Return bytes that differ whenever the subscriptions of real members would. `owned` is
+        empty for eager members.
+        """
         if not owned:
             return b"%d" % topics_version
         return b"%d %d %d" % (topics_version, generation, hash(owned))
@@ -44,7 +46,7 @@ def assign_eagerly(member_ids: list[str], partition_count: int) -> dict[str, Sha
 
 def assign_cooperatively(owned: Mapping[str, Share], partition_count: int) -> dict[str, Share]:
     """Let members keep their partitions up to their fair share. Partitions that must move stay
-    unassigned: the owner revokes them and joins again, and the next assignment assigns them
+    unassigned: their owner revokes them and rejoins, and the next assignment assigns them
     (KIP-429).
     """
     ids = sorted(owned, key=lambda member_id: (-len(owned[member_id]), member_id))

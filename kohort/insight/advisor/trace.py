@@ -20,9 +20,10 @@ delay."""
 ANSWER_DEFAULT_MS: Final = 5
 """Default delay from the response to a join to the sync, if the history has no such delay."""
 SAME_MS: Final = 10_000
-"""A recorded delay within this distance of a time is used for that time."""
+"""A delay recorded within this distance of a time is used for that time."""
 NEIGHBOURS: Final = 5
-"""Otherwise, the delay is drawn from this many recorded delays nearest in time."""
+"""If no delay was recorded near a time, it is drawn from this many recorded delays nearest in
+time."""
 
 
 class End(StrEnum):
@@ -75,7 +76,9 @@ class Delays:
         return cls(moments, durations, neighbours)
 
     def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
-        """Return the delay recorded at this time; else draw one of the nearest samples."""
+        """Return the delay recorded at this time; without one, draw one of the delays recorded
+        nearest in time.
+        """
         if self.at_ms:
             first, _ = self._around(at_ms, 1)
             if abs(self.at_ms[first] - at_ms) <= SAME_MS:
@@ -85,7 +88,7 @@ class Delays:
     def drawn(self, at_ms: int, default_ms: int, chance: Random) -> int:
         """Draw one of the nearest samples.
 
-        Always taking the nearest one would make all replays agree more than real runs do.
+        Always taking the nearest sample would make all replays agree more than real runs do.
         """
         if not self.at_ms:
             return default_ms
@@ -109,7 +112,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a process and its restarted successors in the group."""
+    """A position in the group, held by a process and its restarted successors."""
 
     name: str
     """The instance id of the process, or a generated name."""
@@ -121,15 +124,15 @@ class Slot:
     join: Delays = field(default_factory=Delays)
     """Delays from the notification of a rebalance to the join."""
     again: Delays = field(default_factory=Delays)
-    """Delays of joins if the member had just joined another rebalance."""
+    """Delays of joins by a member that had just joined another rebalance."""
     assign: Delays = field(default_factory=Delays)
-    """As leader: delays from the response to the join until the assignment was stored."""
+    """Delays of a leader, from the response to its join until the assignment was stored."""
     sync: Delays = field(default_factory=Delays)
-    """As follower: delays from the response to the join to the sync."""
+    """Delays of a follower, from the response to its join to its sync."""
     timer: HeartbeatTimer = JAVA_TIMER
-    """How its client library times heartbeats."""
+    """How the client library times heartbeats."""
     revoke: Delays = field(default_factory=Delays)
-    """As cooperative member: delays from an assignment that revokes partitions to the join that
+    """Delays of a cooperative member, from an assignment that revokes partitions to the join that
     confirms the revocation."""
     software: Software = UNKNOWN
     """The client library of the last of its processes whose library is known."""
@@ -155,8 +158,8 @@ class Uncertainty(StrEnum):
     CRASHES = "whether static members that did not come back had crashed is unknown"
     """After a clean shutdown, dynamic members would have left at once."""
     FATES = "whether members had left or their sessions had expired is unclear"
-    """Under another session timeout, or as static members, only one of these would have begun a
-    rebalance at that time."""
+    """Under another session timeout, or with static members, only a departure or only an expiry
+    would have begun a rebalance at that time."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
     """A longer session would not have expired during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"
@@ -165,7 +168,7 @@ class Uncertainty(StrEnum):
     )
     JOINS = "how long members take to join is not in the history"
     SESSION = "session.timeout.ms is not in the history"
-    """The effect of static membership and other sessions depends on it."""
+    """The effect of static membership and of other session timeouts depends on it."""
     HEARTBEAT = "heartbeat.interval.ms is not in the history"
     TIMEOUT = "max.poll.interval.ms is not in the history"
     DELAY = "group.initial.rebalance.delay.ms is not in the history"
@@ -204,7 +207,7 @@ class Trace:
     """Protocol name of the last assignor; None if it is unknown."""
     rebalances: int = 0
     initial_rebalances: int = 0
-    """Number of the `rebalances` that were the first one of an empty group."""
+    """Number of `rebalances` that were the first of an empty group."""
     waited_by_slot: tuple[int, ...] = ()
     """Time that rebalances waited for each slot alone, in ms."""
     stopped_ms: int | None = None
@@ -216,6 +219,6 @@ class Trace:
 
     @property
     def software(self) -> tuple[Software, ...]:
-        """The software of the members at the end of the history; of all, if no member was left."""
+        """The software of the members at the end of the history; of all members if none is left."""
         present = [slot for slot in self.slots if slot.runs and slot.runs[-1].end_ms is None]
         return tuple([slot.software for slot in present or self.slots])

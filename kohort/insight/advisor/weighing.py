@@ -1,7 +1,7 @@
 """Scores the gain and cost of a setting, and checks that each of its changes contributes.
 
 A setting that changes several things is compared with its ablations: the same setting without one
-of the changes, on the same seeds. If an ablation is as good, that change is useless.
+of the changes, replayed with the same seeds. If an ablation is as good, that change is useless.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ GAIN_LEAST: Final = 0.05
 """The smallest gain: a setting needs this share fewer rebalances, or less stopped time, than
 another."""
 UNREAD_SHOWN: Final = 0.1
-"""Smaller differences in unread time, as a share of it, are ignored."""
+"""Differences in unread time below this share of it are ignored."""
 UNREAD_WEIGHT: Final = 0.75
-"""Weight of unread time; rebalances and stopped time have 1. Lower, because the history does not
-show the load of a partition."""
+"""Weight of unread time; rebalances and stopped time have weight 1. It is lower because the history
+does not show how many records a partition receives."""
 _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 """Settings that are chosen together, and count as one change."""
 
@@ -45,7 +45,7 @@ def is_improved_by_every_part(
     by_setting: Mapping[Setting, Prediction],
     slack_ms: int,
 ) -> bool:
-    """Whether the setting is better than each of its ablations that was predicted."""
+    """Whether the setting beats every predicted setting that undoes one of its changes."""
     candidates = (by_setting.get(setting) for setting in ablations(prediction.setting, recorded))
     return all(
         ablation is None or improves_on(prediction, ablation, slack_ms) for ablation in candidates

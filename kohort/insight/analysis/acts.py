@@ -1,8 +1,9 @@
 """Finds acts: what was done to the processes of a group, with the rebalances that each act caused.
 
-A history has a cause for each rebalance: a member left, a member joined. What people do or see is a
-process that restarts, a deploy, a crash. Events are first read as episodes of single processes
-(`episodes.py`). Several episodes of one kind in a row are one act; restarts in a row are a deploy.
+A history has a cause for each rebalance: a member left, a member joined. People perform or notice
+whole acts: a process restarts, a version is deployed, a process crashes. Events are first read as
+episodes of single processes (`episodes.py`). Several episodes of one kind in a row are one act;
+restarts in a row are a deploy.
 
 An act has no rebalance if it was avoided, or if it happened during the rebalance of another act.
 """
@@ -32,13 +33,14 @@ _IN_A_ROW: Final = frozenset(
         *("topic_change", "subscription_change", "enforced", "rejoined"),
     }
 )
-"""Kinds of which several in a row are one act; crashes and pauses are counted one by one."""
+"""Kinds of episodes of which several in a row are one act. Each crash or pause is an act by
+itself."""
 
 
 def act_steps(
     rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves
 ) -> Steps[list[Act]]:
-    """Return the acts of a group in the order of time; see the module. A step per event."""
+    """Return the acts of a group, in the order of time. Each event is a step of the computation."""
     reader = EpisodeReader(moves)
     events: list[Rebalance | Avoided] = [*rebalances, *avoided]
     for event in sorted(events, key=lambda event: event.sequence):
@@ -90,7 +92,8 @@ class _Run:
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         self.episodes: list[Episode] = []
         self._ends: list[int] = []
-        """The latest end of the episodes up to each: a run may have very many."""
+        """The latest end of the episodes up to each index, so that a long run is not searched
+        again."""
         for episode in episodes:
             self.add(episode)
 
@@ -104,8 +107,8 @@ class _Run:
 
 
 def _end_of_deploy(restarts: _Run) -> int:
-    """Return how many restarts belong to a deploy that ended before the last one, because that
-    restarts one of its processes again; 0 if the deploy continues.
+    """Return how many restarts belong to a deploy that ended before the last restart, because that
+    restarts a process of the deploy again; 0 if the deploy continues.
     """
     episodes = restarts.episodes
     *before, last = episodes
@@ -122,8 +125,8 @@ def _end_of_deploy(restarts: _Run) -> int:
 
 
 def _restarted(run: Sequence[Episode], rest: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-    """Yield a deploy or a single restart. A single process that left and another
-    one that came may be unrelated.
+    """Yield a deploy or a single restart. If a single process left and another joined, they may be
+    unrelated.
     """
     if len(run) > 1:
         yield "deploy", list(run)

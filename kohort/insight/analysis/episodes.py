@@ -1,10 +1,11 @@
 """Episodes: what happened to one process of a group, such as a restart, from the causes and members
 of its rebalances.
 
-Each departure is paired with the arrival of the same process. Its identity is its instance id, else
-its client id and host; a replaced pod has the same client id on another host. Any other cause is an
-episode of its own. Each rebalance belongs to the episode of its trigger, and the second half of a
-cooperative rebalance (which assigns what the first one revoked) to that of the first.
+Each departure is paired with the arrival of the same process. A process is identified by its
+instance id, otherwise by client id and host; a replaced pod has the same client id on another host.
+Any other cause is an episode of its own. Each rebalance belongs to the episode of its trigger. A
+cooperative rebalance that assigns what an earlier rebalance revoked belongs to the episode of the
+earlier rebalance.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +20,7 @@ from kohort.insight.analysis.rows import GONE, Avoided, Member, Rebalance, longe
 from kohort.insight.event_rows import ENFORCED
 
 RETURN_MS: Final = 600_000
-"""A process that comes back later than this was stopped and started, not restarted."""
+"""A process that returns later than this was stopped and started, not restarted."""
 QUIET_MS: Final = 90_000
 """The longest pause within an act: in a deploy, a process stops, its successor starts and becomes
 ready, and then the next one is replaced."""
@@ -27,7 +28,7 @@ REPLACED_MS: Final = 60_000
 """Maximum time between the departure of a process and the arrival of its successor under another
 name."""
 TOGETHER_MS: Final = 15_000
-"""Processes that come within this time are started together."""
+"""Processes that join within this time were started together."""
 
 _CAME: Final = frozenset({"member_added", "static_added", "static_replaced"})
 _SLOW: Final = frozenset({"sync_expired", "rebalance_expired", "join_expired"})
@@ -39,7 +40,7 @@ WENT: Final = _SLOW | {
 }
 """Kinds of causes that remove a member from the group."""
 _KIND_OF_FATE: Final = {"left": "member_left", "rebalance_timeout": "join_expired"}
-"""Causes by the fates that have another name."""
+"""Kinds of causes, by the fates that have another name."""
 _REJOINED: Final = frozenset({"protocols_changed", "leader_rejoined", "forced_by_reason"})
 _OF_REASON: Final = {
     "TOPIC_METADATA_CHANGE": "topic_change",
@@ -72,9 +73,9 @@ class Moves:
     """Arrivals, departures and revocations of members, which are added in portions."""
 
     of_rebalance: dict[int, list[Member]] = field(default_factory=dict)
-    """Members that came or went, by the sequence of the rebalance."""
+    """Members that joined or left, by the sequence of the rebalance."""
     revoked: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
-    """Members that had to give up partitions in a cooperative rebalance, by its sequence."""
+    """Members that had to revoke partitions in a cooperative rebalance, by its sequence."""
     shared: set[str] = field(default_factory=set)
     """Client ids that several members had at the same time."""
 
@@ -96,7 +97,7 @@ class Moves:
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """A process that came or went."""
+    """The arrival or departure of a process."""
 
     kind: str
     sequence: int
@@ -104,15 +105,15 @@ class Move:
     cause: Cause
     name: str
     arrival: "Move | None" = None
-    """Of a departure: when the member had come, if known."""
+    """For a departure: the arrival of the member, if known."""
     is_first: bool = False
-    """Whether it came into an empty group."""
+    """For an arrival: whether the group was empty."""
     gone_at: int | None = None
-    """Of an arrival: when the member left again."""
+    """For an arrival: when the member left again."""
 
     @property
     def silent_at(self) -> int:
-        """The time of the last sign of life, as far as known."""
+        """Time of the process's last sign of life, as far as known."""
         if self.kind == "session_expired":
             return self.at - (self.cause.get("session_timeout_ms") or 0)
         return self.at - (self.cause.get("silent_ms") or 0)
@@ -131,17 +132,17 @@ class Episode:
     went: Move | None = None
     came: Move | None = None
     other: str = ""
-    """The kind, if no process came or went."""
+    """The kind of the episode, if no process joined or left."""
     names: set[str] = field(default_factory=set)
     is_replaced: bool = False
-    """Whether the process that came has another name than the one that went."""
+    """Whether the process that joined has another name than the process that left."""
     is_avoided: bool = False
     rebalances: list[Rebalance] = field(default_factory=list)
     second_halves: int = 0
 
     @classmethod
     def of(cls, went: Move | None, came: Move | None) -> Self:
-        """Return the episode of one process, of whose moves at least one is known."""
+        """Return the episode of a process of which at least one move is known."""
         moves = [move for move in (went, came) if move is not None]
         names = {move.name for move in moves}
         sequence = min(move.sequence for move in moves)
@@ -195,8 +196,8 @@ def _kind_of_expiry(went: Move, came: Move | None) -> str:
 
 
 def _keeps_id(cause: Cause) -> bool:
-    """Whether the cause's member is a consumer (KIP-848), which joins again under the same id if it
-    was paused. Ids of classic members begin with the client id.
+    """Whether the cause's member is a consumer (KIP-848), which rejoins under the same id after a
+    pause. Ids of classic members begin with the client id.
     """
     is_classic = str(cause.get("member_id")).startswith(f"{cause.get('client_id')}-")
     return cause.get("group_type") == "consumer" and not is_classic
@@ -211,7 +212,7 @@ def _has_stopped_polling(cause: Cause) -> bool:
 
 
 class EpisodeReader:
-    """Makes episodes of the events of a group, which are added in order."""
+    """Builds the episodes of a group from its events, which are added in order."""
 
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
@@ -272,8 +273,8 @@ class EpisodeReader:
             self._unfinished_at = started_at
 
     def _add_restart(self, event: Rebalance, trigger: Cause, at: int) -> None:
-        """Add the first rebalance after a restart of the broker, which explains all departures and
-        arrivals in it.
+        """Add the first rebalance after a restart of the broker: the restart explains all
+        departures and arrivals in the rebalance.
         """
         episode = Episode(at, event.sequence, other="broker_restart")
         self._others.append(episode)
@@ -292,7 +293,9 @@ class EpisodeReader:
                 self._gone[member_id] = move
 
     def _further(self, event: Rebalance, started_at: int) -> Iterator[tuple[Cause, int]]:
-        """Yield the further causes and their times, including those that only member rows show."""
+        """Yield the causes beside the trigger with their times, including causes that only member
+        rows show.
+        """
         moved = {row.member_id: row for row in self._moves.of_rebalance.get(event.sequence, ())}
         named = {(event.trigger_member_id, event.trigger_kind in _CAME)}
         for further in event.further_causes or ():
@@ -312,7 +315,9 @@ class EpisodeReader:
             yield cause, started_at + max(after_ms or 0, 0)
 
     def _cause(self, event: Rebalance, cause: Cause, at: int) -> Move | None:
-        """Apply a departure or an arrival, unless it is known; return None if it is neither."""
+        """Apply a departure or an arrival, unless it was applied before; return None if the cause
+        is neither.
+        """
         if cause.get("kind") in _CAME:
             return self._came(event.sequence, at, cause, is_first=bool(event.initial))
         return self._went(event.sequence, at, cause) if cause.get("kind") in WENT else None
@@ -369,8 +374,8 @@ class EpisodeReader:
         return episode
 
     def _first_half(self, event: Rebalance, cause: Cause, at: int) -> "Move | Episode | None":
-        """Return the move or episode of the rebalance whose revoked partitions this one assigns;
-        None if it assigns none.
+        """Return the move or episode of the rebalance that revoked the partitions which this one
+        assigns; None if it assigns no revoked partitions.
         """
         reason = cause.get("reason")
         if cause.get("kind") not in _REJOINED or reason in _OF_REASON or cause.get("grown_topics"):
@@ -423,8 +428,8 @@ class EpisodeReader:
         return list(dict.fromkeys([*self._of_move.values(), *self._others]))
 
     def _pair_replaced(self) -> None:
-        """Pair processes that left with those that came under another name at about that time, as
-        in a deploy of pods.
+        """Pair processes that left with processes that joined under another name at about that
+        time, as in a deploy of pods.
         """
         arrivals = sorted(self._arrivals, key=lambda move: move.at)
         for went in (*self._lost, *self._departures):
@@ -446,7 +451,9 @@ class EpisodeReader:
 
 
 def _match(move: Move, others: Sequence[Move]) -> Move | None:
-    """Return the first of the others that is of the same process, by its most stable name."""
+    """Return the first of `others` that is of the same process as `move`, compared by its most
+    stable name.
+    """
     for names in (("instance_id",), ("member_id",), ("client_id", "host"), ("client_id",)):
         for other in others:
             are_static = move.cause.get("instance_id") and other.cause.get("instance_id")
@@ -456,7 +463,7 @@ def _match(move: Move, others: Sequence[Move]) -> Move | None:
 
 
 def _is_act_alone(cause: Cause) -> bool:
-    """Whether a further cause is an act, and not merely a member that joins again."""
+    """Whether a cause beside the trigger is an act of its own, and not merely a rejoin."""
     kind = cause.get("kind")
     return _OF_KIND.get(str(kind)) in _OF_REASON.values() and (
         kind not in _REJOINED or cause.get("reason") in _OF_REASON

@@ -34,12 +34,13 @@ class Thresholds:
 class Finder:
     """Computes the findings of a group from portions of its members.
 
-    A large group's member rows, one per event and member, do not fit into memory. So events are
-    held in memory, and of the members only the state needed for the next portion.
+    A large group's member rows, one per event and member, do not fit into memory. So members are
+    passed in portions, of which only the state needed for the next portion is kept; events stay in
+    memory.
     """
 
     def __init__(self, history: GroupHistory, limits: Thresholds) -> None:
-        """`history` has all rows except the members."""
+        """`history` has all rows of the group except those of members."""
         self._history, self._limits = history, limits
         rebalances, avoided = history.rebalances, history.avoided
         newest = longest([*(row.started_at for row in rebalances), *(row.at for row in avoided)])
@@ -52,7 +53,7 @@ class Finder:
         """Index of the first recent rebalance whose members have not been added yet."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> Rows:
-        """Add all members of each of the next rebalances; return rows of `partitions`."""
+        """Add all members of the next whole rebalances; return rows of the table `partitions`."""
         owned = self._ownership.add(members, is_last=is_last)
         self._idle.add(owned)
         self._intervals.add(owned)
@@ -69,7 +70,7 @@ class Finder:
         return owned
 
     def finish(self) -> dict[str, Rows]:
-        """Return the rows of the other tables, after all members were added."""
+        """Return the rows of all tables but `partitions`, after all members were added."""
         limits, history, recent = self._limits, self._history, self._recent
         recent_avoided = [row for row in history.avoided if self._is_recent(row.at)]
         idle = self._idle.rows()

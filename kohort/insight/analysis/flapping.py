@@ -19,8 +19,8 @@ class OwnershipIntervals:
     def __init__(self) -> None:
         self._by_set: _Sets | None = None
         self._by_partition: _Sets = defaultdict(list)
-        """Intervals by single partition, used from the second portion on: it may group partitions
-        differently."""
+        """Intervals by single partition, used from the second portion on, because portions may
+        group partitions differently."""
 
     def add(self, intervals: Iterable[Interval]) -> None:
         by_set: _Sets = defaultdict(list)
@@ -51,7 +51,9 @@ class OwnershipIntervals:
 
 
 def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
-    """Return the first of successive intervals with the same owner; `_stints` needs no others."""
+    """Of successive intervals with the same owner keep only the first, all that `_stints` needs;
+    keep all without an owner.
+    """
     ordered = sorted(owned, key=lambda interval: interval.sequence)
     return [
         interval
@@ -61,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return one interval for each period with one owner, regardless of its stops."""
+    """Return the first interval of each period with one owner, across its stops."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):

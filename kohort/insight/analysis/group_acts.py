@@ -1,5 +1,5 @@
-"""The acts in records of one group, each summed up in a line: "rolling restart of 10 members, 9
-rebalances in 30 s". Commands, HTTP pages and console show the same.
+"""The acts in a group's records, each summed up in a line such as "rolling restart of 10 members, 9
+rebalances in 30 s", for commands, HTTP pages and the console.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,8 @@ from kohort.insight.analysis.rows import GroupHistory, as_row, by_sequence, uniq
 Row: TypeAlias = dict[str, Any]
 
 RECORDS: Final = 60
-"""Number of records in which the act of the newest one is found: more than a deploy of twenty
-members takes."""
+"""Number of newest records that are searched for the act of the newest record: a deploy of twenty
+members takes fewer."""
 
 _NAMES: Final = {
     "deploy": "rolling restart of {members}",
@@ -42,9 +42,10 @@ _ALWAYS: Final = frozenset({"deploy", "broker_restart"})
 
 
 def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[list[Row]]:
-    """Return the acts of a group, from its records in any order; a step per record.
+    """Return the acts of a group, from its records in any order. Each record is a step of the
+    computation.
 
-    Each has the columns of the table `acts`, and its summary as `text`.
+    Each act has the columns of the table `acts`, and its summary as `text`.
 
     Raises:
         ValueError: a value of a record has another type than its field.
@@ -70,12 +71,14 @@ def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[li
 
 
 def sums_up(act: Row) -> bool:
-    """Whether the act is more than a single rebalance, whose sentence would say the same."""
+    """Whether the act is more than a single rebalance. For a single rebalance, its sentence says
+    the same.
+    """
     return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
 
 
 def act_text(act: Row, names: str = "") -> str:
-    """Sum up an act in a line; `names` are those of its processes, if they are to be named."""
+    """Sum up an act in a line. `names` are the names of its processes; empty to leave them out."""
     count = act["process_count"]
     members = counted(count, "member") if count else "members"
     who = f" ({names})" if names else ""

@@ -1,9 +1,10 @@
 """Computes the owners of partitions over time, and the periods without a reader.
 
-Events name the partitions that a member gained and gave up, not those that it kept. So ownership is
-derived per partition from one event to the next: a span lasts from the rebalance that assigned the
-partition to the one that revoked it. Within its span a partition stops and starts with its owner:
-an eager member stops reading all its partitions at each rebalance that it joins.
+Events name the partitions that a member gained and gave up, but not those that it kept. So
+ownership is derived per partition from one event to the next: a span lasts from the rebalance that
+assigned the partition to the rebalance that revoked it. Within its span a partition stops and
+starts with its owner: an eager member stops reading all its partitions at each rebalance that it
+joins.
 
 Partitions of a topic that always moved together have the same intervals. These are computed once
 and stored as one row with all partition numbers: in a group of eight members with 24 partitions, an
@@ -33,7 +34,7 @@ _LOSS: Final = 0
 _GAIN: Final = 1
 _STOP: Final = 0
 _START: Final = 1
-"""The edges of an interval, in their order within one rebalance: revocation before assignment."""
+"""The two ends of an interval, in their order within a rebalance: revocation before assignment."""
 
 OWNED: Final = "owned"
 UNAVAILABLE: Final = "unavailable"
@@ -69,9 +70,9 @@ class _Line(NamedTuple):
     """The state of a partition after the members added so far."""
 
     gain: _Move | None
-    """The move that assigned it to its owner; None without an owner."""
+    """The move that assigned the partition to its owner; None without an owner."""
     open: _Transition | None
-    """The last stop or start, whose interval has not ended."""
+    """The last stop or start, which begins the interval that has not ended."""
 
 
 _NOTHING: Final = _Line(None, None)
@@ -84,8 +85,8 @@ class Ownership:
     each partition is kept between portions; partitions share a row if they moved together within a
     portion.
 
-    Owners' stops are searched for only from `since` on, because there are as many as partitions
-    times rebalances. Spans are computed over the whole history: there are only as many as moves.
+    Owners' stops are searched only from `since` on, because there are as many as partitions times
+    rebalances. Spans are computed over the whole history, because there are only as many as moves.
     """
 
     def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
@@ -95,7 +96,9 @@ class Ownership:
         """Sequence of the last rebalance whose members were added."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
-        """Return the intervals that have ended; with the last members, also those that have not."""
+        """Add members; return the intervals that have ended, and with `is_last` also those that
+        have not.
+        """
         stops = _stops(members, self._since)
         rows: list[Interval] = []
         for topic, partitions, line, moves in self._together(members, stops, is_last=is_last):
@@ -228,7 +231,7 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """Return the rebalances in which each owner stops reading, in order, and the stops."""
+    """Return, by owner, the rebalances in which it stops reading, in order, and the stops."""
     stops_by_owner: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):
@@ -247,7 +250,9 @@ def _stops(
 def _transitions(
     moves: Sequence[_Move], stops: Mapping[str, tuple[list[int], list[_Stop]]]
 ) -> list[_Transition]:
-    """Return the stops and starts of a set in order, at most one of each per rebalance."""
+    """Return the stops and starts of a set of partitions in order, at most one of each per
+    rebalance.
+    """
     first: dict[tuple[int, int], _Transition] = {}
 
     def add(edge: int, at: int | None, part: _Part) -> None:
@@ -281,7 +286,7 @@ def _earlier(transition: _Transition) -> tuple[object, ...]:
 
 
 def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
-    """Return the transitions without those stops that directly follow another stop."""
+    """Return the transitions without stops that directly follow another stop."""
     return [
         transition
         for index, transition in enumerate(transitions)
@@ -292,7 +297,7 @@ def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
 def _intervals(
     kept: Sequence[_Transition], *, with_open: bool = True
 ) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
-    """Yield the intervals from each transition to the next, with what ended them."""
+    """Yield the interval between each transition and the next, with the reason for its end."""
     for index, transition in enumerate(kept):
         following = kept[index + 1] if index + 1 < len(kept) else None
         if following is None:
@@ -337,9 +342,9 @@ def _interval(
 
 
 def _stop_at(member: Member) -> int | None:
-    """Return the time at which a member stopped reading in a rebalance: at its join if eager, at
-    the assignment that revokes partitions if cooperative, with the heartbeat that no longer owns
-    them in a consumer group, and at its removal at the latest.
+    """Return the time at which a member stopped reading in a rebalance: if eager, at its join; if
+    cooperative, at the assignment that revokes partitions; in a consumer group, with the heartbeat
+    that no longer owns them; and at its removal at the latest.
     """
     ms = member.join_received_ms if member.mode == "eager" else None
     other_ms = None

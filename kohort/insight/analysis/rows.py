@@ -156,8 +156,8 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
 
 
 def unique_events(records: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Return the complete events in the order of their sequences, of records in any order; of
-    several with the same sequence, the last one.
+    """Return the complete events in the order of their sequences, from records in any order; of
+    several records with the same sequence, the last.
     """
     events = {int(record["sequence"]): record for record in records if is_event(record)}
     return [events[sequence] for sequence in sorted(events)]
@@ -192,8 +192,8 @@ ID_CHARS: Final = 8
 
 
 def process_name(member: Mapping[str, Any], shared: Collection[str] = ()) -> str:
-    """Return the name of a member's process: its instance id or its client id, which has the first
-    characters of the member id if other processes share it.
+    """Return the name of a member's process: its instance id, or its client id, followed by the
+    first characters of the member id if other processes share the client id.
 
     Args:
         member: `instance_id`, `client_id` and `member_id`.
@@ -217,7 +217,7 @@ def by_sequence(members: Sequence[Member]) -> dict[int, list[Member]]:
 
 
 def between_ms(start: int | None, end: int | None) -> int:
-    """Return the time from start to end; 0 if either is missing or the clock was set back."""
+    """Return the time from `start` to `end`; 0 if either is missing or the clock was set back."""
     return 0 if start is None or end is None else max(end - start, 0)
 
 

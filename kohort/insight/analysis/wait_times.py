@@ -1,4 +1,6 @@
-"""Measures how long groups wait for each process, and how long its heartbeats take."""
+"""Measures, per client process, how long its group waited for it, and how long it took to learn of
+rebalances by heartbeat or poll.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from kohort.insight.analysis.rows import Member, Rebalance, longest, total
 from kohort.insight.tables.findings import HeartbeatGap, SlowMember
 
 _OF_MEMBERS: Final = frozenset({"join", "sync", "revoke", "tell", "give"})
-"""Phases that end when members do something; the last three in consumer groups."""
+"""Phases that end when members do something. The last three are phases of consumer groups."""
 
 
 @dataclass(slots=True)
@@ -52,12 +54,15 @@ class WaitTimes:
     def __init__(self) -> None:
         self._processes: dict[str | None, _Process] = defaultdict(_Process)
         self._waits: dict[str | None, list[tuple[str, int | None]]] = defaultdict(list)
-        """Phase and length of each wait; a group may wait for several processes at once."""
+        """Phase and length of each wait, by process; a group may wait for several processes at
+        once."""
 
     def add(
         self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
     ) -> WaitTimes:
-        """Add a portion of the rebalances; `members` are by the sequence of their rebalance."""
+        """Add a portion of the rebalances; `members` has their member rows, by sequence of the
+        rebalance.
+        """
         timeouts = {
             (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
             for row in rebalances
@@ -82,7 +87,7 @@ class WaitTimes:
             self._waits[process].append((phase or "", rebalance.waited_ms))
 
     def slow_members(self) -> list[SlowMember]:
-        """Return the members that the group waited for, or that missed the rebalance timeout."""
+        """Return the processes that the group waited for, or that missed the rebalance timeout."""
         rows = []
         for process in dict.fromkeys([*self._processes, *self._waits]):
             state, waited = self._processes.get(process, _Process()), self._waits.get(process, [])
@@ -113,7 +118,7 @@ class WaitTimes:
         return rows
 
     def heartbeat_gaps(self) -> list[HeartbeatGap]:
-        """Return the members that were notified of a rebalance, or whose session expired."""
+        """Return the processes that were notified of a rebalance, or whose session expired."""
         rows = []
         for process, state in self._processes.items():
             notice_ms = sorted(state.notice_ms)
@@ -135,5 +140,5 @@ class WaitTimes:
 
 
 def percentile(ordered: Sequence[int], share: float) -> int | None:
-    """Return the percentile by the nearest-rank method; None if empty."""
+    """Return the percentile of `ordered` by the nearest-rank method; None if it is empty."""
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)] if ordered else None

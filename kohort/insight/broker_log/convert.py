@@ -11,7 +11,7 @@ from kohort.insight.broker_log.reasons import UNKNOWN, parse_reason
 from kohort.insight.broker_log.story import GroupStory
 
 _SHOWN_MAX: Final = 300
-"""Maximum length of an unread line in a warning."""
+"""Maximum length of an unparsed line in a warning."""
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Converter:
     """Time zone of the broker's clock, for lines without an offset."""
     record_count: int = 0
     unread_count: int = 0
-    """Number of lines that log the start of a rebalance in an unknown layout or with an unknown
-    reason."""
+    """Number of unparsed lines: they log the start of a rebalance in an unknown layout or with an
+    unknown reason."""
     first_unread: str = ""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class Converter:
             yield from self._counted(story.end())
 
     def warning(self) -> str | None:
-        """Return a warning about unread lines; None if all were read."""
+        """Return a warning about unparsed lines; None if all were parsed."""
         if not self.unread_count:
             return None
         return (

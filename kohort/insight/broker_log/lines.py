@@ -72,11 +72,11 @@ class NotJoined(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A static member's process came back; the line does not contain its new id."""
+    """A static member's process returned; the line does not contain its new member id."""
 
     group: str
     member: Member
-    """The member under its old id."""
+    """The member with its old member id."""
 
 
 Fact: TypeAlias = (
@@ -102,8 +102,8 @@ def read(line: str, zone: tzinfo) -> Line | None:
 
 
 def read_departure(line: str, zone: tzinfo) -> Line | None:
-    """Parse a log line about a member of a consumer group (KIP-848) that is gone; otherwise return
-    None. Arguments as of `read`.
+    """Parse a log line about a member that left a consumer group (KIP-848); return None for other
+    lines. Arguments as of `read`.
     """
     return _read(line, zone, _CONSUMER_PATTERNS)
 
@@ -131,9 +131,10 @@ def begins_rebalance(line: str) -> bool:
 
 
 def message(line: str) -> str:
-    """Return the message of a line that is, or ends with, a JSON object; else the line itself.
+    """Return the message of a line that is, or ends with, a JSON object; otherwise the line itself.
 
-    Docker's json-file driver and JSON layouts write such lines; one may contain the other.
+    Docker's json-file driver and JSON layouts write such lines; a message may itself be such a
+    line.
     """
     for _ in range(_JSON_LEVELS):
         begin = line.find("{")
@@ -259,7 +260,7 @@ _PATTERNS: Final = (
         r"Pending dynamic member with id (?P<member_id>.+) joins group (?P<group>.+) in \w+ "
         r"state\. Adding to the group now",
     ),
-    # Dynamic members must join again with their new id, except with JoinGroup up to version 3.
+    # Dynamic members must rejoin with their new id, except with JoinGroup up to version 3.
     _pattern(
         Joined,
         r"(?:Static [Mm]ember with groupInstanceId=(?P<instance_id>.+) and|Dynamic [Mm]ember "

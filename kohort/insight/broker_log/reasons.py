@@ -23,10 +23,10 @@ class Cause(NamedTuple):
     instance_id: str | None = None
     removed: tuple[str, ...] = ()
     text: str | None = None
-    """KIP-800's text."""
+    """The reason that the client stated (KIP-800)."""
     error: str | None = None
     detail: str | None = None
-    """The reason itself if it could not be parsed."""
+    """The logged reason if it could not be parsed."""
 
 
 def parse_reason(reason: str | None) -> Cause:
@@ -74,7 +74,7 @@ _OTHER_PROTOCOL: Final = (
     r"Group's selectedProtocol will change because static member (?P<id>.+) with "
     r"instance id (?P<instance>.+) joined with change of protocol"
 )
-# The missing space is Kafka's.
+# Kafka's text lacks the space too.
 _NOT_STORED: Final = (
     r"[Ee]rror (?:(?P<error>\S.*?) )?when storing group assignment ?during SyncGroup "
     r"\(member: (?P<id>.+)\)"

@@ -15,7 +15,7 @@ _COPIED: Final = (
     *("group", "sequence", "previous_generation", "generation", "follows", "superseded_by"),
     *("started_at_ms", "outcome", "leader", "members_before", "members_after"),
 )
-"""Fields of a record that `Open` has, too."""
+"""Fields of a record that are copied from attributes of `Open` with the same names."""
 _UNKNOWN: Final = (
     *("protocol_type", "protocol", "error", "partitions", "stopped"),
     *("pending_transactions", "fenced_commits"),
@@ -29,7 +29,7 @@ _UNKNOWN_OF_MEMBER: Final = (
     *("sync_answered_ms", "fate_ms", "replaced_by", "mode", "stopped_ms", "stopped_open"),
     "partitions",
 )
-"""Fields that a log does not show."""
+"""Fields of a member that a log does not show."""
 
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _FATES: Final = {"member_left": "left"}
@@ -39,7 +39,7 @@ _FATES: Final = {"member_left": "left"}
 class Departure:
     member: Member
     kind: str
-    """The kind of a cause, or a fate."""
+    """The kind of the cause, or the fate of the member."""
     at_ms: int
     text: str | None = None
     replaced_by: str | None = None
@@ -75,16 +75,20 @@ class Open:
     timed_out: bool = False
 
     def since_start(self, at_ms: int | None) -> int | None:
-        """Return the time since the start, at least 0: the log's wall clock may be set back."""
+        """Return the time since the start, at least 0 because the wall clock of the log may be set
+        back.
+        """
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
     def supersede(self, sequence: int, generation: int, at_ms: int) -> bool:
-        """End this rebalance because another begins; False if lines between the two are missing."""
+        """End this rebalance because another begins; return False if lines between the two are
+        missing.
+        """
         is_continued = generation in {self.previous_generation, self.generation}
         if is_continued:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms
         else:
-            # The group changed in between without a line, or the broker was down.
+            # The group changed in between without a log line, or the broker was down.
             self.outcome = "unfinished"
         return is_continued
 
@@ -93,7 +97,9 @@ class Open:
         return member_id in self.cause.removed
 
     def name(self, member: Member, text: str | None) -> bool:
-        """Add details about a departed member; False if it did not leave during this rebalance."""
+        """Add details about a member that left; return False if it did not leave during this
+        rebalance.
+        """
         earlier = self.gone.get(member.member_id)
         if earlier is None:
             return False
@@ -140,7 +146,7 @@ def record(opened: Open) -> Json:
 
 
 def avoided(group: str, sequence: int, generation: int, member: Member, at_ms: int) -> Json:
-    """Return the record of a rebalance avoided by a static member that came back."""
+    """Return the record of a rebalance that was avoided because a static member returned."""
     return {
         "schema": SCHEMA,
         "kind": "avoided",

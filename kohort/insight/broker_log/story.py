@@ -1,7 +1,7 @@
 """Assembles one group's log lines into records: one per rebalance, and one per avoided rebalance.
 
-Fields that the log does not cover stay empty: when members were notified, joined and synced, how
-long they were stopped, what they owned. Only members named in a line are listed.
+Fields that the log does not show stay empty: when members were notified, joined and synced, how
+long they were stopped, and what they owned. Only members named in a line are listed.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from kohort.insight.broker_log.record import Departure, Open, avoided, record
 Json: TypeAlias = dict[str, Any]
 
 MEMBERS_HELD: Final = 10_000
-"""Maximum number of members if the log does not contain their number."""
+"""Maximum number of members kept if the log does not contain the size of the group."""
 
 GONE_HELD: Final = 1_000
 """Maximum number of departures that are kept until the rebalance that they cause."""
@@ -44,18 +44,19 @@ class GroupStory:
     state: str = ""
     """Empty, Stable or CompletingRebalance; "" until a line shows it."""
     members: dict[str, Member] = field(default_factory=dict)
-    """Members named in a line; complete if their number equals `size`."""
+    """Members named in a line; all members if there are `size`."""
     size: int | None = None
     """Size of the last generation, as logged."""
     leader: str | None = None
     _open: Open | None = None
     _closed: Open | None = None
-    """The last record, held back until the next line: some versions log the leave after the
+    """The last record, kept until the next line is read: some versions log a departure after the
     rebalance that it caused."""
     _gone: dict[str, Departure] = field(default_factory=dict)
-    """Members that left, before the line of the rebalance that they cause."""
+    """Members that left, until the line of the rebalance that they cause."""
     _replaced: tuple[Member, int] | None = None
-    """A static member that came back; the next line shows whether a rebalance was avoided."""
+    """A static member that returned, and when; the next line shows whether a rebalance was
+    avoided."""
     _arrived: set[str] = field(default_factory=set)
     """New members that no rebalance has counted yet."""
 
@@ -227,7 +228,9 @@ class GroupStory:
             self._closed = None
 
     def _settle_replaced(self) -> Iterator[Json]:
-        """Yield an avoided rebalance, as no rebalance followed; the new member id is unknown."""
+        """Yield an avoided rebalance for a static member that returned, because no rebalance
+        followed. The new member id is unknown.
+        """
         if self._replaced is None:
             return
         member, at_ms = self._replaced
@@ -263,7 +266,7 @@ class GroupStory:
             self.members[member.member_id] = self._known(member)
 
     def _known(self, member: Member) -> Member:
-        """Return the member, completed by other lines about it."""
+        """Return the member, with fields that other lines show."""
         known = self.members.get(member.member_id)
         if known is None:
             return member

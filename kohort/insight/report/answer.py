@@ -22,7 +22,7 @@ WAITED_LEAST: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The acts of one kind."""
+    """All acts of one kind."""
 
     kind: str
     times: int
@@ -31,23 +31,24 @@ class Cause:
     share: str
     """Share of the group's stopped time."""
     who: str
-    """The processes, with numbers of acts if they differ; empty if unknown."""
+    """Names of the processes, with numbers of acts if these differ; empty if unknown."""
     last_ms: int | None
     avoided: int
     doubt: str = ""
-    """How many rebalances may have another cause, if any."""
+    """How many rebalances may have another cause; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
     causes: Sequence[Cause]
-    """The most expensive ones, and the rarest one at the end if it is not among them."""
+    """The most expensive causes, and the rarest cause at the end if it is not among these."""
     rarest: Cause | None
     """The cause with the fewest acts; None if only the most expensive one has so few."""
     newest: Sequence[Row]
-    """Acts of the last hour of the history, the newest first; at least the newest one."""
+    """Acts of the last hour of the history, newest first; at least the newest act."""
     late: Row | None
-    """The acts with late static members, summed up; None if there were fewer than two."""
+    """The acts in which static members returned late, summed up; None if there are fewer than
+    two."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
@@ -61,9 +62,10 @@ class FirstScreen:
     best: Row | None
     assignor: str | None
     quicker: Row | None
-    """The result if the slowest member were as quick as the others."""
+    """The predicted result if the slowest member were as quick as the others."""
     both: Row | None
-    """The result under the best setting if the slowest member were as quick as the others."""
+    """The predicted result under the best setting if the slowest member were as quick as the
+    others."""
 
 
 def answer(page: GroupPage) -> FirstScreen:
@@ -95,7 +97,7 @@ def answer(page: GroupPage) -> FirstScreen:
 
 
 def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
-    """Return the result under a setting if the slowest member were as quick as the others."""
+    """Return the predicted result of a setting with the slowest member as quick as the others."""
     if setting is None:
         return None
     rows = (row for row in page.advice if row.get("quicker_member") and row["is_on_front"])

@@ -68,7 +68,7 @@ def _now(recorded: Row) -> str:
 
 
 def legend(page: GroupPage) -> Markup:
-    """Explain the table's columns, and why its first line differs from the history."""
+    """Explain the table's columns, and why its first row differs from the history."""
     figures = page.figures
     history = counted(figures["rebalance_count"], "rebalance")
     if figures["stopped_total_ms"]:
@@ -136,7 +136,9 @@ def _named(number: int, recorded: Row, row: Row) -> Markup:
 
 
 def _spread_ms(row: Row) -> int:
-    """Return the spread if it is at least a tenth; otherwise it is not shown."""
+    """Return the spread of the stopped time if it exceeds a tenth of that time and a second;
+    otherwise 0.
+    """
     spread_ms: int = row.get("stopped_spread_ms") or 0
     return spread_ms if spread_ms > max(row["stopped_ms"] / 10, 1_000) else 0
 

@@ -17,12 +17,12 @@ GROUPS_LISTED: Final = 200
 ROWS_SHOWN: Final = 20
 """Maximum number of rows in a table of members or partitions."""
 ACTS_SHOWN: Final = 200
-"""Maximum number of acts of a group that are listed; the newest ones are."""
+"""Maximum number of acts listed for a group: the newest ones."""
 SHOWN_MAX: Final = 200
 """Maximum number of rebalances of one group described by a sentence."""
 SENTENCES_LEAST: Final = 40
 SENTENCES_TOTAL: Final = 600
-"""Maximum number of sentences on a page; it lowers the maximum of each group."""
+"""Maximum number of sentences on a page. With many groups, it lowers SHOWN_MAX for each."""
 MARKS_MAX: Final = 1_000
 """Maximum number of rebalances on the timeline; the most expensive ones are shown."""
 BINS_MAX: Final = 60
@@ -32,7 +32,7 @@ OWNED_TIMES_MAX: Final = 600
 
 
 def sentences_max(groups: int) -> int:
-    """Return the maximum number of sentences of each group, by the number of groups."""
+    """Return the maximum number of sentences of each group if there are `groups` groups."""
     return min(SHOWN_MAX, max(SENTENCES_LEAST, SENTENCES_TOTAL // max(groups, 1)))
 
 
@@ -62,7 +62,7 @@ class Ownership:
     partitions: int = 0
     """The number of partitions, including those not drawn."""
     about: str = ""
-    """A sentence on the part of the history."""
+    """A sentence on which part of the history is drawn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,8 +100,8 @@ class GroupPage:
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
     is_consumer_group: bool = False
-    """Whether the last rebalance is of a consumer group (KIP-848): its stopped time is that of
-    partitions, not of members."""
+    """Whether the last rebalance is of a consumer group (KIP-848), whose stopped time counts
+    partitions, not members."""
     advice: Sequence[Row] = ()
     """Rows of `advice` for all settings that were tried."""
 
@@ -121,7 +121,7 @@ _BINS_MS: Final = tuple(
 
 
 def bin_of(span_ms: int) -> int:
-    """Return the width of a bar for a history of this length."""
+    """Return the width of a bar, in ms, for a history of length `span_ms`."""
     for bin_ms in _BINS_MS:
         if span_ms <= BINS_MAX * bin_ms:
             return bin_ms

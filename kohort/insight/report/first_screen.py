@@ -60,7 +60,7 @@ def headline(page: GroupPage) -> str:
 
 
 def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers in a line each and the lines to paste, for small screens."""
+    """Render the answers, one line each, and the lines to paste, for small screens."""
     answers: list[tuple[str, Markup | str]] = []
     if summary.newest:
         answers.append(("Last hour", _newest_briefly(summary)))
@@ -183,13 +183,13 @@ def _both(summary: FirstScreen, both: str) -> Markup | None:
 
 
 def _off(recorded: Row) -> str:
-    """Return the reason for no recommendation: the replay contradicts the history; or ""."""
+    """Return why nothing is recommended, if the replay contradicts the history; otherwise ""."""
     check = str(recorded["text"])
     return _OFF if check.endswith(TOO_FAR) else ""
 
 
 def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers of the first screen; on narrow screens they are one below the other."""
+    """Render the answers of the first screen. On narrow screens they are stacked."""
     also = [element("li", sentence) for sentence in summary.also]
     return element(
         "div",
@@ -336,7 +336,7 @@ def _waited(page: GroupPage, summary: FirstScreen) -> Child:
 
 
 def _quicker(summary: FirstScreen) -> Markup | None:
-    """Describe the cost of the slowest member, from a replay without its slowness."""
+    """Describe the cost of the slowest member, by a replay with it as quick as the others."""
     gain = _price(summary)
     if gain is None or summary.quicker is None:
         return None

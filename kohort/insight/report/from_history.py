@@ -111,7 +111,9 @@ def _is_consumer_group(rebalances: Sequence[Row]) -> bool:
 
 
 def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
-    """Sort the rows by a column, largest first, and equal ones by their names."""
+    """Sort the rows by the column `most`, largest first, and rows with equal values by the columns
+    `names`.
+    """
     return sorted(
         rows,
         key=lambda row: (
@@ -139,8 +141,9 @@ def _ownership(intervals: Sequence[Row], totals: Row, acts: Sequence[Row]) -> Ow
 
 
 def drawn_part(totals: Row, acts: Sequence[Row], times: int) -> tuple[int, int, str]:
-    """Return the time range of the ownership chart: a short history in full; for a long one only
-    the most expensive act, because an hour would be too narrow to see on the scale of a week.
+    """Return the time range of the ownership chart, with a sentence on it. A short history is drawn
+    in full, of a long history only the most expensive act: an hour would be invisible on the scale
+    of a week.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
     ended = [row for row in acts if row["rebalance_count"] and row["ended_at_ms"] is not None]
@@ -174,7 +177,7 @@ def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Owner
 
 
 def _fair(times: list[Row]) -> list[Row]:
-    """Return the longest periods; short ones would be invisible in the plot."""
+    """Return the longest periods, because short ones would be invisible in the plot."""
     if len(times) <= OWNED_TIMES_MAX:
         return times
 
@@ -187,7 +190,9 @@ def _fair(times: list[Row]) -> list[Row]:
 
 
 def advice_rows(advice: Advice | None) -> list[Row]:
-    """Return rows of the recorded setting and those worth considering; empty without advice."""
+    """Return rows of the recorded setting and of the settings worth considering; empty without
+    advice.
+    """
     if advice is None:
         return []
     chosen = (advice.recorded, *advice.front, advice.quicker, advice.both)

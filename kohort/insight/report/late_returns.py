@@ -1,5 +1,5 @@
-"""Static members that come back after their session has expired: a longer session is the remedy,
-which the history shows without a replay.
+"""Static members that return after their session has expired. The remedy is a longer session, and
+the history shows its effect without a replay.
 """
 
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from kohort.insight.report.contents import Row
 from kohort.insight.report.text import duration
 
 LATE_MS: Final = 60_000
-"""A static member that came back later after its session expired was not merely slow."""
+"""A static member that returned later than this after its session expired was not merely slow."""
 LATE_LEAST: Final = 2
 _SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 _SPARE: Final = 1.25
 
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
-    """Sum up the acts in which static members came back soon after their session had expired; None
-    if that happened once or never.
+    """Sum up the acts in which static members returned soon after their session had expired; None
+    if there are fewer than two.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)
@@ -40,7 +40,7 @@ def enough(late: Row) -> str:
 def reason(late: Row, names: str) -> str:
     """Explain why a longer session avoids these rebalances, and what it costs."""
     session_ms = late["late_session_timeout_ms"]
-    # An act with a late process may be of others as well.
+    # An act with a late process may include other processes.
     which = f"one of {names}" if len(late["processes"]) > 1 else names
     return (
         f"{late['late_count']:,} times a static member ({which}) was back after its session of "

@@ -1,6 +1,6 @@
 """HTML and SVG as a tree of elements, in which text is always escaped.
 
-Names of groups and members are chosen by peers. Each is escaped where it enters the page, and
+Names of groups and members are chosen by clients. Each is escaped where it enters the page, and
 unprintable characters are written as escapes, so that a name cannot become markup, change the text
 direction or end the file early.
 """
@@ -14,7 +14,7 @@ from kohort.formats.text import shown
 NBSP: Final = "\u00a0"
 """No-break space, between a number and its unit."""
 TEXT_CHARS_MAX: Final = 2_000
-"""Maximum length of a text; the longest sentence of the broker is shorter."""
+"""Maximum length of a text. The broker's longest sentence is shorter."""
 _VOID: Final = frozenset({"meta", "br", "col", "wbr"})
 
 

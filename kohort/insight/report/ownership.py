@@ -27,12 +27,12 @@ COLOURS: Final = 8
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ROW: Final = 18
 _PIXELS_LEAST: Final = 0.4
-"""Shorter periods are not drawn, because they would be invisible."""
+"""Periods narrower than this are not drawn, because they would be invisible."""
 
 
 def owners(times: Sequence[Row]) -> dict[str, str]:
-    """Return the label of each owner: the client id, which is stable across restarts; client id and
-    member id if several members use the client id at the same time.
+    """Return the label of each owner: its client id, which is stable across restarts, or client id
+    and member id if several members use the client id at the same time.
     """
     clients: dict[str, set[str]] = defaultdict(set)
     for row in times:
@@ -84,7 +84,7 @@ class _Key:
 
 
 def ownership(page: GroupPage) -> Markup:
-    """Draw a line for each partition in its owner's colour; dashed without one."""
+    """Draw a line for each partition in the colours of its owners, dashed while it has no owner."""
     times = page.ownership.times
     labels = owners(times)
     key = _Key(labels, letters(times, labels))

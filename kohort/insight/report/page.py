@@ -159,7 +159,7 @@ def _details(page: GroupPage) -> Child:
 
 
 def _narrative(page: GroupPage) -> Markup:
-    """Render the acts, the newest first, with the sentences of their rebalances; the newest is
+    """Render the acts, newest first, with the sentences of their rebalances. The newest act is
     unfolded.
     """
     sentences = {row["sequence"]: row for row in page.sentences.rows}

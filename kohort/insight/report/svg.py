@@ -1,6 +1,6 @@
 """SVG parts of all plots, each drawn twice: for wide pages and for phones.
 
-A scaled plot would have text of seven pixels on a phone, so the style sheet shows the drawing that
+On a phone, a scaled plot would have text of seven pixels, so the style sheet shows the drawing that
 fits. It also sets the colours by class, for light and dark mode; text is not converted to paths.
 """
 

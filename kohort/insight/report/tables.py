@@ -1,4 +1,4 @@
-"""Tables that fit on a phone: there, each row is a block, and each value has its title."""
+"""Tables that fit on a phone: there, each row is a block, and each value has its column's title."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
@@ -13,7 +13,9 @@ Cells: TypeAlias = Sequence[Child]
 def table(
     titles: Sequence[str], rows: Iterable[Cells], *, texts: int = 1, class_: str | None = None
 ) -> Markup:
-    """Make a table: `texts` columns of text, then numbers. The first column has row titles."""
+    """Make a table: `texts` columns of text, then columns of numbers. The first column has row
+    titles.
+    """
     head = [
         element("th", title, scope="col", class_=None if place < texts else "number")
         for place, title in enumerate(titles)
@@ -34,7 +36,7 @@ def _cells(titles: Sequence[str], row: Cells, texts: int) -> Iterable[Markup]:
 
 
 def folded(summary: str, *content: Child, is_open: bool = False) -> Markup:
-    """Return content that is folded until the reader opens it."""
+    """Return content that is hidden until the reader opens it."""
     return element("details", element("summary", summary), content, open=is_open)
 
 

@@ -64,7 +64,7 @@ ACTS: Final = {
     "broker_restart": ("Broker restarted", "other"),
     "unknown": ("Cause unknown", "other"),
 }
-"""Names of acts, and the families that share a colour."""
+"""Names of acts by kind, and the families of kinds that share a colour."""
 
 
 def cause(kind: str) -> str:
@@ -73,13 +73,13 @@ def cause(kind: str) -> str:
 
 
 def doubts(row: Mapping[str, Any]) -> str:
-    """Return how many rebalances may have another cause: 3 likely, 1 unclear."""
+    """Return how many rebalances may have another cause, such as "3 likely, 1 unclear"."""
     counts = ((row.get(f"{certainty}_count"), certainty) for certainty in ("likely", "unclear"))
     return ", ".join(f"{count:,} {certainty}" for count, certainty in counts if count)
 
 
 def act(kind: str) -> str:
-    """Return the name of an act; other kinds are those of triggers."""
+    """Return the name of an act. A kind that is not in ACTS is that of a trigger."""
     return ACTS[kind][0] if kind in ACTS else cause(kind)
 
 

@@ -29,7 +29,7 @@ _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
 _BARS_LEAST: Final = 12
-"""Minimum number of bars that fit: a single bar would fill the plot."""
+"""The plot has room for at least this many bars, because a single bar would fill it."""
 
 
 def timeline(page: GroupPage) -> Markup:

@@ -62,8 +62,8 @@ ADVICE: Final = Table(
         Column("history_rebalances", WHOLE, "Rebalances in the history."),
         Column("history_stopped_ms", WHOLE, "Stopped time in the history, or null."),
         Column("first_at", MOMENT, "Time of the first replayed event."),
-        Column("last_at", MOMENT, "Time of the last one."),
-        Column("last_sequence", WHOLE, "Its sequence, which identifies advice on the same events."),
+        Column("last_at", MOMENT, "Time of the last event."),
+        Column("last_sequence", WHOLE, "Sequence of that event; equal for the same events."),
         Column("unknown", TEXTS, "Facts that the history lacks."),
         Column(
             "stopped_spread_ms",

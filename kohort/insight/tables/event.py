@@ -12,7 +12,7 @@ from kohort.groups.history.model import AvoidedRecord, MemberTimeline, Rebalance
 from kohort.insight.tables.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, ListOf, Type, struct
 
 _SIMPLE: Final = {bool: FLAG, int: WHOLE}
-"""All others are texts, as enumerations are in JSON."""
+"""The types of other fields are texts, as enumerations are in JSON."""
 
 
 def _type(hint: Any) -> Type:  # noqa: ANN401 - the type of a field.

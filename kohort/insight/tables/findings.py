@@ -1,8 +1,8 @@
 """Tables computed from several events of a group, from `rebalances`, `avoided` and `members`.
 
-They are renewed for each group that has new events, and may be deleted at any time. A table's
-columns are those of the group and the fields of a class of rows; an annotation has the type in
-Python, the column's type, and its meaning.
+These tables are renewed for each group that has new events, and may be deleted at any time. A
+table's columns are those of the group and the fields of a row class. The annotation of a field has
+the Python type, the column's type, and its meaning.
 """
 
 from typing import Annotated, Final, NamedTuple, TypeAlias
@@ -57,7 +57,7 @@ class SequenceGap(NamedTuple):
     missing_count: Annotated[int, WHOLE, "Missing numbers."]
     after_at: Annotated[int | None, MOMENT, "Time of the event before the gap."]
     before_at: Annotated[int | None, MOMENT, "Time of the event after the gap."]
-    running_count: Annotated[int, WHOLE, "How many of them are in `running`."]
+    running_count: Annotated[int, WHOLE, "How many are in `running`."]
 
 
 SEQUENCE_GAPS: Final = Table(
@@ -116,7 +116,7 @@ class Unavailability(NamedTuple):
     partition: _Partition
     cause: Annotated[str, TEXT, "trigger_kind of the rebalance that took it from its owner."]
     times: Annotated[int, WHOLE, "Periods, including those that have not ended."]
-    total_ms: Annotated[int | None, WHOLE, "Sum of the ended ones."]
+    total_ms: Annotated[int | None, WHOLE, "Sum of ended periods."]
     longest_ms: Annotated[int, WHOLE, "Longest of them."]
     open_count: Annotated[int, WHOLE, "Periods that have not ended."]
     last_at: Annotated[int, MOMENT, "Start of the last one."]
@@ -133,18 +133,18 @@ UNAVAILABILITY: Final = Table(
 class Storm(NamedTuple):
     first_sequence: Annotated[int, WHOLE, "First rebalance."]
     last_sequence: Annotated[int, WHOLE, "Last rebalance."]
-    started_at: Annotated[int | None, MOMENT, "Start of the first one."]
-    ended_at: Annotated[int | None, MOMENT, "End of the last one, or null."]
-    duration_ms: Annotated[int | None, WHOLE, "From one to the other."]
+    started_at: Annotated[int | None, MOMENT, "Start of the first."]
+    ended_at: Annotated[int | None, MOMENT, "End of the last, or null."]
+    duration_ms: Annotated[int | None, WHOLE, "From start to end."]
     rebalance_count: Annotated[int, WHOLE, "Rebalances."]
-    follow_up_count: Annotated[int, WHOLE, "Those that followed another one."]
-    needless_count: Annotated[int, WHOLE, "Needless ones."]
+    follow_up_count: Annotated[int, WHOLE, "Rebalances that followed another."]
+    needless_count: Annotated[int, WHOLE, "Needless rebalances."]
     member_count: Annotated[int, WHOLE, "Different client ids that caused them."]
     first_cause: Annotated[str | None, TEXT, "trigger_kind of the first rebalance."]
     first_member_id: Annotated[str | None, TEXT, "Its trigger_member_id."]
     first_client_id: Annotated[str | None, TEXT, "Its trigger_client_id."]
     first_host: Annotated[str | None, TEXT, "Its trigger_host."]
-    main_client_id: Annotated[str | None, TEXT, "Client id that caused most of them."]
+    main_client_id: Annotated[str | None, TEXT, "Client id that caused most."]
     main_client_count: Annotated[int | None, WHOLE, "How many it caused."]
     causes: Annotated[list[str], TEXTS, "Different trigger_kinds, sorted."]
     stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
@@ -165,7 +165,7 @@ class Flapping(NamedTuple):
     topic: _Topic
     partition: _Partition
     moves: Annotated[int, WHOLE, "Changes of owner."]
-    moves_in_window: Annotated[int, WHOLE, "Most of them within one window."]
+    moves_in_window: Annotated[int, WHOLE, "Most changes within one window."]
     window_ended_at: Annotated[int, MOMENT, "End of that window."]
     owner_count: Annotated[int, WHOLE, "Different owners."]
     returns: Annotated[int, WHOLE, "Moves back, such as from A to B to A."]
@@ -272,15 +272,15 @@ class Act(NamedTuple):
     second_half_count: Annotated[
         int,
         WHOLE,
-        "Those that only assigned what a cooperative rebalance before had revoked.",
+        "Rebalances that only assigned what an earlier cooperative one revoked.",
     ]
     avoided_count: Annotated[int, WHOLE, "Avoided rebalances."]
     needless_count: Annotated[int, WHOLE, "Needless rebalances."]
     stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
     stopped_longest_ms: Annotated[int, WHOLE, "Longest stop of a member."]
-    away_longest_ms: Annotated[int | None, WHOLE, "Longest absence of a process that came back."]
-    late_count: Annotated[int, WHOLE, "Static members that came back after their session expired."]
-    late_longest_ms: Annotated[int | None, WHOLE, "How long after it at the latest, or null."]
+    away_longest_ms: Annotated[int | None, WHOLE, "Longest absence of a process that returned."]
+    late_count: Annotated[int, WHOLE, "Static members that returned after their session expired."]
+    late_longest_ms: Annotated[int | None, WHOLE, "Longest time from expiry to return."]
     late_session_timeout_ms: Annotated[int | None, WHOLE, "Their session timeout, or null."]
     likely_count: Annotated[int, WHOLE, "Rebalances of which the cause is only likely."]
     unclear_count: Annotated[int, WHOLE, "Rebalances of which the cause is one of several."]
@@ -337,5 +337,5 @@ FINDINGS: Final = (
     SEQUENCE_GAPS,
     GROUPS,
 )
-"""Rows of these tables are replaced when their group has new events. `groups` is written last: it
-stores the last event covered by the group's rows in the others."""
+"""Rows of these tables are replaced when their group has new events. `groups` is written last,
+because it stores the last event that the group's rows in the other tables include."""

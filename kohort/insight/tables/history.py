@@ -43,7 +43,7 @@ _TRIGGER: Final = (
     Column("trigger_reason", TEXT, "JoinReason that it stated, or inferred from its text."),
     Column("trigger_reason_source", TEXT, "`tag`; `text` if inferred; or null."),
     Column("trigger_reason_text", TEXT, "Text of its JoinGroup or LeaveGroup."),
-    Column("trigger_row", WHOLE, "Row of the decision table for members that join again."),
+    Column("trigger_row", WHOLE, "Row of the decision table for members that rejoin."),
     Column("trigger_removed_count", WHOLE, "Members removed by this cause."),
     Column("trigger_session_timeout_ms", WHOLE, "Missed session timeout, or null."),
     Column(
@@ -75,7 +75,7 @@ _TRIGGER: Final = (
     Column(
         "trigger_same_subscription",
         FLAG,
-        "For a classic consumer that joined again: whether its topics are the same; or null.",
+        "For a classic consumer that rejoined: whether its topics are the same; or null.",
     ),
     Column("trigger_subscribed", TEXTS, "Topics that it did not subscribe to before."),
     Column("trigger_unsubscribed", TEXTS, "Topics that it subscribed to before."),
@@ -144,7 +144,9 @@ REBALANCES: Final = Table(
         Column("stall_count", WHOLE, "Rebalance timeouts without any join."),
         Column("join_phase_ms", WHOLE, "Duration of the join phase."),
         Column("join_phase_end", TEXT, "`all_joined`, `timeout` or `initial_delay`."),
-        Column("assignment_ms", WHOLE, "From then until the leader's assignment."),
+        Column(
+            "assignment_ms", WHOLE, "From the end of the join phase until the leader's assignment."
+        ),
         Column(
             "assigned_ms", WHOLE, "Consumer groups: from the start until the target was computed."
         ),
@@ -177,7 +179,7 @@ REBALANCES: Final = Table(
         Column("stopped_longest_ms", WHOLE, "Longest stop."),
         Column("stopped_total_ms", WHOLE, "Sum of the stops."),
         Column("unread_partition_count", WHOLE, "Partitions of departed members."),
-        Column("unread_longest_ms", WHOLE, "Longest time that one had no reader."),
+        Column("unread_longest_ms", WHOLE, "Longest time without a reader."),
         Column(
             "restart_ms",
             WHOLE,
@@ -246,7 +248,7 @@ MEMBERS: Final = Table(
             "new epoch.",
         ),
         Column("join_received_ms", WHOLE, "When its JoinGroup arrived."),
-        Column("join_answered_ms", WHOLE, "When that was answered."),
+        Column("join_answered_ms", WHOLE, "When its JoinGroup was answered."),
         Column("sync_received_ms", WHOLE, "When its SyncGroup arrived."),
         Column("sync_answered_ms", WHOLE, "When it got its assignment."),
         Column("epoch_before", WHOLE, "Consumer groups: its epoch before; null for a new member."),
@@ -261,7 +263,7 @@ MEMBERS: Final = Table(
             "commit. Null if either is null.",
         ),
         Column("fate", TEXT, "`kept`, `new`, or why it is no longer a member."),
-        Column("fate_ms", WHOLE, "When that happened; 0 if it started the rebalance."),
+        Column("fate_ms", WHOLE, "When it left; 0 if that started the rebalance."),
         Column("replaced_by", TEXT, "The new id of its process."),
         Column(
             "certainty",

@@ -1,5 +1,6 @@
-"""Delta tables: Spark writes large batches, and delta-rs those of the history and the findings.
+"""Delta tables. Spark writes large batches; delta-rs writes the tables of the history and the
+findings.
 
-delta-rs needs no session, so tasks on executors open tables themselves, and a commit of a few rows
-takes some ten milliseconds instead of a second of planning.
+delta-rs needs no session, so tasks on executors open tables themselves. A commit of a few rows
+takes some ten milliseconds, whereas Spark spends a second on planning.
 """

@@ -1,7 +1,7 @@
 """A lake of Delta tables under one root; implements `Lake`.
 
 The root is a directory or any URL that Hadoop supports; a table is stored under its name. A catalog
-may list the tables too, as external ones.
+may list the tables too, as external tables.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from kohort.pipeline.faults import explained
 _FORMAT: Final = "delta"
 
 _LOG: Final = "_delta_log"
-"""A directory with only this entry belongs to a table whose creation is in progress, or was
-killed."""
+"""A directory with only this entry belongs to a table whose creation is in progress or was
+interrupted."""
 
 _OF_S3A: Final = {
     "endpoint": "AWS_ENDPOINT_URL",
@@ -120,7 +120,7 @@ class DeltaLake:
 
     def vacuum(self, name: str, hours: int) -> None:
         with explained(self.label(name)):
-            # Files of killed writes too, which the log does not mention.
+            # Includes files of killed writes, which the log does not list.
             self.tables.open(name).vacuum(hours, dry_run=False, full=True)
 
     def file_count(self, name: str) -> int:
@@ -147,7 +147,7 @@ class DeltaLake:
         return [f"{prefix}{status.getPath().getName()}" for status in directories]
 
     def _register(self, name: str) -> None:
-        """Register the table in the catalog as an external one at this path.
+        """Register the table in the catalog as an external table at this path.
 
         Raises:
             ReportedError: the catalog has another table with this name.
@@ -211,7 +211,9 @@ class DeltaLake:
 
 
 def _storage_options(spark: SparkSession, root: str) -> dict[str, str]:
-    """Return Hadoop's settings of an object store, for delta-rs; others are in the environment."""
+    """Return Hadoop's settings of an object store for delta-rs, which takes other settings from the
+    environment.
+    """
     if not root.startswith("s3a://"):
         return {}
     prefix = "spark.hadoop.fs.s3a."

@@ -1,4 +1,6 @@
-"""The Delta tables of the history and the findings, in any process: by delta-rs, without Spark."""
+"""Reads and writes the Delta tables of the history and the findings from any process, by delta-rs
+without Spark.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +25,14 @@ from kohort.pipeline.executors import SLICES, slice_of
 from kohort.pipeline.lake import Change, Groups, by_cluster
 
 FILE_BYTES: Final = 64 << 20
-"""Size at which a new file begins."""
+"""Size of a file at which a new file begins."""
 
 ROW_GROUP_ROWS: Final = 20_000
-"""Rows that are read or skipped together."""
+"""Number of rows in a row group, which is read or skipped as a whole."""
 
 SMALL_FILES_MAX: Final = 32
-"""If a table has more files below half of FILE_BYTES, an append compacts them: a job that runs for
-weeks adds some per minute, and each batch opens all of them."""
+"""Maximum number of files below half of FILE_BYTES; beyond it, an append compacts them. A job that
+runs for weeks adds some files per minute, and each batch opens all of them."""
 
 _CONFIGURATION: Final = {
     # Columns by which rows are selected. Delta's default is the first 32, which would cost a small
@@ -89,8 +91,8 @@ class DeltaTables:
 
 
 class DeltaChange(Change):
-    """A commit fails as a whole if its rows collide with those of another run that were written
-    since the version that was opened.
+    """A change of a Delta table. Its commit fails as a whole if its rows collide with rows that
+    another run has written since the version that was opened.
     """
 
     def __init__(self, table: DeltaTable | None) -> None:
@@ -173,7 +175,8 @@ class DeltaChange(Change):
 
 def _app_ids(rows: pa.Table) -> set[str]:
     """Return the application ids under which these rows are appended. Two runs that add rows of the
-    same group use the same one, and Delta rejects the second; rows of other groups do not collide.
+    same group use the same id, so Delta rejects the second; rows of groups in different slices do
+    not collide.
     """
     if "group" not in rows.column_names:
         return {"kohort"}

@@ -29,7 +29,7 @@ TABLE: Final = "kohort.table"
 """Table property with the table's name in the lake."""
 
 PROPERTIES: Final = {
-    # A writer that has not read the newest version must start again from it.
+    # A writer that has not read the newest version must retry from it.
     "commit.retry.num-retries": "0",
     # Each batch is a version, and the metadata file of all versions would grow without limit.
     "write.metadata.delete-after-commit.enabled": "true",
@@ -37,7 +37,7 @@ PROPERTIES: Final = {
 }
 
 OWN: Final = Namespace("kohort_lake", ("lake",))
-"""The namespace of a lake in a directory, whose catalog is a file beside the tables."""
+"""The namespace of the tables of a lake in a directory. Its catalog is a file beside the tables."""
 
 _FILE: Final = "_catalog.db"
 
@@ -56,14 +56,14 @@ class Tables:
 
     @property
     def writers_max(self) -> int:
-        """Few, because a commit fails if another one came first, whatever the rows of the two."""
+        """Few, because a commit fails if another commit came first, even one of other groups."""
         return 2
 
     def begin(self, name: str, version: int | None = None) -> IcebergChange:
-        """Begin a change of the table, whose version must still be this one.
+        """Begin a change of the table. With `version`, the table must still have this version.
 
         Raises:
-            ConflictError: it is not.
+            ConflictError: the table has another version.
         """
         from kohort.pipeline.iceberg.change import IcebergChange  # noqa: PLC0415 - a cycle.
 

@@ -1,7 +1,7 @@
 """A change of an Iceberg table of the history or the findings.
 
 The commit requires that the table still has the version that was read. Otherwise it fails as a
-conflict, and nothing is changed.
+conflict and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 class IcebergChange(Change):
     def __init__(self, table: IcebergTable | None, label: str) -> None:
-        """Begin a change of `table`, None if it does not exist, called `label`."""
+        """Begin a change of `table`, which is None if it does not exist. Errors call it `label`."""
         super().__init__(None if table is None else [one.name for one in table.schema().fields])
         self._table, self._label = table, label
 
@@ -88,8 +88,8 @@ class IcebergChange(Change):
             held, rest = held_of(rest, schema)
 
     def without(self, groups: Groups | None, schema: pa.Schema | None) -> Transaction:
-        """Return a transaction that deletes the rows of these groups; with `schema`, it deletes all
-        rows and sets the columns. Files added to it are written immediately.
+        """Return a transaction that deletes the rows of these groups, or all rows if None; with
+        `schema`, it also sets the columns. Files added to it are written immediately.
         """
         assert self._table is not None, "the table must exist"
         # PyIceberg warns if there are no such rows.

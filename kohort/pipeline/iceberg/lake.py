@@ -1,7 +1,7 @@
 """A lake of Iceberg tables; implements `Lake`.
 
-An appended batch is identified by its snapshot's summary, written in the same commit as its rows.
-The table's properties store the last batch of each stream, because snapshots expire.
+The summary of a snapshot identifies the batch that it appends, in the same commit as the rows. The
+table's properties store the last batch of each stream, because snapshots expire.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
 
 class IcebergLake:
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Open no catalog yet; without a `namespace`, the tables are under `root`."""
+        """Set the place of the tables: `namespace`, or `root` without one. The catalog is opened on
+        first use.
+        """
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self.tables: Final = Tables(self.root, namespace)
@@ -152,7 +154,7 @@ class IcebergLake:
     def _write_files(
         self, frame: DataFrame, place: str, name: str, partition_by: Sequence[str]
     ) -> list[str]:
-        """Write files with the rows, each of one partition and with all columns."""
+        """Write the rows to files of one partition each, with all columns; return their paths."""
         path = _by_hadoop(place)
         # Iceberg's timestamps have microseconds; Spark's default format is INT96.
         conf = frame.sparkSession.conf

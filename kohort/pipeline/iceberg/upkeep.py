@@ -1,7 +1,7 @@
 """Compacts small files, and expires old snapshots with the files that only they use.
 
-Both are safe during writes: compacted files are committed only if the originals are still part of
-the table, and only files of no remaining snapshot are deleted.
+Both are safe during writes: compacted files are committed only if their originals still belong to
+the table, and a file is deleted only if no remaining snapshot uses it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALL_BYTES: Final = 16 << 20
 """Files below this size are compacted."""
 
 GROUP_BYTES: Final = 32 << 20
-"""Maximum stored size of the files that are compacted together, in memory."""
+"""Maximum total size of the files that are compacted together; their rows are held in memory."""
 
 GROUP_FILES: Final = 1_000
 
@@ -39,7 +39,7 @@ _GC_ENABLED: Final = "gc.enabled"
 
 
 def compact(load: Callable[[], Table]) -> None:
-    """Compact the small files of each partition that nobody else has changed meanwhile.
+    """Compact the small files of each partition, unless they were changed meanwhile.
 
     Rows are read and written by PyArrow: PyIceberg turns null lists and maps of structs into empty
     ones (https://github.com/apache/iceberg-python/issues/3833).
@@ -59,8 +59,8 @@ def compact(load: Callable[[], Table]) -> None:
 
 
 def _rows(table: Table, path: str) -> pa.Table | None:
-    """Return the rows of a file with the table's present columns; None if others have renamed or
-    removed some since, or changed what a nested one contains.
+    """Return the rows of a file with the table's present columns; None if a column of the file was
+    renamed or removed since, or the contents of a nested column were changed.
     """
     with table.io.new_input(path).open() as source:
         rows = pyarrow.parquet.ParquetFile(source).read()
@@ -78,7 +78,9 @@ def _rows(table: Table, path: str) -> pa.Table | None:
 
 
 def _names(schema: Schema) -> dict[int, str]:
-    """Return the names of all columns by field id; those of nested ones include their parents'."""
+    """Return the names of all columns by field id; the name of a nested column includes its
+    parents.
+    """
     return {number: schema.find_column_name(number) or "" for number in schema.field_ids}
 
 
@@ -152,7 +154,7 @@ def _exchange(load: Callable[[], Table], former: list[DataFile], written: list[D
 
 
 def _superseded(table: Table, before: datetime) -> Iterator[Snapshot]:
-    """Yield the snapshots replaced before that time, without a tag or branch."""
+    """Yield the snapshots that were replaced before `before` and have no tag or branch."""
     pointed_at = {ref.snapshot_id for ref in table.metadata.refs.values()}
     by_time = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
     followed_at = {snapshot.parent_snapshot_id: snapshot.timestamp_ms for snapshot in by_time}

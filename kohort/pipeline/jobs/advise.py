@@ -171,7 +171,7 @@ def _replace(tables: Tables, groups: set[tuple[str, str]], batches: Batches) -> 
 
 
 def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
-    """Send one record per group. A repeated run sends them again, with the same key."""
+    """Send one record per group. A repeated run sends the records again, with the same key."""
     with explained(f"writing to the topic {topic}"):
         (
             messages(rows)

@@ -20,6 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the paths, for `spark-submit --jars`. Raises ReportedError."""
+    """Print the paths of the jars, for `spark-submit --jars`. Raises ReportedError."""
     print(",".join(map(str, jars.ensure(options.into, with_s3=options.s3))))
     return 0

@@ -1,7 +1,7 @@
 """Lands topics in the lake: `kohort pipeline land TOPIC...`.
 
-Each topic has its own table ``land/<topic>``, checkpoint and streaming query. So topics can be
-added and omitted from run to run, and a topic that fails does not stop the others.
+Each topic has its own table ``land/<topic>``, checkpoint and streaming query. So the topics may
+differ from run to run, and a topic that fails does not stop the others.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from kohort.pipeline.streaming.query import TopicReplacedError
 NAME: Final = "kohort-land"
 GROUP: Final = "kohort-land"
 AT_A_TIME: Final = 4
-"""Number of topics landed concurrently in a run that ends; the others wait."""
+"""Number of topics landed concurrently in a run that ends; the remaining topics wait."""
 
 LOOK_FOR_TOPICS_S: Final = 60.0
 """Interval between searches for new matching topics in a continuous run."""
@@ -186,7 +186,7 @@ def _decoding(options: argparse.Namespace) -> Decoding | None:
 
 
 class _Topics:
-    """The named topics, and those that match the pattern."""
+    """The topics that the command names, and those that match its pattern."""
 
     def __init__(self, named: Sequence[str], pattern: re.Pattern[str] | None, admin: Admin) -> None:
         self._named, self._pattern, self._admin = named, pattern, admin

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the path, for `spark-submit --py-files`. Raises ReportedError."""
+    """Print the path of the archive, for `spark-submit --py-files`. Raises ReportedError."""
     archive: Path = options.archive
     # Spark silently ignores archives with other names.
     if archive.suffix != ".zip":
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write(archive: Path) -> int:
-    """Write the archive; returns its number of modules."""
+    """Write the archive; return the number of modules in it."""
     count = 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
         for name in PACKAGES:

@@ -93,7 +93,7 @@ class _Job:
         self._findings = Findings(lake, thresholds, self._progress.report)
 
     def write(self, batch: Callable[[], Tally], count: int | None = None) -> Tally:
-        """Write a batch of about `count` records, which may be a repetition."""
+        """Write a batch of about `count` records, which may be written already."""
         begun_s = time.monotonic()
         number = "records" if count is None else counted(count, "record")
         self._progress.report(f"writing {number}")
@@ -107,7 +107,7 @@ class _Job:
         return tally
 
     def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> None:
-        """Renew the findings of groups with new events, or only of those among the given ones."""
+        """Renew the findings of groups with new events; with `among`, only of these groups."""
         begun_s = time.monotonic()
         count = self._findings.renew(among, everything=everything)
         if count:
@@ -162,7 +162,7 @@ class _Job:
         options: argparse.Namespace,
         stopping: threading.Event,
     ) -> HistoryStream | None:
-        """Open the topic's stream, waiting for the topic; None if that ended."""
+        """Open the topic's stream, waiting until the topic exists; None if the wait was ended."""
         is_announced = False
         while True:
             try:
@@ -192,7 +192,7 @@ class _Job:
 
 
 def _retry(attempt: Callable[[], None], budget: RetryBudget, stopping: threading.Event) -> None:
-    """Try until it succeeds; raise ReportedError if a retry would not help."""
+    """Call `attempt` until it succeeds; raise ReportedError if a retry would not help."""
     while not stopping.is_set():
         try:
             attempt()

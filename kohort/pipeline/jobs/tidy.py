@@ -1,7 +1,7 @@
 """Compacts small files, deletes unused files and old events: `kohort pipeline tidy`.
 
-Intended for lakes with continuous jobs, once a night, also while they run. Delta's tables of
-findings only need unused files deleted, because writes compact them.
+Intended for lakes with continuous jobs, once a night, also while they run. For Delta's tables of
+findings it only deletes unused files, because writes compact these tables.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from kohort.pipeline.rebalances.findings import Findings, Thresholds
 
 NAME: Final = "kohort-tidy"
 HOURS_MIN: Final = 168
-"""Delta's own limit, also used for Iceberg: readers up to a week behind find their files."""
+"""Minimum age of unused files to delete. It is Delta's own limit, also used for Iceberg: readers up
+to a week behind find their files."""
 
 MOMENTS: Final = {
     MEMBERS.name: "started_at",
@@ -29,7 +30,7 @@ MOMENTS: Final = {
     AVOIDED.name: "at",
     RUNNING.name: "started_at",
 }
-"""The time column of each table. Members are deleted first, so that none is left without its
+"""The time column of each table. Members are deleted first, so that none remains without its
 rebalance."""
 
 
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def forget(lake: Lake, days: int) -> None:
-    """Delete events that began earlier, and renew the findings. Raises ReportedError."""
+    """Delete events that began over `days` ago, and renew the findings. Raises ReportedError."""
     is_history = False
     for name, moment in MOMENTS.items():
         if lake.exists(name):

@@ -48,10 +48,10 @@ def _as_text(value: Column) -> Column:
 
 
 def _by_python(decoding: Decoding) -> Callable[[Column], Column]:
-    """Return a Python UDF; executors need the package of the format.
+    """Return a function that applies a Python UDF; executors need the package of the format.
 
-    For JSON too: Spark's own functions ignore what follows the first value, reject some valid
-    values, never say why, and take more processor time.
+    JSON is decoded in Python too: Spark's own functions ignore what follows the first value, reject
+    some valid values, give no reason, and take more processor time.
     """
 
     def decode(value: bytes | None) -> tuple[str | None, str | None]:
@@ -63,7 +63,9 @@ def _by_python(decoding: Decoding) -> Callable[[Column], Column]:
 def decode_one(
     decoder: Callable[[bytes], str], value: bytes | None
 ) -> tuple[str | None, str | None]:
-    """Return the text, or the error. Raises RegistryError, which the value did not cause."""
+    """Return the text of the value, or the error. Raises RegistryError, which is not the value's
+    fault.
+    """
     if value is None:
         return None, None
     try:

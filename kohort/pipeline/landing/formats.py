@@ -157,7 +157,7 @@ DECODERS: Final[dict[str, Callable[[Registry | None], Callable[[bytes], str]]]] 
 
 
 def _of_kind(wanted: str, number: int, schema: Registered) -> Registered:
-    """Return the schema. Raises UndecodableError if it has another format."""
+    """Return `schema` if its format is `wanted`. Raises UndecodableError if it is not."""
     if schema.kind != wanted:
         raise UndecodableError(f"schema {number} is {schema.kind}, not {wanted}")
     return schema
@@ -190,7 +190,9 @@ def _protobuf(schema: Registered) -> Any:  # noqa: ANN401 - protobuf's type.
 
 
 def _descriptor(schema: Registered) -> bytes:
-    """Raises RegistryError if the registry returned the text of a .proto file instead."""
+    """Return the descriptor of a Protobuf schema. Raises RegistryError if the registry returned the
+    text of a .proto file instead.
+    """
     try:
         return base64.b64decode(schema.text, validate=True)
     except ValueError as error:

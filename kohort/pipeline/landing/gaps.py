@@ -1,7 +1,7 @@
 """Finds records that were deleted before they were read. Pure arithmetic on offsets.
 
 Gaps between offsets are normal: compaction and transaction markers leave them. So only offsets
-before the start of a log, or after its end, count as lost.
+before the start of a log, or after its end, count as lost records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records of a partition from `first` to before `end`; None if unknown."""
+    """Lost records of a partition, from `first` to before `end`, which is None if unknown."""
 
     partition: int
     first: int
@@ -50,7 +50,9 @@ def lost(
 
 
 def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tuple[int, int]]:
-    """Return the parts of [first, end) outside `present`, (from, to before) in order."""
+    """Return the parts of [first, end) that are not in `present`, in order, as pairs of first and
+    end.
+    """
     holes = []
     at = first
     for begin, behind in present:

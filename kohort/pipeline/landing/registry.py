@@ -51,7 +51,7 @@ class Registry:
     now_s: Callable[[], float] = time.monotonic
     _known: dict[tuple[int, str], Registered] = field(default_factory=dict)
     _unknown: dict[int, float] = field(default_factory=dict)
-    """Times of the requests."""
+    """When an unknown schema id was last requested, by id."""
 
     def schema(self, number: int, form: str = "") -> Registered:
         """Return the schema with this id; `form` is the requested representation, empty for the

@@ -67,8 +67,8 @@ PLACE: Final = ("partition", "offset")
 """The position of a record within its topic id."""
 
 QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, StringType())])
-"""One row per record whose value could not be decoded, or whose timestamp Spark cannot represent
-(it is null then), with the reason."""
+"""One row per record whose value could not be decoded, or whose timestamp Spark cannot represent,
+with the reason. Such a timestamp is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Shape:
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
         """Convert rows of the connector, with headers, to rows of the table. If some may have to be
-        quarantined, the result has the column UNDECODABLE, which is not null in those.
+        quarantined, the result has the column UNDECODABLE, which is not null in those rows.
         """
         rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
             "landed_at", f.current_timestamp()

@@ -2,9 +2,9 @@
 
 A record whose value cannot be decoded, or whose timestamp Spark cannot represent, is quarantined
 unchanged and with the reason. Each batch is appended once to each table, the topic's table first;
-the quarantine gets the records of the batch that the topic's table does not have. So a batch
-repeated after a kill is split by the stored rows, not by the registry or the command line of the
-new run.
+the quarantine gets the records of the batch that the topic's table does not have. So when a batch
+is repeated after a kill, the stored rows decide which records are quarantined, not the registry or
+the options of the new run.
 """
 
 import time
@@ -28,7 +28,8 @@ QUARANTINE: Final = "quarantined"
 NOT_DECODED: Final = "could not be decoded when its batch was landed"
 _ROWS: Final = "rows"
 _COUNTED_S_MAX: Final = 10.0
-"""Spark may drop events under load; after this time, the rows are counted by a query."""
+"""Maximum wait for Spark's events with row counts. Spark may drop events under load; then a query
+counts the rows."""
 
 
 class Appended(NamedTuple):
@@ -36,14 +37,14 @@ class Appended(NamedTuple):
     """Number of quarantined records."""
     uncounted: int | None = None
     """Number of records in a batch that was read again because of a timestamp, which the query's
-    progress does not count; None for other batches, or if unknown."""
+    progress does not count. None for other batches, or if unknown."""
 
 
 class LandedTables:
     """The tables of a topic. All methods raise ReportedError."""
 
     def __init__(self, lake: Lake, table: str, topic: Topic, shape: Shape, reader: Reader) -> None:
-        """Create missing tables; `table` is the name of the topic's."""
+        """Create missing tables; `table` is the name of the topic's table."""
         self.name: Final = table
         self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
         self._lake, self._topic_id = lake, topic.topic_id
@@ -92,8 +93,8 @@ class LandedTables:
         return Appended(self._quarantine_rest(begins, ends, app_id, batch_id), count)
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """Return the records between the offsets, in the columns of `Shape.landed`; without those
-        already stored, if some may be in quarantine.
+        """Return the records between the offsets, in the columns of `Shape.landed`. If some may be
+        in quarantine, records that are stored already are omitted.
         """
         rows = self._shape.landed(self._reader.between(begins, ends), self._topic_id)
         if not self.has_quarantine:
@@ -110,7 +111,7 @@ class LandedTables:
 
     def offsets(self) -> DataFrame:
         """Return partition and offset of each stored record of the topic, including quarantined
-        ones.
+        records.
         """
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
         return reduce(DataFrame.union, map(self._places, names))
@@ -118,7 +119,9 @@ class LandedTables:
     def _append_good(
         self, rows: DataFrame, app_id: str, batch_id: int
     ) -> tuple[int | None, int | None]:
-        """Return the number of rows, and of those that could not be decoded, if known."""
+        """Append the decodable rows; return the number of all rows and of undecodable rows, None if
+        unknown.
+        """
         if UNDECODABLE not in rows.columns:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
             return None, 0
@@ -141,9 +144,9 @@ class LandedTables:
         return int(counted.get[_ROWS]), int(counted.get[UNDECODABLE])
 
     def _quarantine_rest(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
-        """Add the records of the batch that the topic's table does not have to the quarantine.
+        """Quarantine the records of the batch that are missing from the topic's table.
 
-        Reads the batch again outside its query, which would count the records twice.
+        Reads the batch again outside the streaming query: inside it, they would be counted twice.
         """
         rows = self.between(begins, ends)
         reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)

@@ -1,10 +1,10 @@
 """Reads records whose timestamps Spark cannot represent, and on which its connector fails.
 
-Spark counts microseconds in 64 bits. A producer that writes nanoseconds instead of milliseconds
-exceeds that. The connector converts timestamps itself, and its error names the first such record.
-So a consumer in the driver reads the offsets around that record, and the connector reads the
-others. Each failure in a batch doubles the number of records that the driver reads, so a few
-attempts suffice even if all records of a batch have such timestamps.
+Spark counts microseconds in 64 bits, which a producer that writes nanoseconds instead of
+milliseconds exceeds. The connector converts timestamps itself, and its error names the first such
+record. So a consumer in the driver reads the offsets around that record, and the connector reads
+the remaining offsets. Each failure in a batch doubles the number of records that the driver reads,
+so a few attempts suffice even if all records of a batch have such timestamps.
 """
 
 import re
@@ -96,8 +96,8 @@ class Reader:
 def outside(
     begins: Offsets, ends: Offsets, by_driver: Iterable[OffsetRange]
 ) -> list[tuple[Offsets, Offsets]]:
-    """Return the offsets between the two that the driver does not read, as pairs of Offsets that
-    have all partitions.
+    """Return the offsets between `begins` and `ends` that the driver does not read, as pairs of
+    first and end offsets that have all partitions.
     """
     gaps: dict[int, list[tuple[int, int]]] = {partition: [] for partition in ends}
     at = {partition: begins.get(partition, 0) for partition in ends}

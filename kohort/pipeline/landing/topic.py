@@ -45,9 +45,10 @@ class LandingSettings:
     record_losses: bool
     """Whether lost records are recorded and skipped, or end the job."""
     begin: str | int
-    """Where a new topic begins: `earliest`, `latest`, or the first record at a time in ms."""
+    """Where to begin a new topic: `earliest`, `latest`, or the first record at a time in ms."""
     backfill_ms: int | None
-    """Also land earlier records from this time on, for topics that began later; None: do not."""
+    """For topics that were begun later: also land the earlier records from this time on; None for
+    no such records."""
     offsets_max: int | None
     bytes_max: int
     """Maximum size of a trigger's batch; `offsets_max` takes precedence."""
@@ -55,11 +56,11 @@ class LandingSettings:
     by_day: bool = False
     """Whether new tables are partitioned by the day of their records."""
     decoding: Decoding | None = None
-    """How values are decoded; None: stored as bytes only."""
+    """How values are decoded; None to store them only as bytes."""
 
 
 class TopicLander:
-    """Lands a topic. A lander runs one query; each new attempt needs a new lander."""
+    """Lands a topic. A lander runs one query; a retry needs a new lander."""
 
     def __init__(
         self,
@@ -143,7 +144,9 @@ class TopicLander:
         return is_by_day
 
     def _begin(self) -> Offsets:
-        """Return the first offsets: after the table's records, else as requested."""
+        """Return the first offsets: those after the stored records, or the requested ones without
+        any.
+        """
         self._report_recreated_topics()
         topic, admin = self.query.topic, self.query.admin
         is_new = not self._tables.has_quarantine and self._lake.version(self.table) == 0
@@ -247,7 +250,7 @@ class TopicLander:
             self._report(gaps.sentence(self.name, gaps_found), topic, gaps_found)
 
     def _note_losses(self, begin: Offsets, end: Offsets) -> None:
-        """Check which of a batch's records were deleted before the batch could read them."""
+        """Report the records of a batch that were deleted before the batch could read them."""
         starts = self.query.admin.starts(self.query.topic)
         gaps_found = [
             Gap(gap.partition, first, behind, gaps.RETENTION)
@@ -259,7 +262,9 @@ class TopicLander:
             self._report(gaps.sentence(self.name, gaps_found), self.query.topic, gaps_found)
 
     def _holes(self, gap: Gap, batch_end: int) -> list[tuple[int, int]]:
-        """Return the ranges of deleted records that were not read in time."""
+        """Return the ranges of `gap` whose records are not stored: they were deleted before they
+        were read.
+        """
         assert gap.end is not None
         end = min(gap.end, batch_end)
         offsets = (
@@ -288,7 +293,7 @@ class TopicLander:
             self._lake.merge_new(frame, GAPS_TABLE, on=GAPS_KEY)
 
     def _offsets_per_trigger(self) -> int:
-        """Return the requested number, else that of the bytes per trigger."""
+        """Return the requested number of offsets per trigger, or the number for `bytes_max`."""
         if self._settings.offsets_max is not None:
             return self._settings.offsets_max
         topic, admin = self.query.topic, self.query.admin
@@ -300,11 +305,12 @@ class TopicLander:
 
 
 _GAPS_LOCK: Final = threading.Lock()
-"""Held while gaps are written: of concurrent merges into one table, Delta fails all but one."""
+"""Held while gaps are written: Delta fails all but one of several concurrent merges into a
+table."""
 
 
 def _contiguous_ranges(offsets: DataFrame) -> list[tuple[int, int]]:
-    """Return ranges (first, after last) of offsets without holes, in order."""
+    """Return the ranges of offsets without holes, in order, as pairs of first and end."""
     numbered = offsets.select(
         "offset", (f.col("offset") - f.row_number().over(Window.orderBy("offset"))).alias("island")
     )
@@ -319,7 +325,7 @@ def _contiguous_ranges(offsets: DataFrame) -> list[tuple[int, int]]:
 
 
 def _count(begins: Offsets, ends: Offsets) -> int:
-    """Return the number of offsets between the two."""
+    """Return the number of offsets between `begins` and `ends`."""
     return sum(max(ends.get(index, 0) - at, 0) for index, at in begins.items())
 
 

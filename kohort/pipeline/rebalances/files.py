@@ -1,4 +1,4 @@
-"""Reads histories from files as records, by a task: their lines do not pass through the driver."""
+"""Reads histories from files as records, in a task: their lines do not pass through the driver."""
 
 import shutil
 import sys
@@ -34,12 +34,14 @@ _EVENTS: Final = pa.schema(
 SMALL_BYTES: Final = 1 << 20
 _LINES: Final = 500
 _BYTES: Final = 4 << 20
-"""Limits of what is held at a time."""
+"""With _LINES, the limits of the lines held in memory at a time."""
 
 
 @contextmanager
 def named(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Return absolute paths of the files, while the context lasts; standard input gets one."""
+    """Yield the absolute paths of the files; standard input is copied to a file while the context
+    lasts.
+    """
     with tempfile.TemporaryDirectory(prefix="kohort-") as directory:
         spooled = Path(directory, STDIN)
         if STDIN in paths:
@@ -68,8 +70,8 @@ def read(spark: SparkSession, paths: Sequence[str], zone: tzinfo) -> DataFrame:
 
 
 def events(records: DataFrame, cluster_id: str) -> DataFrame:
-    """Return the complete events among records, in columns of EVENTS, each once; other records are
-    rows of nulls.
+    """Return the complete events among records, each once, in the columns of EVENTS. Other records
+    become rows of nulls.
     """
     found = records.mapInArrow(
         partial(_events, cluster_id),

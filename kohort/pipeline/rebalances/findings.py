@@ -1,13 +1,14 @@
 """Renews the findings of each group that has new events.
 
 Findings are recomputed instead of updated, because a late event, a closed gap or another threshold
-changes earlier findings, and a kill may fall between any two writes. Each group is computed from
-its whole history, of which the large part, members' stops, is limited to the last `days`. Only
+changes earlier findings, and a kill may come between any two writes. Each group is computed from
+its whole history. The large part of it, the stops of members, is limited to the last `days`. Only
 files with rows of these groups are rewritten, and only if a row differs.
 
-One query does it: its tasks each compute some groups, as many at a time as fit into memory, and
-read the members of a larger group in portions; the rows are shuffled by table, and each table is
-written in one commit. The driver decides which groups, and commits the totals of each group last.
+One query computes all groups. Each of its tasks computes some groups, as many at a time as fit into
+memory, and reads the members of a larger group in portions. The rows are shuffled by table, and
+each table is written in one commit. The driver selects the groups, and commits the totals of each
+group last.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -46,24 +47,25 @@ from kohort.pipeline.memory import batched, without_gc
 __all__ = ["Findings", "Thresholds"]
 
 ROWS_AT_ONCE: Final = 200_000
-"""Events and members computed together: a few hundred megabytes."""
+"""Number of events and members computed together: a few hundred megabytes."""
 
 
 ROWS_AT_LEAST: Final = 5_000
-"""Fewer are computed in the driver: planning a query would take longer."""
+"""Fewer events and members are computed in the driver, because planning a query would take
+longer."""
 
 _MEMBERS: Final = "members_after"
 
 
 _Portion: TypeAlias = tuple[int, list[tuple[Group, int]]]
-"""A number, and groups with their numbers of rows."""
+"""The number of the portion, and its groups with their numbers of rows."""
 
 
 class _Events(NamedTuple):
     events: int
     last: int
     rows: int
-    """Number of events and of their members: roughly the rows to read."""
+    """Number of events and of their members, which is about the number of rows to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,10 @@ class Findings:
         self._report = report
 
     def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> int:
-        """Renew the findings of groups with other events than `groups` has; return how many.
+        """Renew the findings of the groups whose events are not those of their row in `groups`;
+        return the number of groups.
 
-        With `among`, only those of these groups; other groups are not read.
+        With `among`, consider only these groups; the rows of other groups are not read.
         """
         is_all = everything
 
@@ -160,7 +163,7 @@ class Findings:
     def _finished(
         self, change: Change, among: Collection[Group] | None
     ) -> set[tuple[Group, int, int]]:
-        """Return the number of events and the last sequence of each group at its last renewal."""
+        """Return each group with the number of events and the last sequence at its last renewal."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
         with explained(self._lake.label(GROUPS.name)):
             rows = change.read(schema_of(GROUPS, names), among)
@@ -217,7 +220,9 @@ def _counted(part: pa.Table) -> Iterator[tuple[Group, _Events]]:
 def _compute(
     tables: Tables, thresholds: Thresholds, rows_at_once: int, portions: Iterable[_Portion]
 ) -> Batches:
-    """Yield the findings of portions of groups, in columns of COMPUTED."""
+    """Yield the findings of the groups in each portion, as batches with the columns of
+    COMPUTED_DDL.
+    """
     for number, portion in portions:
         if not number:
             # Each table is written, also if it gets no rows.
@@ -294,8 +299,9 @@ def _write_table(replacing: _Replacing, name: str, parts: Iterable[pa.Table]) ->
 def _parts(events: Iterable[tuple[int, int | None]], most: int) -> Iterator[tuple[int, int]]:
     """Yield the first and the last sequence number of each portion of a group's events.
 
-    `events` has the number and the final member count of each, `most` limits the sum of them.
-    Members that left are not counted, so portions are small.
+    `events` has the sequence number and the member count of each event; a portion ends when the
+    events and members in it exceed `most`. Members that left are not counted, so portions are
+    small.
     """
     begin, last, count = None, 0, 0
     for sequence, members in events:

@@ -1,8 +1,8 @@
 """Writes history records to tables, each event once, however often its record is read.
 
 The key of an event is cluster, group and sequence number. Every table keeps the first row with a
-key, so a batch that was partially written before a kill is written again. Watchers of a cluster
-may number the same rebalance differently: of their records the first one counts, too.
+key, so a batch that was partially written before a kill can be written again. Watchers of a cluster
+may number the same rebalance differently; the first of their records counts.
 """
 
 from collections import Counter
@@ -42,10 +42,12 @@ BATCH_BYTES: Final = 48 << 20
 """Limits of a chunk: with all derived rows, a few hundred megabytes."""
 
 TASK_RECORDS: Final = 2_000
-"""Fewer records are not divided: a task for them would take longer than they do."""
+"""Fewer records are not divided among tasks: starting a task would take longer than writing
+them."""
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
-"""Tables of complete events. Members come first, so that readers of a rebalance find them."""
+"""Tables of complete events. Members are written first, so that readers of a rebalance find
+them."""
 
 _OBSERVED: Final = {
     REBALANCES: ("outcome", "previous_generation"),
@@ -69,7 +71,7 @@ class Tally:
     groups: set[Group] = field(default_factory=set)
     """The groups of complete events."""
     assigned: int = 0
-    """Assignments of share groups, which have no table."""
+    """Number of assignments of share groups, which have no table."""
 
     def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
@@ -101,7 +103,7 @@ class Tally:
 
 
 class Ingest:
-    """Writes batches of records by tasks that each have all records of some groups, in the order of
+    """Writes batches of records by tasks. Each task has all records of some groups, in the order of
     their source. Raises ReportedError.
     """
 
@@ -111,12 +113,14 @@ class Ingest:
             lambda: {table.name: lake.create(table.name, spark_schema(table)) for table in HISTORY}
         )
         self.table_id: Final = ids[REBALANCES.name]
-        """Id of the table `rebalances`, to which the checkpoints belong."""
+        """Id of the table `rebalances`; checkpoints belong to the table with this id."""
         self.writer: Final = Writer(lake.tables)
-        """Writes records in this process, if they are few."""
+        """Writes records in this process, if there are few."""
 
     def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
-        """Write the records, in columns of `records.COLUMNS`; about `count`, None if unknown."""
+        """Write the records, in columns of `records.COLUMNS`. `count` is about their number, None
+        if unknown.
+        """
         cores = self._lake.spark.sparkContext.defaultParallelism
         tasks = min(cores, self._lake.tables.writers_max)
         if count is not None:
@@ -198,7 +202,7 @@ class _Batch:
         self._events: dict[_Key, Read] = {}
         self._known: dict[str, set[tuple[Any, ...]]] = {}
         self._observed: set[tuple[str, ObservedKey]] = set()
-        """Clusters and keys of the watched rebalances in the tables or in this batch."""
+        """Cluster and key of each rebalance of a watcher that is in the tables or in this batch."""
         self._changes: dict[str, Change] = {}
         if events:
             self._read_known(events)
@@ -232,7 +236,7 @@ class _Batch:
                 )
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
-        """Read which watched rebalances the tables have, whatever their sequence numbers."""
+        """Read which rebalances of watchers the tables have, whatever their sequence numbers."""
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
             with explained(self._tables.label(table.name)):
@@ -250,7 +254,7 @@ class _Batch:
                     self._observed.add((cluster_id, observed_key(event) or ()))
 
     def _is_seen(self, parsed: Read) -> bool:
-        """Whether another watcher's record of the rebalance, or an equal one, came before."""
+        """Whether a record of the same rebalance came before, of whichever watcher."""
         key = observed_key(parsed.event)
         if key is None:
             return False
@@ -260,7 +264,7 @@ class _Batch:
         return is_seen
 
     def _select(self, events: Sequence[Read]) -> None:
-        """Select the events to write, and those that contradict a stored one."""
+        """Select the events to write, and those that contradict a stored event."""
         present = self._known[REBALANCES.name] | self._known[AVOIDED.name]
         repeated = {parsed.key for parsed in events} & present
         stored = self._stored_events(repeated) if repeated else {}
@@ -301,7 +305,7 @@ def _size(record: Record) -> int:
 
 
 def _around(change: Change, schema: pa.Schema, keys: Collection[_Key]) -> pa.Table:
-    """Read the rows with these keys, and perhaps others of their groups."""
+    """Read the rows with these keys; the result may also have other rows of their groups."""
     numbers = [key[2] for key in keys]
     return change.read(schema, {key[:2] for key in keys}, (min(numbers), max(numbers)))
 

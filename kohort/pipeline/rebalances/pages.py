@@ -1,8 +1,8 @@
 """Reads the data of the report's page from the tables of a lake.
 
-Shows a bounded number of groups, read one after the other, and of each a bounded number of rows.
-Tables are read with Arrow: planning and compiling a Spark query for a few rows of each would take
-most of the report's time.
+Shows a bounded number of groups, and a bounded number of rows of each group. Groups are read one at
+a time. Tables are read with Arrow: planning and compiling a Spark query for a few rows of each
+would take most of the report's time.
 """
 
 import json
@@ -175,7 +175,7 @@ def _ownership(tables: _Tables, key: Key, page: GroupPage, acts: Sequence[Row]) 
 
 
 def _between(owned: pa.Table, from_ms: int, until_ms: int) -> pa.ChunkedArray:
-    """Return a mask of the rows whose period overlaps the given one."""
+    """Return a mask of the rows whose period overlaps the period from `from_ms` to `until_ms`."""
 
     def moment(ms: int) -> pa.Scalar:
         return pa.scalar(ms * 1000, pa.int64()).cast(owned["from_at"].type)

@@ -18,15 +18,16 @@ from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 100_000
-"""Events per trigger: executors hold a fraction of them at a time."""
+"""Number of events per trigger; executors hold only a part of them at a time."""
 
 RECORDS_PER_TASK: Final = 5_000
-"""Maximum number of records that one task reads: more tasks than partitions read a long history."""
+"""Maximum number of records that one task reads. A long history is read by more tasks than the
+topic has partitions."""
 
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
-"""The connector's other way to fetch offsets, through an admin client, ignores internal topics such
-as the history: it would read nothing, without an error. A consumer with assigned partitions reads
-them, and joins no group."""
+"""The option that makes the connector fetch offsets through a consumer with assigned partitions,
+which joins no group. By default it uses an admin client, which ignores internal topics such as the
+history, so that the query would read nothing, without an error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class StreamSettings:
 
     checkpoints: str
     group: str | None
-    """Group to which progress is committed; None: do not commit."""
+    """Group to which progress is committed; None to commit nothing."""
     available_now: bool
     """Whether to end after reading the records present at the start."""
     interval_s: float
@@ -45,7 +45,7 @@ class TopicReplacedError(DataLossError):
 
 
 class TopicQuery:
-    """Reads a topic with one query; each new attempt needs a new object."""
+    """Reads a topic with one query; a retry needs a new object."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class TopicQuery:
     def read_between(
         self, begins: Offsets, ends: Offsets, *, must_be_whole: bool = True
     ) -> DataFrame:
-        """Read between the offsets; with `must_be_whole`, missing records are an error."""
+        """Read the records between the offsets; missing ones are an error with `must_be_whole`."""
         offsets = {
             name: json.dumps({self.name: {str(index): at for index, at in range_offsets.items()}})
             for name, range_offsets in (("startingOffsets", begins), ("endingOffsets", ends))
@@ -145,9 +145,10 @@ class TopicQuery:
         return reader.options(**offsets, includeHeaders=True).load()
 
     def position(self, batch_id: int | None = None) -> Offsets:
-        """Return the next offset of each partition after this batch; -1: before the first one.
+        """Return the next offset of each partition after batch `batch_id`; -1 stands for the
+        position before the first batch.
 
-        Without a batch, after the last completed one.
+        With None, return the offsets after the last completed batch.
         """
         if batch_id is None:
             batch_id = self._checkpoint.last_done()
@@ -169,7 +170,7 @@ class TopicQuery:
         self.topic = now
 
     def commit(self, position: Offsets) -> None:
-        """Commit to the group; failures are reported, but do not stop the job."""
+        """Commit `position` to the group; failures are reported, but do not stop the job."""
         group = self.settings.group
         if group is None or self._group_refuses:
             return
@@ -199,7 +200,7 @@ _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: "
     "java.lang.InterruptedException"
 )
-"""The shortest text that Spark recognizes as an interruption. Other texts make Spark log a stack
+"""The shortest text that Spark recognizes as an interruption. With another text, Spark logs a stack
 trace at each stop."""
 
 
@@ -214,8 +215,8 @@ class Batches:
         self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Handle a batch. If that fails, raise another exception, of one line, outside the `except`
-        clause: py4j would send the whole context of the first one to the JVM.
+        """Handle a batch. If that fails, raise a new exception of one line outside the `except`
+        clause, because py4j would send the whole context of the original exception to the JVM.
         """
         try:
             self._handle_batch(frame, batch_id)
@@ -232,9 +233,9 @@ class Batches:
         query.stop()
 
     def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
-        """Return why an ended query failed: the exception of a batch, else Spark's.
+        """Return why an ended query failed: the exception of a batch, otherwise Spark's.
 
-        None if it ended normally, or was stopped.
+        Return None if the query ended normally or was stopped.
         """
         try:
             query.awaitTermination()

@@ -1,9 +1,9 @@
-"""Tracks the records of a history that any watcher has stored, and those to write.
+"""Tracks which records of a history any watcher has stored, and which are to be written.
 
-A record is identified by its place: its group, the offset at which it was known, and its number
-among the records with this offset, as one stored generation may show several rebalances. Watchers
-of a cluster make the same records, whenever they start. Only the sequence numbers depend on how
-much of the past a watcher has read, so the numbers of the store are continued.
+A record is identified by its place: its group, the offset in __consumer_offsets at which it became
+known, and its number among the history records of this offset, because one stored generation may
+complete several. All watchers of a cluster make the same records. Only the sequence numbers depend
+on how much of the past a watcher has read, so those in the store are continued.
 """
 
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 _Origin: TypeAlias = tuple[int, str]
-"""A partition of __consumer_offsets, and a group in it. Groups of a partition do not come in the
-order of their offsets."""
+"""A partition of __consumer_offsets, and a group in it. Places are compared within a group only:
+records of different groups are not made in the order of their offsets."""
 
 _NUMBERED: Final = ("sequence", "follows", "superseded_by")
 
@@ -20,7 +20,7 @@ _NUMBERED: Final = ("sequence", "follows", "superseded_by")
 class _Place(NamedTuple):
     offset: int
     number: int
-    """Among the records with this offset, from 1."""
+    """The record's number among those with this offset, from 1."""
 
 
 class _Waiting(NamedTuple):
@@ -35,22 +35,23 @@ class Backlog:
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
         self._made: dict[_Origin, _Place] = {}
-        """The last record that was offered, of each group."""
+        """Place of the last record that was offered, by origin."""
         self._stored: dict[_Origin, tuple[_Place, int]] = {}
-        """Place and sequence number of the last stored record, of each group."""
+        """Place and sequence number of the last stored record, by origin."""
         self._sequences: dict[str, int] = {}
-        """The highest stored sequence number of each group."""
+        """The highest stored sequence number, by group."""
         self._shifts: dict[str, int] = {}
-        """The difference between stored and own sequence numbers, by group, if known."""
+        """How much higher the stored sequence numbers are than those of this watcher, by group."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def note(self, record: Json) -> None:
-        """Record that the store has a record; repetitions by a watcher that was paused are ignored.
+        """Track a record that the store has. A paused watcher may have stored it twice: the
+        repetition is ignored.
 
         Raises:
-            TypeError, KeyError: it is not a record of a history.
+            TypeError, KeyError: `record` is not a record of a history.
         """
         group, sequence = record["group"], record["sequence"]
         if not (isinstance(group, str) and isinstance(sequence, int)):
@@ -66,7 +67,9 @@ class Backlog:
             self._stored[origin] = _Place(offset, place.number + 1), sequence
 
     def offer(self, record: Json) -> Json:
-        """Add the next record, unless it is stored; return it with the store's sequence number."""
+        """Add the next record, unless it is stored; return it with its sequence number in the
+        store.
+        """
         origin, offset = _origin(record)
         last = self._made.get(origin, _Place(-1, 0))
         place = _Place(offset, last.number + 1 if offset == last.offset else 1)
@@ -78,12 +81,14 @@ class Backlog:
         return self._numbered(record)
 
     def missing(self) -> list[Json]:
-        """Return the records to write, in order; `note` those that were written."""
+        """Return the records to write, in order; pass each to `note` once it is written."""
         self._waiting = [waiting for waiting in self._waiting if not self._is_stored(waiting)]
         return [self._numbered(waiting.record) for waiting in self._waiting]
 
     def drop_unplaced(self) -> None:
-        """Drop the records that only polls show: another watcher's have other places."""
+        """Drop the records made from polls alone: every watcher polls at other times, so the places
+        of its records differ.
+        """
         self._waiting = [waiting for waiting in self._waiting if waiting.origin[0] >= 0]
 
     def _is_stored(self, waiting: _Waiting) -> bool:
@@ -94,7 +99,7 @@ class Backlog:
 
     def _numbered(self, record: Json) -> Json:
         """Return the record with the next sequence number of the store, or with its own if that is
-        higher: then records between the two are lost.
+        higher: the records between these two numbers are lost.
         """
         group = record["group"]
         shift = self._shifts.get(group)
@@ -105,7 +110,7 @@ class Backlog:
 
 
 def _origin(record: Json) -> tuple[_Origin, int]:
-    """Return the group of a record, and the offset at which it was known."""
+    """Return the partition and group of a record, and the offset at which it became known."""
     observed = record["observed"]
     partition, group, offset = observed["partition"], record["group"], observed["offset"]
     if not (isinstance(partition, int) and isinstance(group, str) and isinstance(offset, int)):

@@ -1,4 +1,4 @@
-"""The changes of the watched groups since they were last taken, for the HTTP port."""
+"""Collects the changes of the watched groups until the HTTP port takes them."""
 
 from typing import Final, NamedTuple, TypeAlias
 
@@ -8,13 +8,13 @@ from kohort.groups.requests import Now
 GroupEvent: TypeAlias = tuple[str, Event, Now]
 
 EVENTS_MAX: Final = 100_000
-"""Maximum number of events kept until they are taken; metrics miss further ones."""
+"""Maximum number of events kept until they are taken; further events are missing in the metrics."""
 
 
 class Taken(NamedTuple):
     groups: set[str]
     removed: set[str]
-    """Groups that were removed; some may have been created again since."""
+    """Groups that were removed; some may exist again."""
     events: list[GroupEvent]
 
 

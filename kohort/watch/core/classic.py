@@ -40,8 +40,8 @@ from kohort.watch.core.origin import Cause, beginning, causes, first_seen, unkno
 from kohort.watch.core.view import ClassicView
 
 _SUPERSEDED_MAX: Final = 100
-"""Maximum number of generations missing between two stored ones that count as superseded
-rebalances."""
+"""If at most this many generations are missing between two stored ones, each counts as a superseded
+rebalance."""
 
 _POLLS_KEPT: Final = 1_000
 _ON_TIME_MS: Final = 1_000
@@ -51,7 +51,7 @@ _UNSURE_MS: Final = 5_000
 
 
 class ClassicGroup(FollowedGroup):
-    """The last stored generation of a group, and what was seen since."""
+    """The last stored generation of a classic group, and the commits and polls since."""
 
     __slots__ = (
         "_at_ms",
@@ -73,20 +73,21 @@ class ClassicGroup(FollowedGroup):
         self._converted: Cause | None = None
         self._polls: list[Poll] = []
         self._rested: deque[int] = deque(maxlen=_RESTS_KEPT)
-        """When polls showed that it was not rebalancing."""
+        """When polls showed that the group was not rebalancing."""
         self.waited: WaitedFor | None = None
-        """The expired members for which the join phase waited."""
+        """The members whose expired sessions ended the last join phase; None without any."""
         self.began_between_ms: tuple[int, int] | None = None
-        """The bounds of the beginning of the last rebalance, if that is a guess."""
+        """The earliest and latest time at which the last rebalance may have begun; None if the
+        time is known to a second, or the group is empty."""
         self.settings: Mapping[str, MemberSettings] = {}
-        """Settings by id, of the members before and after the last rebalance."""
+        """Settings of the members before and after the last rebalance, by member id."""
 
     @property
     def value(self) -> GroupRecord | None:
         return self._value
 
     def view(self) -> ClassicView | None:
-        """Return the present state; None without a stored generation."""
+        """Return the present state of the group; None without a stored generation."""
         if self._value is None:
             return None
         rested_ms = self._rested[-1] if self._rested else -1
@@ -99,9 +100,9 @@ class ClassicGroup(FollowedGroup):
         """Start from the state of a consumer group that became this classic group.
 
         Args:
-            record: its first stored generation.
-            gone: the consumers that went with it, the last of which has begun a rebalance. Without
-                any, a classic member has taken the last one's place, which begins none.
+            record: the first stored generation of the classic group.
+            gone: the consumers that left at the conversion; the departure of the last one begins a
+                rebalance. Empty if a classic member replaced the last consumer, which begins none.
             seen: where the generation was stored.
         """
         self._keep(record, seen, is_new=True)
@@ -111,22 +112,24 @@ class ClassicGroup(FollowedGroup):
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
 
     def restart(self, at_ms: int) -> None:
-        """See the base class. Members that were gone may be there again."""
+        """Record that another coordinator took over; members that polls did not show may have
+        rejoined.
+        """
         super().restart(at_ms)
         self.forget_polls()
-        # The rebalance after a downgrade, if it was not stored yet, came to nothing.
+        # If the rebalance after a downgrade was not stored yet, it will not be.
         self._converted = None
 
     def forget_polls(self) -> None:
-        """Draw no conclusions from the polls so far: the coordinator may have restarted before the
-        rebalance that they showed was stored.
+        """Drop the polls so far: if the coordinator has restarted, it never stored the rebalance
+        that they showed.
         """
         self._polls = []
 
     def poll(self, poll: Poll) -> None:
         if len(self._polls) < _POLLS_KEPT:
             if self._polls and self._polls[-1].member_ids == poll.member_ids:
-                # Thousands of ids, every second.
+                # Share the set: there may be thousands of ids every second.
                 poll = poll._replace(member_ids=self._polls[-1].member_ids)
             self._polls.append(poll)
 
@@ -139,8 +142,8 @@ class ClassicGroup(FollowedGroup):
     ) -> Iterator[TimedEvent]:
         """Take the next stored generation; yield the events that led to it.
 
-        A generation is skipped if the next rebalance began before it was stored, or because
-        compaction has removed it; in that case nothing can be told.
+        Generations may be missing in between. If each was superseded before it was stored, its
+        rebalance is yielded too. If compaction has removed them, only the new state is yielded.
         """
         old = self._value
         if old is not None and record.generation == old.generation:
@@ -180,7 +183,7 @@ class ClassicGroup(FollowedGroup):
         self._value, self._at_ms, self._offset = record, seen.at_ms, seen.place.offset
         self._polls = []
 
-    # A static member that came back.
+    # A static member that returned.
 
     def _same_generation(
         self, old: GroupRecord, record: GroupRecord, seen: Seen
@@ -209,7 +212,7 @@ class ClassicGroup(FollowedGroup):
         end_ms = _end_ms(record, seen)
         changes = difference(old, record)
         phase = self._phase(old, record, end_ms, changes)
-        # Earlier ones showed a rebalance that was lost when its coordinator was killed.
+        # Earlier polls showed a rebalance that was lost when its coordinator was killed.
         self._polls = [poll for poll in self._polls if poll.at_ms >= phase.earliest_ms]
         fates = []
         for member in changes.gone:
@@ -259,8 +262,8 @@ class ClassicGroup(FollowedGroup):
         )
 
     def _bounds(self, first: Cause, phase: Phase) -> tuple[int, int] | None:
-        """Return when the rebalance began at the earliest and at the latest; None if that is known
-        to a second.
+        """Return the earliest and the latest time at which the rebalance may have begun; None if
+        the time is known to a second.
         """
         latest_ms = phase.end_ms
         if not first.is_known or first.at_ms >= latest_ms:
@@ -276,8 +279,8 @@ class ClassicGroup(FollowedGroup):
         return None if is_close else (first.at_ms, latest_ms)
 
     def _polls_since_rest(self, old: GroupRecord) -> list[Poll]:
-        """Return the polls that showed a rebalance, and before them the last one that showed the
-        old generation at rest: what the first of the others shows has happened since then.
+        """Return the polls that showed a rebalance. If the group was polled without a rebalance at
+        most `_UNSURE_MS` before, put that poll in front: any change happened after it.
         """
         if not self._polls:
             return []
@@ -289,13 +292,13 @@ class ClassicGroup(FollowedGroup):
         return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
-        """Return the times at which polls showed no rebalance before a join phase. A poll that
-        seems to be shortly before its end may have been after it, because clocks differ.
+        """Return when polls showed no rebalance before a join phase that ended at `end_ms`. Polls
+        less than `_UNSURE_MS` before its end are omitted: as clocks differ, they may be after it.
         """
         return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 
     def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
-        """Return the earliest time at which the member is known to have been gone."""
+        """Return when a poll first showed the group without the member, at the latest `end_ms`."""
         for poll in self._polls:
             if member.member_id not in poll.member_ids:
                 return min(poll.at_ms, end_ms)
@@ -320,8 +323,8 @@ class ClassicGroup(FollowedGroup):
 def _skipped_rebalances(
     old: GroupRecord, record: GroupRecord, began_ms: int, log: GroupLog, times: Times
 ) -> Iterator[TimedEvent]:
-    """Rebalances that were superseded before they were stored; without the log, only their number
-    is known.
+    """Yield the start of each rebalance that was superseded before it was stored. Its cause is
+    unknown unless the log has it.
     """
     for generation in range(old.generation, record.generation - 1):
         cause = log.origin(old, record, generation, times) or unknown(began_ms)
@@ -329,20 +332,20 @@ def _skipped_rebalances(
 
 
 def _end_ms(record: GroupRecord, seen: Seen) -> int:
-    """Return when the join phase ended; brokers before 2.1 do not store it."""
+    """Return when the join phase ended; for brokers before 2.1, when its record was written."""
     stored_ms = record.state_timestamp_ms
     return seen.at_ms if stored_ms < 0 else min(stored_ms, seen.at_ms)
 
 
 def _before(record: GroupRecord) -> GroupRecord:
-    """Return the state before the first generation, which brokers before 4.0 do not store."""
+    """Return the empty state before the first generation, which brokers before 4.0 do not store."""
     return GroupRecord(record.group_id, None, 0, None, None, -1, ())
 
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Return the causes with the leader's join first, because the first member to join an empty
-    group becomes its leader. That is never certain: an earlier one may have left during the same
-    join phase, and is in no record then.
+    group becomes its leader. That is never certain: an earlier member may have left during the
+    same join phase, so that no record names it.
     """
     for cause in order:
         member = cause.trigger.member
@@ -354,7 +357,7 @@ def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...
 
 
 def _waited(fates: list[tuple[StoredMember, Fate]], began_ms: int, end_ms: int) -> WaitedFor | None:
-    """Return that the join phase ended with the session of a member that had not joined."""
+    """Return the members whose expired sessions ended the join phase; None without any."""
     late = [
         member.member_id
         for member, fate in fates

@@ -1,4 +1,4 @@
-"""Makes the records of completed rebalances."""
+"""Makes history records from the facts of completed rebalances."""
 
 from typing import Any, TypeAlias
 
@@ -17,8 +17,9 @@ Json: TypeAlias = dict[str, Any]
 def closed_records(
     fold: GroupFold, group_id: str, taken: TakenPartitions, until_ms: int
 ) -> tuple[list[Json], TakenPartitions]:
-    """Take the facts that a fold has closed; return the records, and the partitions that changed
-    hands with them, which are `taken` of the next call. `until_ms` is the time of the last event.
+    """Take the facts of the rebalances that are complete in `fold`; return their records, and the
+    partitions that moved in them, to be passed as `taken` to the next call. `until_ms` is the time
+    of the last event.
     """
     closed, fold.closed = fold.closed, []
     records = []
@@ -35,7 +36,7 @@ def closed_records(
 
 
 def state_fate(member: Json, fate: Fate) -> None:
-    """Set how certain a member's fate is, with its candidates and evidence, in its record."""
+    """Add the certainty, candidates and evidence of a member's fate to its record."""
     member["certainty"] = fate.certainty.value
     member["candidates"] = [reason.value for reason in fate.candidates]
     member["evidence"] = [fields_of(fact) for fact in fate.evidence]

@@ -1,11 +1,11 @@
-"""Commits of partitions that are known: nearly all records of __consumer_offsets.
+"""Commits of known partitions, which are nearly all records of __consumer_offsets.
 
-They are signs of life and nothing else, so they are not decoded: the bytes of a key lead to the
-signs of the partition's owner.
+Commits serve only as signs of life, so they are not decoded: the bytes of a record's key lead to
+the signs of life of the partition's owner.
 
-A commit of a classic member restarts its session, in Stable and PreparingRebalance, as a
-heartbeat does. So a member that has committed within its session timeout cannot have expired.
-Commits in transactions do not.
+A commit of a classic member restarts its session, in Stable and PreparingRebalance, as a heartbeat
+does; a commit in a transaction does not. So a member that has committed within its session timeout,
+outside a transaction, cannot have expired.
 """
 
 import struct
@@ -30,22 +30,23 @@ from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.varint import read_uvarint
 
 _TOGETHER_MS: Final = 50
-"""Records of one commit have nearly the same timestamp."""
+"""Records whose timestamps differ by at most this much are of one commit."""
 
 _KEPT: Final = 10
-"""Commits from which the usual interval is computed."""
+"""Number of commits from which the usual interval is computed."""
 
 _REGULAR: Final = 3
-"""Fewest intervals from which the usual one is computed."""
+"""Minimum number of intervals from which the usual interval is computed."""
 
 _TOLERANCE_MS: Final = 300
 
 _EARLY_MS: Final = 1_000
-"""A commit that is early by less may have been due: a loaded client is late by as much."""
+"""A commit that is early by no more than this counts as due: a loaded client sends commits late by
+as much, so that the next one seems early."""
 
 
 class Signs:
-    """The commits of one member, since the join phase in which it was last seen alive."""
+    """The commits of one member since the end of the last join phase that it took part in."""
 
     __slots__ = (
         "_times",
@@ -61,9 +62,9 @@ class Signs:
         self.since_ms = since_ms
         """When the join phase ended: all of its members were alive."""
         self.last_ms = since_ms
-        """The last sign of life."""
+        """Time of the last sign of life."""
         self.restarted_ms = since_ms
-        """Time of the latest coordinator's first record; it restarted the session before that."""
+        """Time of the latest coordinator's first record. It restarted all sessions before."""
         self.count = 0
         self.commit_ms = -1
         """Time of the last commit; -1 if it was in a transaction."""
@@ -72,7 +73,7 @@ class Signs:
         self._times: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:
-        """Start a new generation, and keep the times of the last commits."""
+        """Begin a new generation at `since_ms`; keep the times of the last commits."""
         self.since_ms = self.last_ms = since_ms
         self.count = 0
         self.commit_ms = -1
@@ -92,7 +93,7 @@ class Signs:
 
     @property
     def has_committed(self) -> bool:
-        """Whether it has committed in this or an earlier generation."""
+        """Whether the member has committed, in this generation or an earlier one."""
         return bool(self._times)
 
     @property
@@ -108,8 +109,8 @@ class Signs:
 
     @property
     def early_ms(self) -> int | None:
-        """The first commit that came earlier than usual: consumers commit when they give up
-        partitions, and when they are closed.
+        """Time of the first commit that came earlier than usual, if any: consumers also commit when
+        they give up partitions, and when they are closed.
         """
         usual = self.usual_ms
         if usual is not None:
@@ -120,10 +121,10 @@ class Signs:
 
 
 TYPE_BYTES: Final = 2
-"""Keys begin with the type of their record; the group follows."""
+"""Size of the record type, with which each key begins; the group follows."""
 
 _BATCH: Final = Struct(">qiibIhiq22xi")
-"""A header without maximum timestamp and producer."""
+"""The header of a batch, without maximum timestamp and producer."""
 
 _OFFSET: Final = Struct(">hq")
 _EPOCH: Final = Struct(">i")
@@ -131,7 +132,8 @@ _EPOCH_SINCE, _COMPACT_SINCE = 3, 4
 """Versions of the value."""
 _LENGTH: Final = Struct(">h")
 _TIME: Final = Struct(">q")
-"""The fields of a value: version, offset, leader epoch, metadata, time of the commit."""
+"""The last of the formats that decode a value: version and offset, leader epoch, length of the
+metadata, and time of the commit."""
 
 
 class Reached(NamedTuple):
@@ -153,7 +155,7 @@ class Limits(NamedTuple):
     """Leader epoch of the batches."""
     end_offset: int
     prefix: bytes | None
-    """Ignore keys that do not have this after the type of the record."""
+    """Ignore keys that do not have these bytes after the record type."""
 
 
 class Commit:
@@ -212,7 +214,7 @@ class KnownCommits:
 
     def all(self) -> Sequence[Commit]:
         """Return all commits of groups that are followed; for any thread."""
-        # One call of the interpreter, during which no other thread can change them.
+        # One call into C, during which no other thread can change the commits.
         commits = list(self._by_key.values())
         return [commit for commit in commits if commit is not self.not_followed]
 
@@ -224,8 +226,8 @@ class KnownCommits:
 
     def skip(self, batches: bytes, at: Reached, limits: Limits) -> Reached:
         """Take batches that contain only commits of known partitions, up to the first batch that
-        contains anything else or is unusual. Commits of that batch may have been taken, too: taking
-        a commit again has no effect.
+        contains anything else or is unusual. Some commits of that batch may have been taken
+        already; taking them again has no effect.
 
         Args:
             batches: consecutive batches, the last of which may be incomplete.
@@ -266,8 +268,8 @@ class KnownCommits:
     def _take(  # noqa: C901, PLR0911, PLR0912 - a call for each field would cost more than the field.
         self, block: bytes, cursor: int, stop: int, base_ms: int, count: int, prefix: bytes | None
     ) -> bool:
-        """Take the records of a batch; return False at the first one that is anything but a commit
-        of a known partition with fields of common sizes: integers of one or two bytes, no headers.
+        """Take the records of a batch; return False at the first record that is not a commit of a
+        known partition, has headers, or has a length that takes more than two bytes.
         """
         get = self.get
         while cursor < stop:

@@ -1,7 +1,7 @@
 """Follows one consumer group (KIP-848): from its records to events.
 
-The coordinator writes all records of one step as one batch, so causes, targets and the partitions
-of each member are exact. Only how a member left is inferred.
+The coordinator writes all records of one operation as one batch, so causes, targets and the
+partitions of each member are exact. Only how a member left is inferred.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ _Named: TypeAlias = tuple[tuple[str, int], ...]
 _FIRST_EPOCH: Final = 2
 
 _WEAK: Final = frozenset({TriggerKind.STATIC_REPLACED, TriggerKind.ASSIGNOR_CHANGED})
-"""Changes of members that do not always begin an epoch."""
+"""Changes of members that do not always increase the group epoch."""
 
 _TRIGGERS: Final = TRIGGERS | {RemovalReason.REBALANCE_TIMEOUT: TriggerKind.REBALANCE_EXPIRED}
 
@@ -84,24 +84,25 @@ class ConsumerGroup(FollowedGroup):
         super().__init__()
         self._names = names
         self._names_version = names.version
-        """Version of the topic names in `_owners`."""
+        """Version of the topic names with which `_owners` was built."""
         self._timeouts_of = timeouts_of
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
         self._stable: Counter[int] = Counter()
-        """Number of members that are stable at each epoch, or have left for a restart."""
+        """Number of stable members by epoch; static members that left to restart count at
+        theirs."""
         self._epoch = 0
         self._target_epoch = 0
         self._metadata_hash: int | None = None
         """Hash of the metadata of its topics, as stored with the last epoch."""
         self._revoking: dict[str, int] = {}
-        """By member id, the time since which the member has had partitions to give up."""
+        """Since when a member has had partitions to revoke, by member id."""
         self._upgraded: tuple[MemberRef, ...] | None = None
         """The members of the classic group that the next batch converts."""
 
     def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
-        """Start from the members of the classic group that the next batch converts, or replaces if
-        it has none.
+        """Start from the classic group's generation. The next batch converts `members`; without
+        members it replaces the group.
         """
         self._upgraded = members or None
         self._epoch = self._target_epoch = generation
@@ -132,8 +133,8 @@ class ConsumerGroup(FollowedGroup):
         )
 
     def signs_of(self, partition: TopicPartition) -> Signs | None:
-        """Return the signs of life of the member that owns a partition, by the topic names that are
-        known now.
+        """Return the signs of life of the member that owns a partition, after applying any topic
+        names learned since the last call.
         """
         if self._names_version != self._names.version:
             self._names_version = self._names.version
@@ -145,8 +146,8 @@ class ConsumerGroup(FollowedGroup):
         return super().signs_of(partition)
 
     def last_consumers(self, record: GroupRecord) -> list[MemberRef]:
-        """Return the members that left when `record` made this group a classic one: those with the
-        consumer protocol, except static ones whose instance id a classic member has now.
+        """Return the members that left when `record` made this a classic group: all that used the
+        consumer protocol, except static members whose instance id a classic member has now.
         """
         ids = {member.member_id for member in record.members}
         instance_ids = {member.instance_id for member in record.members} - {None}
@@ -209,9 +210,9 @@ class ConsumerGroup(FollowedGroup):
     def _epoch_causes(
         self, causes: list[Trigger], batch: Sequence[DurableRecord], hash_before: int | None
     ) -> list[Trigger]:
-        """Return the causes of a new epoch, of which `causes` are the changes of members. Without
-        any, its topics have changed if their hash has, or if the batch deletes the metadata that
-        brokers before 4.1 stored instead of a hash.
+        """Return the causes of a new epoch. `causes` are the changes of members. Without any, the
+        cause is a change of topics if the metadata hash differs, or if the batch deletes the
+        metadata that brokers before 4.1 stored instead of a hash; otherwise it is unknown.
         """
         hashes = [record.metadata_hash for record in batch if isinstance(record, EpochRecord)]
         is_old = any(isinstance(record, OldMetadataTombstone) for record in batch)
@@ -226,7 +227,7 @@ class ConsumerGroup(FollowedGroup):
         return causes
 
     def _is_next(self, epoch: int) -> bool:
-        """Whether no epoch before this one is missing. A new group begins with epoch 2 (1 before
+        """Whether no epoch before `epoch` is missing. A new group begins with epoch 2 (1 before
         Kafka 4.1), a converted classic group with its generation.
         """
         if self._upgraded is not None and epoch == self._epoch:
@@ -234,8 +235,8 @@ class ConsumerGroup(FollowedGroup):
         return epoch == self._epoch + 1 or (not self._members and epoch <= _FIRST_EPOCH)
 
     def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
-        """Whether no record of a member is missing: those that are removed are known, and an epoch
-        of a group without members has the record of a new one.
+        """Whether no record of a member is missing: the members that the batch removes are known,
+        and if the group has no members, the batch adds one.
         """
         written = {record.member_id for record in batch if isinstance(record, ConsumerMemberRecord)}
         gone = {record.member_id for record in batch if isinstance(record, ConsumerMemberTombstone)}
@@ -262,8 +263,8 @@ class ConsumerGroup(FollowedGroup):
     def _changes(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog
     ) -> tuple[list[Trigger], list[Event]]:
-        """Return the changes of members in a batch as causes, and the events of members that were
-        removed or replaced.
+        """Return the changes of members in a batch as causes, and the events for the members that
+        it removes or replaces.
         """
         written = {
             record.member_id: record for record in batch if isinstance(record, ConsumerMemberRecord)
@@ -431,7 +432,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count_stable(self, member_id: str, step: int) -> None:
-        """Add `step` to the number of stable members at the member's epoch, if it is stable."""
+        """Add `step` to `_stable` at the member's epoch, if the member counts there."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return
@@ -456,8 +457,8 @@ class ConsumerGroup(FollowedGroup):
 def _restated(
     old: ConsumerMemberRecord, new: ConsumerMemberRecord, *, is_resolved: bool
 ) -> Iterator[Trigger]:
-    """Yield the causes in a member's new subscription and assignor. A new regular expression is the
-    cause REGEX_RESOLVED if its topics are in the same batch (`is_resolved`).
+    """Yield a cause each for a member's changed subscription and changed assignor. A new regular
+    expression is the cause REGEX_RESOLVED if its topics are in the same batch (`is_resolved`).
     """
     if old.topic_names != new.topic_names:
         yield Trigger(TriggerKind.SUBSCRIPTION_CHANGED, ref(new))
@@ -475,8 +476,8 @@ def _restated(
 
 
 def _is_ambiguous(causes: Sequence[Trigger], epoch_count: int) -> bool:
-    """Whether the batch holds several steps with different causes, whose order is unknown. Changes
-    of a single member count as one step.
+    """Whether the batch has several operations with different causes, whose order is unknown.
+    Changes of a single member count as one operation.
     """
     kinds = {trigger.kind for trigger in causes}
     members = {trigger.member for trigger in causes}

@@ -1,4 +1,4 @@
-"""Concludes from its commits how a member left its group."""
+"""Infers from a member's commits how it left its group."""
 
 from typing import Final, NamedTuple
 
@@ -8,31 +8,31 @@ from kohort.groups.records import StoredMember
 from kohort.watch.core.commits import Signs
 
 SLACK_MS: Final = 300
-"""Maximum delay of timers of a loaded coordinator."""
+"""Assumed maximum delay of a loaded coordinator's timers."""
 
 _POLLS_APART_MS: Final = 1_500
-"""A phase may have begun so long before the first poll that shows it."""
+"""A join phase may have begun this long before the first poll that shows it."""
 
 _HEARTBEAT_MS: Final = 3_000
-"""Default of heartbeat.interval.ms, which the members of a group use to learn of a rebalance; it
-is at most a third of the session timeout."""
+"""Default of heartbeat.interval.ms. It is assumed for each member, but at most a third of the
+member's session timeout."""
 
 
 _BEATS: Final = 3
-"""Most heartbeats that a member may send after it joined, without a commit."""
+"""Assumed maximum number of heartbeats that a member sends after its last other sign of life."""
 
 
 class Fate(NamedTuple):
     reason: RemovalReason
     certainty: Certainty
     at_ms: int | None
-    """When, if known."""
+    """When the member left; None if unknown."""
     candidates: tuple[RemovalReason, ...] = ()
-    """If unclear: all possible reasons, the most likely first."""
+    """If `certainty` is UNCLEAR: all possible reasons, the most likely first."""
     evidence: tuple[Evidence, ...] = ()
     detail: str = ""
     text: str | None = None
-    """The reason that the client stated, in the broker's log."""
+    """The reason that the client stated, from the broker's log."""
     is_poll_timeout: bool = False
     """Whether it may have left because the application did not poll in time."""
 
@@ -43,39 +43,39 @@ class Timeouts(NamedTuple):
     session_ms: int = 45_000
     heartbeat_ms: int = 5_000
     is_known: bool = True
-    """Whether the cluster stated them; otherwise they are Kafka's defaults."""
+    """Whether the cluster returned these settings; otherwise they are Kafka's defaults."""
     share_session_ms: int = 45_000
     share_heartbeat_ms: int = 5_000
-    """The same settings for share groups."""
+    """As `heartbeat_ms`, for share groups."""
 
 
 class Phase(NamedTuple):
     """The join phase during or before which a member left."""
 
     earliest_ms: int
-    """The earliest time at which it may have begun."""
+    """The earliest time at which the join phase may have begun."""
     end_ms: int
     timeouts_ms: tuple[int, int]
-    """The smallest and the largest rebalance timeout of its members: it lasted for the largest of
-    those that were members when it began."""
+    """The smallest and the largest rebalance timeout of members before and after. The phase's time
+    limit lies between the two: it is the largest timeout of the members when the phase began."""
     is_sole: bool = True
-    """Whether all rebalances since the last stored generation are known."""
+    """Whether this is the only rebalance since the last stored generation."""
     revoked_ms: int | None = None
-    """When the first member that remains committed earlier than usual: it gave up partitions."""
+    """When a remaining member first committed earlier than usual, because it gave up partitions."""
     seen_ms: int | None = None
-    """When a poll first showed it."""
+    """When a poll first showed the join phase."""
     has_commits: bool = False
     """Whether any member of the group has committed."""
 
     @property
     def has_timed_out(self) -> bool:
-        """Whether it is known to have lasted for the rebalance timeout."""
+        """Whether the join phase is known to have lasted for the rebalance timeout."""
         lasted_ms = 0 if self.seen_ms is None else self.end_ms - self.seen_ms
         return lasted_ms >= self.timeouts_ms[1] - _POLLS_APART_MS
 
     @property
     def may_have_timed_out(self) -> bool:
-        """Whether it may have lasted for the rebalance timeout."""
+        """Whether the join phase may have lasted for the rebalance timeout."""
         return self.end_ms - self.earliest_ms >= self.timeouts_ms[0] - SLACK_MS
 
 
@@ -85,12 +85,12 @@ def heartbeat_ms(session_timeout_ms: int) -> int:
 
 
 def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> Fate:
-    """Return how a member of a classic group left that was no longer a member at `gone_ms`."""
+    """Return how a member of a classic group left, which it had done by `gone_ms`."""
     session_ms = member.session_timeout_ms
     silent_ms = max(gone_ms - signs.last_ms, 0)
     kind = "last_commit" if signs.count else "last_join"
     evidence = (Evidence(kind, silent_ms),)
-    # A heartbeat an interval before the commit may have been the last.
+    # The last heartbeat may have been sent an interval before the commit.
     unsure_ms = heartbeat_ms(session_ms) if signs.in_transaction else 0
     if silent_ms < session_ms - unsure_ms - SLACK_MS:
         if member.instance_id is not None:
@@ -102,11 +102,11 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
         is_likely = phase.may_have_timed_out or may_have_no_share
         certainty = Certainty.LIKELY if is_likely else Certainty.CERTAIN
         return Fate(RemovalReason.LEFT, certainty, left_ms, evidence=evidence)
-    # Another coordinator started the session anew at an unknown time since the last sign of life.
+    # A new coordinator restarted the session at an unknown time since the last sign of life.
     began_ms = max(signs.last_ms, signs.restarted_ms)
     is_due = phase.has_commits and _is_due(gone_ms - began_ms, session_ms)
     if not phase.is_sole and not is_due:
-        # It may have joined a rebalance that was not stored.
+        # The member may have joined a rebalance that was not stored.
         return _unclear(
             evidence,
             RemovalReason.LEFT,
@@ -117,8 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Return whether a session that ends after `ms` was started by the last sign of life or by one
-    of the next few heartbeats, which is hardly a coincidence if others commit and it does not.
+    """Whether a session that began with the last sign of life, or with one of the next few
+    heartbeats, ends `ms` after that sign. If other members commit and this one does not, that is
+    hardly a coincidence.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS
@@ -136,8 +137,8 @@ def _silent(
     """Return the fate of a member without a sign of life for its session timeout or longer.
 
     Args:
-        session: the latest known start of its session, and when the member was gone.
-        is_due: whether its session may well have ended then.
+        session: the latest known start of its session, and the time by which it had left.
+        is_due: whether its session timeout probably ended at that time (`_is_due`).
     """
     began_ms, gone_ms = session
     session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
@@ -175,8 +176,8 @@ _SOON_MS: Final = 1_500
 
 
 def _left_ms(signs: Signs, silent_ms: int) -> int | None:
-    """Clients commit right before they leave: at the last commit if the others rejoined soon
-    after, or if it came earlier than usual.
+    """Return when a member left: at its last commit, if its departure was noticed soon after, or if
+    the commit came earlier than usual, because clients commit right before they leave.
     """
     is_last = signs.count and (silent_ms < _SOON_MS or signs.early_ms is not None)
     return signs.last_ms if is_last else None
@@ -194,13 +195,13 @@ def fate_of_consumer(
 ) -> Fate:
     """Return how a member of a consumer group (KIP-848) left at `gone_ms`.
 
-    Only heartbeats extend its session. A member that commits has usually sent one an interval ago
-    at most, but nothing forces it to: its departure is never certain.
+    Only heartbeats extend its session. A member that commits has usually sent a heartbeat at most
+    an interval before, but need not have. So its fate is never certain.
 
     Args:
-        revoking_ms: for how long it had to give up partitions.
-        is_classic: whether it uses the classic protocol: it is also removed if it does not join
-            again, or sync, in time.
+        revoking_ms: for how long it has had partitions to revoke.
+        is_classic: whether it uses the classic protocol, and is therefore also removed if it does
+            not rejoin or sync in time.
         has_left: whether it was a static member that had left for a restart.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
@@ -233,8 +234,8 @@ def fate_of_share_member(signs: Signs, gone_ms: int, timeouts: Timeouts, assigne
     not certain, because the timeout may have been changed since.
 
     Args:
-        assigned_ms: when the member was assigned the partitions that it has not picked up with a
-            heartbeat since; `gone_ms` if it has picked up all.
+        assigned_ms: when the member was assigned the partitions that it has not fetched by a
+            heartbeat since; `gone_ms` if there are none.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
     late_ms = max(gone_ms - assigned_ms, 0)

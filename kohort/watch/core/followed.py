@@ -34,11 +34,10 @@ class Place(NamedTuple):
     partition: int
     offset: int
     leader_epoch: int = -1
-    """Of its batch; it increases when another broker becomes the coordinator."""
+    """Leader epoch of the batch; it increases when another broker becomes the coordinator."""
     in_transaction: bool = False
     gap_offset: int = -1
-    """The last offset before which records of the partition are missing: compaction has removed
-    them."""
+    """The last offset right before which compaction has removed records of the partition."""
     epoch_ms: int = -1
     """Time of the first record of the partition with this leader epoch."""
 
@@ -46,7 +45,7 @@ class Place(NamedTuple):
 class Seen(NamedTuple):
     record: DurableRecord
     at_ms: int
-    """Its timestamp: the coordinator's clock."""
+    """The timestamp of the record, by the coordinator's clock."""
     place: Place
 
 
@@ -79,7 +78,7 @@ def ref(member: StoredMember | ConsumerMemberRecord) -> MemberRef:
 
 
 def likely(trigger: Trigger) -> Trigger:
-    """Return the trigger with LIKELY in the place of CERTAIN."""
+    """Return the trigger with the certainty LIKELY if it is CERTAIN."""
     is_certain = trigger.certainty is Certainty.CERTAIN
     return trigger._replace(certainty=Certainty.LIKELY) if is_certain else trigger
 
@@ -108,7 +107,7 @@ def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceSta
 def ended(
     record: GroupRecord, end: JoinPhaseEnd, joined_ms: int, stored_ms: int
 ) -> Iterator[TimedEvent]:
-    """Yield the events with which a rebalance ended in the state `record`."""
+    """Yield the events for the end of the rebalance whose result is `record`."""
     if not record.members:
         yield at(RebalanceEnded(RebalanceEnd.EMPTY, record.generation, {}), joined_ms)
         return
@@ -132,15 +131,15 @@ class FollowedGroup:
 
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, str] = {}
-        """Member ids by partition."""
+        """Member ids of the owners, by partition."""
         self._signs: dict[str, Signs] = {}
         """Signs of life by member id."""
         self.fates: dict[str, Fate] = {}
-        """How members left, by id: those of rebalances that have no record yet."""
+        """How members left in rebalances that have no record yet, by member id."""
 
     def signs_of(self, partition: TopicPartition) -> Signs | None:
-        """Return the signs of life of the member that owns a partition: its commits prove that this
-        member is alive.
+        """Return the signs of life of the member that owns a partition: a commit of the partition
+        proves that this member is alive.
         """
         owner = self._owners.get(partition)
         return None if owner is None else self._signs.get(owner)

@@ -47,7 +47,7 @@ class Subscription(NamedTuple):
 
 
 def parse_subscription(metadata: bytes) -> Subscription | None:
-    """Parse the metadata of a consumer; None if it is something else."""
+    """Parse a consumer's subscription; None if `metadata` is something else."""
     try:
         parsed, _ = decode_versioned(ConsumerProtocolSubscription, metadata, newer_is_readable=True)
     except DecodeError:
@@ -68,7 +68,7 @@ class Resubscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes, in the order of the members."""
+    """The changes between two stored generations."""
 
     gone: tuple[StoredMember, ...]
     new: tuple[StoredMember, ...]
@@ -76,14 +76,14 @@ class Difference:
     """Members of both generations, each as it was before and as it is after."""
     resubscribed: tuple[Resubscription, ...]
     losers: tuple[StoredMember, ...]
-    """Members from which the old generation took partitions that they owned; in a cooperative
-    group they join again at once, so that these get a new owner."""
+    """Members from which the old generation revoked partitions. In a cooperative group they rejoin
+    at once, so that these partitions get a new owner."""
     grown_topics: tuple[str, ...]
-    """Topics with partitions that no member had before, while others of them had an owner."""
+    """Topics that have more partitions: the highest number that is assigned has increased."""
     lost_topics: tuple[str, ...]
     """Topics all of whose partitions are no longer assigned."""
     other_data: tuple[StoredMember, ...]
-    """Members with other data for their assignor."""
+    """Members whose user data for the assignor has changed."""
     protocol_changed: bool
 
     @property

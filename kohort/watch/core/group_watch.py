@@ -33,10 +33,11 @@ _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
 """Fates of members that are no longer in the group."""
 
 MEMBERS_OF_RUNNING: Final = 100
-"""Members in the record of a rebalance in progress, which is made again every second."""
+"""Maximum number of members in the record of a rebalance in progress, which is made again every
+second."""
 
 _NOBODY: Final = Signs(0)
-"""Stands for the member, for commits of partitions without an owner."""
+"""Stands for the signs of life of the owner, in commits of partitions without an owner."""
 
 
 class GroupWatch:
@@ -60,26 +61,27 @@ class GroupWatch:
         self._fold = GroupFold(sequence)
         self._followed: ClassicGroup | ConsumerGroup | ShareGroup | None = None
         self._batch: list[Seen] = []
-        """Records with one timestamp: those of one step of the coordinator."""
+        """The latest records, with one timestamp: the coordinator wrote them in one operation."""
         self._unread_ms = -1
-        """The timestamp of a record that could not be decoded; its step is incomplete."""
+        """The timestamp of a record that could not be decoded; the records with it are
+        incomplete."""
         self._epoch = -1
         self._taken: TakenPartitions = NONE_TAKEN
         self._has_polls = False
         self._at_ms = -1
         """Time of the last processed records."""
         self._place: Place | None = None
-        """Place of the last of them."""
+        """Place of the last processed record."""
         self._since = "", -1
-        """State of a consumer group when it was last viewed, and when it entered that state."""
+        """State of a consumer or share group at the last `view`, and when it entered that state."""
         self.commits: dict[bytes, Commit] = {}
         """The last commits of the group by the keys of their records."""
         self._is_linked = False
         """Whether commits are linked to the signs of life of the partitions' owners."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
-        """Take the next record of the group that is not an offset; yield the records of the history
-        that the earlier ones complete.
+        """Take the group's next record other than a commit; yield the records of the history that
+        the earlier records complete.
         """
         yield from self._advance(seen.at_ms, seen.place)
         self.unlink()
@@ -87,8 +89,8 @@ class GroupWatch:
             self._batch.append(seen)
 
     def unread(self, at_ms: int, place: Place) -> Iterator[Json]:
-        """Note a record that could not be decoded: nothing is concluded across it. Yields as
-        `take`.
+        """Forget the state of the group, because a record could not be decoded: nothing can be
+        concluded from changes across it. Yields as `take`.
         """
         yield from self._advance(at_ms, place)
         self.unlink()
@@ -178,7 +180,7 @@ class GroupWatch:
             yield from self._closed(batch[-1].place, now)
 
     def view(self) -> View | None:
-        """Return the present state; None if nothing is known of it, or the group was removed."""
+        """Return the present state; None if nothing is known of the group, or it was removed."""
         if not isinstance(self._followed, ConsumerGroup | ShareGroup):
             return None if self._followed is None else self._followed.view()
         state, since_ms = self._since
@@ -189,8 +191,8 @@ class GroupWatch:
         return replace(view, since_ms=self._at_ms)
 
     def running(self, now_ms: int) -> Json | None:
-        """Return the record of the rebalance in progress; None without one. That of a classic
-        group is stored when it is over.
+        """Return the record of the rebalance in progress; None without one, and for classic groups,
+        whose rebalances are known only when they are over.
         """
         facts, place = self._fold.open, self._place
         if facts is None or place is None:
@@ -265,7 +267,9 @@ class GroupWatch:
             self._followed.fates.clear()
 
     def _observed(self, data: Json, place: Place) -> Json:
-        """Add the fields that only an observer sets, and set those to null that it cannot know."""
+        """Add the fields that only an observer sets; set to null the fields that an observer cannot
+        know.
+        """
         by = ["records", *([] if isinstance(self._followed, ShareGroup) else ["commits"])]
         by += ["polls"] if self._has_polls else []
         by += ["log"] if self._logs.of(self.group_id).is_used else []

@@ -1,7 +1,7 @@
 """Causes and fates from the lines about groups in the brokers' logs.
 
 A line has the exact cause of a rebalance, or of a departure, and perhaps the reason that the client
-stated. It belongs to a stored generation if it names the generation before, and was logged
+stated. A line is used for a stored generation if it names the generation before, and was logged
 between the two: the log has the coordinator's clock, as the records have. So lines of another group
 of the same name, or with times of a wrong time zone, are not used.
 """
@@ -32,10 +32,11 @@ LINES_KEPT: Final = 200_000
 """Maximum number of lines of all groups together: more than a week of most clusters' logs."""
 
 _APART_MS: Final = 1_000
-"""Tolerance: a record is written after its line, and its time may be that of another clock."""
+"""Tolerance for the times of lines: a record is written after its line, and its time may be that
+of another clock."""
 
 _LINE: Final = "log_line"
-"""The kind of evidence that a line is."""
+"""The kind of the evidence that a log line gives."""
 
 _REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
 _KINDS: Final = {kind.value: kind for kind in TriggerKind if kind is not TriggerKind.UNKNOWN}
@@ -57,7 +58,7 @@ class _Gone(NamedTuple):
 
 
 class Times(NamedTuple):
-    """The times of two successive stored generations; contains the times between them."""
+    """The times of two successive stored generations; `in` tests for a time between them."""
 
     after_ms: int
     before_ms: int
@@ -73,8 +74,8 @@ _T = TypeVar("_T", _Began, _Gone)
 
 
 def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
-    """Return the last line of these times, None if they differ: if the coordinator moved
-    meanwhile, one of two brokers may have logged a change that was never stored.
+    """Return the last line within `times`; None without any, or if the lines differ: when the
+    coordinator moves, the old broker may log a change that is never stored.
     """
     found = [line for line in lines or () if line.at_ms in times]
     if len({line[1:] for line in found}) != 1:
@@ -85,9 +86,9 @@ def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
 class GroupLog:
     def __init__(self) -> None:
         self._began: dict[int, list[_Began]] = {}
-        """By generation."""
+        """Logged causes of rebalances, by generation."""
         self._gone: dict[str, list[_Gone]] = {}
-        """By member id, which a consumer keeps if it joins again."""
+        """Logged departures, by member id, which a consumer keeps when it rejoins."""
         self.is_used = False
         """Whether any line belonged to a record."""
 
@@ -124,7 +125,9 @@ class GroupLog:
         return not self._began and not self._gone
 
     def fate(self, member_id: str, concluded: Fate, times: Times) -> Fate:
-        """Return the fate of a member according to its line; `concluded` if it has no line."""
+        """Return the fate of a member according to the log; `concluded` if no line names the
+        member.
+        """
         gone = _sole(self._gone.get(member_id), times)
         if gone is None:
             return concluded
@@ -140,7 +143,9 @@ class GroupLog:
     def origin(
         self, old: GroupRecord, new: GroupRecord, generation: int, times: Times
     ) -> Cause | None:
-        """Return the logged cause of the rebalance after a generation; None if it has no line."""
+        """Return the logged cause of the rebalance that followed `generation`; None if no line has
+        it.
+        """
         began = _sole(self._began.get(generation), times)
         if began is None:
             return None
@@ -167,8 +172,8 @@ def _member(logged: LoggedCause, old: GroupRecord, new: GroupRecord) -> MemberRe
 
 
 def begun_by(logged: Cause, order: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Return the concluded causes with the logged one first, which explains all that was only
-    concluded because nothing else had left a trace.
+    """Return the logged cause, then the concluded ones. Omit causes that were concluded only for
+    lack of any trace, because the logged cause explains the rebalance.
     """
     trigger = logged.trigger
     same = next((cause for cause in order if _is_same(cause.trigger, trigger)), None)

@@ -1,8 +1,8 @@
 """Which of several causes began a rebalance.
 
-Each cause has a time, known or guessed; the earliest known one began the rebalance. That is not
-certain unless it is the only one possible, because a member that joins again leaves no trace beside
-others: the leader may have done so just before.
+Each cause has a time, known or guessed; the cause with the earliest known time began the rebalance.
+That is certain only if no other cause is possible: a member that rejoins leaves no trace beside
+other causes, and the leader may have rejoined just before.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,13 +34,13 @@ class Cause:
     is_known: bool = False
     """Whether its time is known rather than estimated."""
     after_ms: int = -1
-    """The last poll before it; -1 without one."""
+    """Time of the last poll before the cause; -1 without one."""
     stays_certain: bool = False
-    """Whether nothing else can have begun the rebalance, if it is the only cause."""
+    """Whether it is certain that this cause began the rebalance if there is no other."""
 
 
 def unknown(at_ms: int) -> Cause:
-    """Return that it is not known what began a rebalance at a time."""
+    """Return an unknown cause for a rebalance that began at `at_ms`."""
     return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), at_ms)
 
 
@@ -49,7 +49,8 @@ TRIGGERS: Final = {
     RemovalReason.REMOVED_BY_ADMIN: TriggerKind.REMOVED_BY_ADMIN,
     RemovalReason.SESSION_EXPIRED: TriggerKind.SESSION_EXPIRED,
 }
-"""A member that did not join in time is removed at the end of the join phase, and begins none."""
+"""The trigger of the rebalance that a departure begins. REBALANCE_TIMEOUT is absent: the member is
+removed at the end of the join phase, which begins no further rebalance."""
 
 
 def causes(
@@ -137,8 +138,8 @@ def _before(first: int, polls: Sequence[Poll]) -> int:
 
 
 def _polled(trigger: Trigger, first: int, guess_ms: int, polls: Sequence[Poll]) -> Cause:
-    """Return a cause which the poll at index `first` shows, halfway between that and the poll
-    before; after the last poll if none shows it. Its time is a guess without polls.
+    """Return a cause dated halfway between poll `first`, the first to show it, and the one before.
+    If none shows it, it is dated `guess_ms`, but not before the last poll.
     """
     after_ms = _before(first, polls)
     if first < len(polls):
@@ -170,8 +171,8 @@ def _listed(topics: frozenset[str]) -> str:
 
 
 def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> tuple[Cause, ...]:
-    """Return the causes in order; the first began the rebalance, as certainly as its trigger
-    says.
+    """Return the causes with the one that began the rebalance first. The certainty of its trigger
+    is set from the other causes, the commits and the polls.
     """
     ordered = sorted(causes, key=lambda cause: (cause.at_ms, not cause.is_known))
     known = [cause for cause in ordered if cause.is_known]
@@ -205,7 +206,7 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
         and first.is_known
         and (seen_ms <= first.after_ms or seen_ms < first.at_ms - _EARLIER_MS)
     ):
-        # It was rebalancing before its first known cause: a member had joined again.
+        # The group was rebalancing before its first known cause: a member had rejoined.
         certainty = Certainty.UNCLEAR
         candidates = (TriggerKind.LEADER_REJOINED, trigger.kind)
     if phase.revoked_ms is not None and phase.revoked_ms < first.at_ms - interval_ms - _EARLIER_MS:
@@ -218,7 +219,7 @@ def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> t
     tied = [cause for cause in same if cause.is_known and cause.at_ms == first.at_ms]
     guessed = [] if first.is_known else [cause for cause in same if not cause.is_known]
     if len(tied) > 1 or len(guessed) > 1:
-        # Which of them was the first is unknown.
+        # It is unknown which of these causes was the first.
         trigger, rest = trigger._replace(member=None, was_leader=False), ordered
     first = replace(
         first,
@@ -234,7 +235,7 @@ def _interval_ms(polls: Sequence[Poll]) -> int:
 
 
 def first_seen(polls: Sequence[Poll], since_ms: int) -> int | None:
-    """Return when a poll first showed that joins were collected."""
+    """Return when a poll first showed PreparingRebalance, from `since_ms` on; None if none did."""
     times = (
         poll.at_ms
         for poll in polls

@@ -1,4 +1,4 @@
-"""A partition of __consumer_offsets, from the bytes of Fetch to records of the history."""
+"""Turns the bytes fetched from a partition of __consumer_offsets into records of the history."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class OffsetsPartition:
     def __init__(
         self, watcher: Watcher, index: int, next_offset: int = 0, prefix: bytes | None = None
     ) -> None:
-        """`prefix`: take only keys that have this after the type of the record."""
+        """`prefix`: take only records whose keys have these bytes after the record type."""
         self._watcher = watcher
         self._index = index
         self._prefix = prefix
@@ -32,7 +32,7 @@ class OffsetsPartition:
         """See `Place.gap_offset`."""
         self.next_offset = next_offset
         self.batch_count = 0
-        """Number of batches that were taken last."""
+        """Number of batches in the last call of `take`."""
         self.last_ms = -1
         """A timestamp in the last of these batches."""
 
@@ -40,8 +40,8 @@ class OffsetsPartition:
         self.next_offset = self._gap_offset = end_offset
 
     def take(self, batches: bytes, end_offset: int) -> Iterator[Json]:
-        """Take consecutive batches up to an offset, the last of which may be incomplete; yield the
-        records of the history that are complete.
+        """Take consecutive batches up to `end_offset`; the last batch may be incomplete. Yield the
+        records of the history that they complete.
 
         Raises:
             DecodeError: a batch is damaged.

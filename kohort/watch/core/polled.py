@@ -1,9 +1,8 @@
 """Follows groups by polls alone, for clusters that hide __consumer_offsets.
 
 Polls show members, assignments and states, but neither generations of classic groups nor timeouts
-nor signs of life. So they show who came and went, at most a second late, and not how; and nothing
-that they show is more than likely to have begun a rebalance, as another one may have been between
-two polls.
+nor signs of life. So they show which members joined and left, at most a second late, but not how
+they left. A cause is at most likely, because another one may have occurred between two polls.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -42,17 +41,17 @@ from kohort.watch.core.view import PolledView, View
 Json: TypeAlias = dict[str, Any]
 
 FORGOTTEN_MS: Final = 3_600_000
-"""A group that is not listed for this time is forgotten."""
+"""A group that has not been listed for this time is forgotten."""
 
 _SKEW_MS: Final = 600_000
 """Assumed maximum difference between the clocks of the brokers and of this machine."""
 
 _POLLS_KEPT: Final = 1_000
 _BRIEF_KEPT: Final = 100
-"""Maximum number of members listed that came and went during one rebalance."""
+"""Maximum number of listed members that joined and left during one rebalance."""
 
 _AT_REST: Final = frozenset({ClassicState.STABLE.value, EMPTY})
-"""The states of both kinds of groups in which no rebalance is in progress."""
+"""The states of classic and consumer groups without a rebalance in progress."""
 
 _REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
 _EITHER: Final = (TriggerKind.PROTOCOLS_CHANGED, TriggerKind.LEADER_REJOINED)
@@ -63,8 +62,9 @@ class Snapshot(NamedTuple):
     kind: GroupKind
     state: str
     record: GroupRecord
-    """Its members, without timeouts; subscription and assignment are empty unless it is Stable. The
-    generation is the epoch of a consumer group, and `UNKNOWN_GENERATION` of a classic one."""
+    """The group's members, without timeouts; subscriptions and assignments are empty unless the
+    group is Stable. The generation is a consumer group's epoch, a classic group's
+    `UNKNOWN_GENERATION`."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -81,18 +81,18 @@ class PolledGroup:
         self._fold = GroupFold()
         self._taken: TakenPartitions = NONE_TAKEN
         self._rest: Snapshot | None = None
-        """When it was last at rest."""
+        """The last snapshot without a rebalance."""
         self._polls: list[Poll] = []
-        """The polls since then."""
+        """The polls since `_rest`."""
         self._met: dict[str, StoredMember] = {}
-        """The members that these polls showed first, without those at rest."""
+        """The members that `_polls` show and `_rest` does not, by member id."""
         self._fates: dict[str, Fate] = {}
         self._between_ms = 0, 0
         self.seen_ms = 0
         """Time of the last snapshot."""
         self._last: Snapshot | None = None
         self._since_ms = 0
-        """When it entered the state of the last snapshot."""
+        """When the group entered the state of the last snapshot."""
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
         """Take the next snapshot; yield the records of what has happened since the last one."""
@@ -134,7 +134,7 @@ class PolledGroup:
                 self._met.setdefault(member.member_id, member)
 
     def _brief(self, snapshot: Snapshot) -> tuple[StoredMember, ...]:
-        """Return the members that came and went since it was at rest."""
+        """Return the members that joined and left during the rebalance that ended by `snapshot`."""
         now = _ids(snapshot.record)
         return tuple([member for key, member in self._met.items() if key not in now])
 
@@ -173,7 +173,7 @@ class PolledGroup:
         ]
         self._fates = {member.member_id: fate for member, fate in gone}
         came = replace(changes, new=(*changes.new, *brief))
-        # The first poll may be late by the whole interval since the group was last at rest.
+        # The rebalance may have begun up to a poll interval before the first poll that shows it.
         timed = [Poll(old.at_ms, old.state, frozenset(_ids(old.record))), *polls]
         found = causes(old.record, came, gone, new.at_ms, timed)
         order = beginning(found or [unknown(new.at_ms)], phase, timed)
@@ -188,10 +188,10 @@ class PolledGroup:
         yield from ended(new.record, JoinPhaseEnd.ALL_JOINED, new.at_ms, new.at_ms)
 
     def _logged(self, member: StoredMember, fate: Fate, old: Snapshot, new: Snapshot) -> Fate:
-        """Return the fate of a member, as in the broker's log if that names it.
+        """Return the fate of a member according to the broker's log; `fate` if no line names it.
 
-        Members of consumer groups may join again under their id; without a common clock it is not
-        known which line belongs to which membership.
+        The log is not used for consumer groups. Their members may rejoin under the same id, and
+        without a common clock it is unknown to which membership a line belongs.
         """
         if old.kind is not GroupKind.CLASSIC:
             return fate
@@ -207,7 +207,7 @@ class PolledGroup:
             yield self._completed(data, new) if data["kind"] == REBALANCE else data
 
     def _completed(self, data: Json, new: Snapshot) -> Json:
-        """Return the record with null for what polls do not show."""
+        """Return the record with null in the fields that polls do not show."""
         if self._logs.of(self._group).is_used:
             data["observed"]["by"].append("log")
         data["group_type"] = new.kind.value
@@ -228,7 +228,7 @@ class PolledGroup:
 
 
 def _placed(data: Json, at_ms: int) -> Json:
-    """Set the origin of a record to a poll: the time of the poll takes the place of an offset."""
+    """Mark a record as made from polls, with the time of the poll instead of an offset."""
     data["observed"] = {"by": ["polls"], "partition": -1, "offset": at_ms}
     return data
 
@@ -242,8 +242,8 @@ def _is_same(old: GroupRecord, new: GroupRecord) -> bool:
 
 
 def _is_static_return(changes: Difference) -> bool:
-    """Whether static members have other ids and nothing else has changed. A rebalance that was over
-    before the next poll may have left all partitions where they were, too.
+    """Whether only the member ids of static members have changed. A short rebalance between two
+    polls that moved no partitions looks the same.
     """
     gone = {member.instance_id: member.assignment for member in changes.gone}
     new = {member.instance_id: member.assignment for member in changes.new}
@@ -261,8 +261,8 @@ def _avoided(changes: Difference, at_ms: int) -> Iterator[TimedEvent]:
 
 
 def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
-    """Return the possible fates of a member: it left or its session expired; if polls showed it
-    during a rebalance, its rebalance timeout may have expired too.
+    """Return the possible fates of a member: it left, its session expired, or, if polls showed it
+    during a rebalance, it did not rejoin within the rebalance timeout.
     """
     candidates = [RemovalReason.LEFT, RemovalReason.SESSION_EXPIRED]
     if any(poll.state not in _AT_REST and member.member_id in poll.member_ids for poll in polls):
@@ -271,7 +271,9 @@ def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
 
 
 def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapshot) -> Trigger:
-    """Return a cause as the protocol of the group names it. Polls do not show who leads."""
+    """Return the trigger as it occurs in the protocol of the group. For a rejoin, polls do not show
+    whether the leader sent it.
+    """
     kinds = old.kind, new.kind
     if kinds == (GroupKind.CLASSIC, GroupKind.CONSUMER):
         return Trigger(TriggerKind.UPGRADED, trigger.member)
@@ -286,7 +288,9 @@ def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapsho
 
 
 def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
-    """Return the cause in a consumer group, none of whose members joined again."""
+    """Replace a rejoin as the cause: members of consumer groups never rejoin, so infer it from what
+    changed.
+    """
     if changes.resubscribed or changes.other_data:
         return Trigger(
             TriggerKind.SUBSCRIPTION_CHANGED,
@@ -301,7 +305,7 @@ def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
 
 
 class PolledGroups:
-    """All groups of a cluster, as a `Watcher` has them."""
+    """All groups of a cluster; takes the place of a `Watcher`."""
 
     def __init__(self, groups_max: int) -> None:
         self.logs = Logs()

@@ -1,7 +1,7 @@
 """Follows one share group (KIP-932): from its records to events.
 
-The coordinator writes all records of one step as one batch, so causes and assignments are exact.
-Only how a member left is a conclusion: its records prove that it sent heartbeats at their times.
+The coordinator writes all records of one operation as one batch, so causes and assignments are
+exact. Only how a member left is inferred: the times of its records prove when it sent heartbeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class ShareGroup(FollowedGroup):
         self._timeouts_of = timeouts_of
         self._state = ShareState()
         self._lost_epoch = 0
-        """The last epoch whose causes are not known, because records before it are missing."""
+        """The last epoch with unknown causes, because records before it are missing."""
         self._assigned_ms: dict[str, int] = {}
         """Time of the first assignment that a member has not picked up yet, by member id."""
 
@@ -78,7 +78,7 @@ class ShareGroup(FollowedGroup):
         new = self._state = self._applied(batch, at_ms)
         restated = [*_restated(old, new)]
         if epochs and not _follows(old, epochs[0], batch, len(gone) + len(restated)):
-            # Compaction has removed what was before, or a part of the batch.
+            # Compaction has removed earlier records, or a part of the batch.
             self._lost_epoch = new.epoch
             yield GroupRestored(new.epoch, GroupKind.SHARE.value, None, {}), now
             return
@@ -163,8 +163,9 @@ def _removed(batch: Sequence[DurableRecord]) -> list[str]:
 
 
 def _follows(old: ShareState, epoch: int, batch: Sequence[DurableRecord], cause_count: int) -> bool:
-    """Whether nothing is missing between a state and a batch that begins with this epoch. A step
-    with several causes, such as sessions that end together, may increase the epoch by their number.
+    """Whether no record is missing between `old` and a batch that begins with `epoch`. An operation
+    with several causes, such as sessions that expire together, may increase the epoch by their
+    number.
     """
     written = {one.member_id for one in batch if isinstance(one, ShareMemberRecord)}
     is_next = old.epoch <= epoch <= old.epoch + max(cause_count, 1)

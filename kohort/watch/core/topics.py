@@ -11,7 +11,7 @@ class TopicNames:
         self._names = dict(names or {})
         self._ids = {topic_id: topic_id for topic_id in self._names}
         self.version = 0
-        """Changes if a name does."""
+        """Changes whenever a name changes."""
 
     def learn(self, topic_id: bytes, name: str) -> bytes:
         """Record the name of a topic; return its id, always as the same object."""

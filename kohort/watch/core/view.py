@@ -133,7 +133,7 @@ class PolledView(_RecordView):
 @dataclass(frozen=True, slots=True)
 class ClassicView(_RecordView):
     since_ms: int
-    """When it was stored, or the rebalance was first seen."""
+    """When `record` was stored, or when the rebalance was first seen."""
     poll: Poll | None
     """The last poll, if it showed a rebalance."""
 
@@ -151,7 +151,7 @@ class ClassicView(_RecordView):
         )
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what a poll shows: who of the members is missing is not known."""
+        """Return what a poll shows, which does not include the members that are missing."""
         phase = self._phase
         if phase is None or self.poll is None:
             return None
@@ -222,7 +222,7 @@ class ConsumerView(View):
         return _encoded(numbers, self.names)
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what it waits for, the most serious first, as a broker does."""
+        """Return what the group waits for: of several phases the most serious, as a broker does."""
         if self.state == ASSIGNING:
             return WaitingFor("assign", self.since_ms, None, ())
         if self.state != RECONCILING:

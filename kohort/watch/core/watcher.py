@@ -20,7 +20,7 @@ from kohort.watch.core.view import View
 Json: TypeAlias = dict[str, Any]
 
 COMMITS_MAX: Final = 1_000_000
-"""Partitions of groups whose keys are kept, which saves decoding them again."""
+"""Maximum number of partitions whose commit keys are kept, to save decoding them again."""
 
 _OFFSET_TYPE_MAX: Final = 1
 
@@ -31,11 +31,11 @@ GROUPS_MAX: Final = 100_000
 class _LeaderEpoch(NamedTuple):
     number: int
     began_ms: int
-    """Time of its first record."""
+    """Time of the first record with this leader epoch."""
 
 
 def _is_of_group(key: bytes) -> bool:
-    """Whether the key is not that of an offset."""
+    """Whether the key is that of a group's record other than a commit."""
     return int.from_bytes(key[:TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
 
 
@@ -53,7 +53,7 @@ def _group_of(key: bytes) -> str:
 
 
 class Watcher:
-    """All groups. Each has its records in one partition of __consumer_offsets."""
+    """Follows all groups. The records of each are in one partition of __consumer_offsets."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Watcher:
         timeouts_of: Callable[[str], Timeouts],
         left_out: Container[str] = (),
     ) -> None:
-        """`names` are those of topics by id, `timeouts_of` returns the settings of a group."""
+        """`names`: of topics, by id. `timeouts_of`: returns the settings of a group."""
         self._left_out = left_out
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
         self._sequences: dict[str, int] = {}
-        """The last sequence numbers of groups that are gone."""
+        """The last sequence numbers of groups that were removed."""
         self._leaving: dict[str, None] = {}
         """Groups with a deleted record: they may no longer exist."""
         self._commits = KnownCommits()
@@ -103,8 +103,8 @@ class Watcher:
         """Take the records of a batch; yield the records of the history that are complete.
 
         Args:
-            place: of the batch.
-            prefix: take only keys that have this after the type of the record.
+            place: the place of the batch.
+            prefix: take only records whose keys have these bytes after the record type.
         """
         epoch = self._epochs.get(place.partition)
         if epoch is None or place.leader_epoch != epoch.number:
@@ -191,7 +191,7 @@ class Watcher:
         return group
 
     def _evict(self) -> list[str]:
-        """Drop groups of which nothing is left; return them."""
+        """Drop groups of which nothing is left; return their ids."""
         gone = []
         for group_id in list(self._leaving):
             group = self._groups.get(group_id)
@@ -237,15 +237,15 @@ class Watcher:
         return any(group.is_pending for group in self._groups.values())
 
     def running(self, group_id: str, now_ms: int) -> Json | None:
-        """Return the record of a group's rebalance in progress, as of a time by the coordinators'
-        clock; None without one.
+        """Return the record of a group's rebalance in progress at `now_ms`, by the coordinators'
+        clock; None without a rebalance.
         """
         group = self._groups.get(group_id)
         return None if group is None else group.running(now_ms)
 
     def flush(self, before_ms: int | None = None) -> Iterator[Json]:
-        """Yield the history records that the last records of all groups complete; only those of
-        records from before a time.
+        """Process the pending records of all groups, or only those from before `before_ms`; yield
+        the history records that they complete.
         """
         for group in self._groups.values():
             if before_ms is None or group.last_ms < before_ms:
