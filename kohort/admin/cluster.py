@@ -162,7 +162,9 @@ class Cluster:
         return [self.connection(broker.host, broker.port) for broker in listed]
 
     def controller(self) -> BlockingConnection:
-        """The broker for changes of topics and configs: the controller, or one that forwards."""
+        """The broker for changes of topics and configs: the controller, or a broker that forwards
+        to it.
+        """
         answer = self.metadata([])
         return self.broker(answer, answer.controller_id) or self._any()
 
@@ -246,7 +248,7 @@ class Cluster:
         return None
 
     def connection(self, host: str, port: int) -> BlockingConnection:
-        """The connection to a broker, a new one if the last is closed.
+        """The connection to a broker; a new connection if the last one is closed.
 
         Raises DisconnectedError, AuthenticationError.
         """

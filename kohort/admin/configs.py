@@ -89,7 +89,7 @@ def alter(
     is_dry_run: bool = False,
     broker: BlockingConnection | None = None,
 ) -> None:
-    """Change configs; the others of a resource are kept.
+    """Change configs; those of the resource that are not named are kept.
 
     Args:
         broker: the one whose configs are changed; otherwise, the controller is asked.

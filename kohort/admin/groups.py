@@ -60,7 +60,7 @@ class Member:
     host: str
     partitions: list[TopicPartition] | None
     epoch: int | None = None
-    """None for a member of a classic group."""
+    """The member epoch; None for a member of a classic group."""
     target: list[TopicPartition] | None = None
     """Its target assignment, which a member of a share group takes at once; None in a classic
     group."""
@@ -73,7 +73,8 @@ class Position:
     topic: str
     partition: int
     committed: int | None
-    """Of a share group its start offset: the first record whose delivery is not complete."""
+    """The committed offset; of a share group its start offset, the first record whose delivery is
+    not complete."""
     end: int | None
     start: int | None = None
     known_lag: int | None = None

@@ -28,8 +28,7 @@ from kohort.protocol.messages.transactions import (
 
 NONE_OPEN: Final = -1
 _TRANSACTION_VERSION: Final = 0
-"""The version for operators' markers, which have the epoch of the batches, not the following
-one."""
+"""The version for operators' markers: they have the epoch of the batches, not the next epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Held:
     high_watermark: int
     last_stable_offset: int
     open: list[ProducerState]
-    """Producers with an open transaction, keyed by the first offset of the transaction."""
+    """Producers with an open transaction, in order of the first offset of the transaction."""
     ids: dict[int, str]
     """Their transactional ids, if a coordinator knows them."""
 
@@ -128,7 +127,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
 
 
 def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
-    """The open transactions in a partition, and its end; None if the partition does not exist."""
+    """The open transactions in a partition, and the partition's end; None if it does not exist."""
     leader = cluster.leader(topic, partition)
     if leader is None:
         return None

@@ -44,7 +44,8 @@ COMMANDS: Final = {
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
-"""Summary by name, and the function that adds the arguments and sets `run`: ``module:function``.
+"""Summary and function of each command, by name. The function adds the arguments and sets `run`; it
+is written as ``module:function``.
 
 By default the function is ``add_arguments``.
 """
@@ -62,7 +63,9 @@ def whole_parser() -> Parser:
 
 
 def _parser(wanted: Collection[str]) -> Parser:
-    """The parser of the wanted commands; of all, without their arguments, if none is known."""
+    """Return the parser of the wanted commands. If none is known, it has all commands, without
+    their arguments.
+    """
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )

@@ -229,7 +229,7 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _is_unknown(cluster: Cluster, principal: str) -> bool:
-    """Whether the cluster has users with passwords, but not this one."""
+    """Whether the cluster has users with passwords, but not `principal`."""
     kind, _, name = principal.partition(":")
     if kind != USER or name in {WILDCARD, ANONYMOUS.name} or "=" in name:
         # Principals without a password: everybody, anonymous clients, and certificates.

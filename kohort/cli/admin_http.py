@@ -29,7 +29,7 @@ LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 STARTING_S: Final = 1.0
 """Timeout for asking whether a broker is starting, which answers at once."""
 RESPONSE_BYTES_MAX: Final = 256 << 20
-"""A broker's responses have about 8 MB at most."""
+"""Maximum size of a response; those of a broker have about 8 MB at most."""
 
 
 def url_of(host: str, port: int, scheme: str = "http") -> str:
@@ -52,8 +52,8 @@ def starting_text(host: str) -> str | None:
 
 
 def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None = None) -> Json:
-    """GET the JSON object at `path`, already percent-encoded, below `url`; without a scheme, it is
-    HTTP's.
+    """GET the JSON object at `path`, which is percent-encoded, below `url`, whose default scheme is
+    http.
 
     `security` has the credentials, the same as for the broker's Kafka port.
 
@@ -98,7 +98,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
-    """Connects directly, as Kafka clients do, and ignores the proxy of the environment."""
+    """Return an opener that connects directly, as Kafka clients do, and ignores the environment's
+    proxy.
+    """
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPSHandler(context=security.tls_context if security.uses_tls else None),
@@ -107,7 +109,7 @@ def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
 
 
 def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dict[str, str]:
-    """The Authorization header. Raises UsageError, and UnavailableError without a token."""
+    """Return the Authorization header. Raises UsageError, and UnavailableError without a token."""
     user, password = security.sasl_plain_username, security.sasl_plain_password
     if not security.uses_sasl:
         return {}

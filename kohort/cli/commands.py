@@ -1,4 +1,4 @@
-"""Parsers of commands and subcommands, like `kohort groups list`, and how one is executed."""
+"""Parses and executes commands and subcommands, like `kohort groups list`."""
 
 import argparse
 import os
@@ -14,7 +14,8 @@ Handler: TypeAlias = Callable[[argparse.Namespace], None]
 
 class _Formatter(argparse.HelpFormatter):
     """Formats help as wide as the terminal. For every added argument, argparse would get the width
-    from shutil, whose import of three compression libraries delays each start of a broker by 2 ms.
+    from shutil, which imports three compression libraries and so delays each start of a broker by 2
+    ms.
     """
 
     def __init__(self, prog: str) -> None:
@@ -26,15 +27,15 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints errors in one line, without the usage text, and help with examples; so do the parsers
-    of subcommands.
+    """Prints errors in one line, without the usage text, and help with examples; parsers of
+    subcommands do the same.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of ArgumentParser.
         super().__init__(formatter_class=_Formatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Exit with code 2; an unknown choice or option is answered with the most similar."""
+        """Exit with code 2; for an unknown choice or option, suggest the most similar."""
         import difflib  # noqa: PLC0415 - only for errors.
 
         head, _, choices = message.partition(" (choose from ")

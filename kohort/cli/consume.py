@@ -1,7 +1,8 @@
 """``kohort consume``: prints the records of topics.
 
 Without a group it reads partitions from the given start and, with ``--exit``, up to their ends at
-that time. With ``--group`` it joins the group, shares its partitions and commits what it printed.
+the start of the command. With ``--group`` it joins the group, shares its partitions and commits
+what it printed.
 """
 
 import argparse

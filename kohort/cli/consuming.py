@@ -39,7 +39,7 @@ NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 class _Plan:
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int] | None
-    """None to read for ever."""
+    """Where to stop in each partition; None to read forever."""
 
 
 def consume(options: argparse.Namespace) -> None:
@@ -153,7 +153,9 @@ def _plan(
 def _at_time(
     cluster: Cluster, time_ms: int, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The offsets of the first records of this time or later; the ends, if there are none."""
+    """Return the offsets of the first records of this time or later; the ends of partitions without
+    any.
+    """
     return {
         partition: offset if offset >= 0 else ends[partition]
         for partition, offset in _offsets(cluster, ends, time_ms).items()
@@ -219,7 +221,7 @@ async def _print_some(
     left: int | None,
     ends: Mapping[TopicPartition, int] = NO_ENDS,
 ) -> int:
-    """Print at most `left` records, all if None, below `ends`; return their number."""
+    """Print at most `left` records, or all if None, below `ends`; return their number."""
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
     received = await reader.getmany(timeout_ms=POLL_MS, max_records=at_most)
     lines = [

@@ -29,7 +29,8 @@ COMPILED: Final = {
     "unpacking of records": "kohort.client.core.fetch.unpack",
 }
 FILES_MIN: Final = 10_000
-"""Half of them are reserved for logs; see `connections_within`."""
+"""Fewer file descriptors are reported. Half of them are reserved for logs; see
+`connections_within`."""
 FREE_BYTES_MIN: Final = 1 << 30
 
 OK: Final = "ok"
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the results of all checks; 1 if there is a problem."""
+    """Print the results of all checks; return 1 if there is a problem."""
     findings = [*examine(options.config, options.override)]
     if options.json:
         print(json.dumps([finding._asdict() for finding in findings], indent=2))

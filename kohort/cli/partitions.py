@@ -69,8 +69,8 @@ class Bounds(NamedTuple):
     starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
     timed: dict[TopicPartition, int] | None
-    """The first offsets of the time that the options name, the ends if all records are older; None
-    if they name none."""
+    """The offset of each partition's first record at or after the time that the options name, or
+    the partition's end if all records are older; None if the options name no time."""
 
     def within(self, partition: TopicPartition, offset: int) -> int:
         """Return the offset, or the nearer end of the partition."""

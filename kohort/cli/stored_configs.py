@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 def add_stored(commands: Commands) -> None:
     command = commands.add("get", "configs of brokers, a topic or a group, from a broker", _get)
     command.add_argument(
-        "names", metavar="NAME", nargs="*", help="only these (all that are not defaults)"
+        "names", metavar="NAME", nargs="*", help="configs to show (all that are not defaults)"
     )
     command.add_argument("--all", action="store_true", help="include defaults")
     _add_resource(command, brokers="each broker")
@@ -63,7 +63,9 @@ def add_stored(commands: Commands) -> None:
 def _add_change(parser: argparse.ArgumentParser) -> None:
     _add_resource(parser, brokers="all brokers")
     parser.add_argument(
-        "--dry-run", action="store_true", help="let the broker validate it, but change nothing"
+        "--dry-run",
+        action="store_true",
+        help="let the broker validate the change, but change nothing",
     )
 
 
@@ -142,7 +144,7 @@ def _alter(options: argparse.Namespace, changes: list[AlterableConfig], texts: l
 
 
 def _resource(options: argparse.Namespace) -> Resource:
-    """The resource that the options name; without one, all brokers."""
+    """Return the resource that the options name; all brokers if they name none."""
     if options.topic is not None:
         return Resource(Kind.TOPIC, options.topic)
     if options.group is not None:
@@ -151,7 +153,8 @@ def _resource(options: argparse.Namespace) -> Resource:
 
 
 def _broker_of(cluster: Cluster, resource: Resource) -> BlockingConnection | None:
-    """The broker that has the configs, as others reject the request; None if any will do.
+    """Return the broker that has the configs, because other brokers reject the request; None if any
+    broker will do.
 
     Raises:
         NotFoundError, DisconnectedError

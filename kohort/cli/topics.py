@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--partitions",
         type=int,
         metavar="N",
-        help="new number of partitions; records with the same key may then go to another one",
+        help="new number of partitions; records with the same key may then go to another partition",
     )
     _add_config(command)
     command.add_argument(
@@ -123,7 +123,9 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def _add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--dry-run", action="store_true", help="let the broker validate it, but change nothing"
+        "--dry-run",
+        action="store_true",
+        help="let the broker validate the change, but change nothing",
     )
 
 

@@ -36,8 +36,9 @@ from kohort.cli.output import table
 from kohort.formats.text import counted, shown
 
 _LISTED_MAX: Final = 10_000
-_OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """Largest `limit` that the HTTP port accepts."""
+
+_OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 class Client(NamedTuple):
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--open-for",
         type=seconds,
         metavar=DURATION,
-        help="only those whose transaction has been open for longer",
+        help="only those with a transaction open for longer than this",
     )
     command.add_argument(
         "--id-pattern", metavar="REGEX", help="only ids that fully match this expression"
@@ -92,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="first offset of the transaction, as shown by `kohort transactions why`",
     )
     command.add_argument(
-        "--force", action="store_true", help="even if the coordinator knows the transaction"
+        "--force", action="store_true", help="abort even if the coordinator knows the transaction"
     )
     add_kafka(command)
 
@@ -252,8 +253,8 @@ def _why_json(held: Held, clients: Mapping[int, Client]) -> dict[str, Any]:
 def _abort(options: argparse.Namespace) -> None:
     """Abort a transaction in one partition, without its coordinator.
 
-    Meant for transactions that no coordinator will end. Without --force, refuses one that its
-    coordinator knows, because the coordinator ends it after its timeout at the latest.
+    Meant for transactions that no coordinator will end. Without --force, a transaction that its
+    coordinator knows is refused, because the coordinator ends it after its timeout at the latest.
     """
     with cluster_of(options) as cluster:
         held = held_back(cluster, options.topic, options.partition)

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="print what the topic still contains, and exit",
+        help="print the history that the topic still contains, and exit",
     )
     parser.add_argument("--group", metavar="GROUP", help="only this group (all)")
     parser.add_argument(
@@ -224,7 +224,9 @@ def _print_past(
 
 
 def _state(cluster: Cluster, group: str, refusals: list[RefusedError]) -> str | None:
-    """Return the present state of a group, None if there is none; add a missing right."""
+    """Return the present state of a group, None if there is none; add a missing right to
+    `refusals`.
+    """
     try:
         return describe_state(cluster, group)
     except RefusedError as error:

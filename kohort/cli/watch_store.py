@@ -47,7 +47,9 @@ class Store:
         return record
 
     def flush(self) -> None:
-        """Wait until the records are stored; if another watcher writes, until few are buffered."""
+        """Store the records. Wait until they are stored or, if another watcher writes, until few
+        are buffered.
+        """
         self._added = 0
         while self._store is not None and not self._try(self._store):
             sleep(POLL_S)

@@ -124,7 +124,7 @@ def _compiled(
 
 
 def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
-    """Return the generated direction as the fallback of the compiled one."""
+    """Return the generated direction as a function to call when the compiled direction gives up."""
     made = generated(name)
 
     def take_over(*args: Any) -> Any:

@@ -2,8 +2,8 @@
 
 Exception
   ProtocolError        bytes and messages do not fit each other
-    DecodeError        the peer's bytes are not what they claim to be: its fault
-      InflatedTooLargeError  or they are, and inflate beyond what the caller allows
+    DecodeError        the peer's bytes are malformed: its fault
+      InflatedTooLargeError  a compressed block inflates beyond the caller's limit
     EncodeError        a message cannot be written in the chosen version: our fault
   KafkaError           an answer to the peer, carrying its ErrorCode
 """

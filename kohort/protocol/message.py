@@ -35,7 +35,7 @@ T = TypeVar("T")
 REQUESTS: Final[dict[int, type]] = {}
 """Request classes by api key, for the message modules imported so far."""
 RESPONSES: Final[dict[int, type]] = {}
-"""Response classes by api key, for the same modules."""
+"""Response classes by api key, for the message modules imported so far."""
 
 
 def field(

@@ -9,7 +9,7 @@ hashlib is imported with the first hash: it takes 0.7 MiB, and every broker impo
 from typing import Final, NamedTuple
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Names of the mechanisms' hashes in hashlib."""
+"""The hashes of the mechanisms, as hashlib names them."""
 
 ITERATIONS_MIN: Final = 4_096
 """The lower bound of RFC 7677 and Kafka: with fewer, a password could be found by brute force."""

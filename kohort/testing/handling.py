@@ -100,7 +100,7 @@ def _record(given: bytes | tuple[bytes | None, bytes | None], offset: int) -> An
 
 
 class _Source:
-    """A consumer of these records; it ends the run when they are done."""
+    """The source of these records; it ends the run when all records are done."""
 
     assigned: Collection[TopicPartition] = (PARTITION,)
     is_lost = False

@@ -334,7 +334,7 @@ class KafkaFault:
         return self._fault.hits
 
     def wait(self, hits: int = 1, *, timeout: float = TIMEOUT_S) -> None:
-        """Wait until it has affected this many requests. Raises TimeoutError."""
+        """Wait until the fault has affected this many requests. Raises TimeoutError."""
         _check_no_loop("wait_async")
         self._kafka._call(self._fault.wait(hits, timeout=timeout))  # noqa: SLF001
 

@@ -80,9 +80,11 @@ class SimulatedFileSystem:
         self.wall_ms = 0
         """The modification time of every file."""
         self.on_failure: Callable[[str], None] | None = None
-        """Called with the path when a fault makes an operation fail; a copy has none."""
+        """Called with the path when a fault makes an operation fail; a copy has no such
+        function."""
         self.on_operation: Callable[[Operation], None] | None = None
-        """Called before each operation; may prevent it by raising. A copy has none."""
+        """Called before each operation; may prevent the operation by raising. A copy has no such
+        function."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -329,7 +331,9 @@ class SimulatedFileSystem:
                 self._durable_names[path] = inode
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """Rename a directory, durably at once: only topic deletion does it."""
+        """Rename a directory. The new name is durable at once, because only topic deletion renames
+        directories.
+        """
 
         def moved(path: str) -> str:
             inside = path == source or path.startswith(source + "/")

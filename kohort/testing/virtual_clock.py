@@ -1,4 +1,4 @@
-"""A clock that tests and simulations advance, and an event loop that does so."""
+"""A clock that tests and simulations advance, and an event loop that advances such a clock."""
 
 import asyncio
 import math

@@ -1,10 +1,10 @@
 """Draws a rebalance for the terminal: a line for each member, with its phases from left to right.
 
-Pure: takes a history record in its JSON form, and returns lines of styled text. Members that were
-stopped longest come first, and those that the record's sentence names; members beyond the limit are
-only counted. Histories of `kohort watch` and of brokers' logs lack the times at which members of a
-classic group joined: their bars are hatched until all had. Departures that are not certain have a
-mark of their own.
+Pure: takes a history record in its JSON form, and returns lines of styled text. The members that
+the record's sentence names come first, then those that were stopped longest; members beyond the
+limit are only counted. Histories of `kohort watch` and of brokers' logs lack the times at which
+members of a classic group joined, so their bars are hatched until all members had joined.
+Departures that are not certain have a mark of their own.
 """
 
 import math
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Characters of bars, which differ even without colours."""
+    """The characters of a bar's phases. They differ, so that bars are readable without colours."""
 
     absent: str = " "
     works: str = "─"
@@ -163,9 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Sort members: first those that caused the rebalance or that others waited for; then by
-    stopped time or, in a consumer group, by the time at which they had their whole target,
-    those that lack a part of it before all others.
+    """Sort members: those that caused the rebalance or were waited for come first. Within these,
+    and within the rest, the longest stopped come first. In a consumer group, members that lack a
+    part of their target come first, then those that had their whole target last.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
@@ -229,8 +229,8 @@ def _classic_times(member: Json) -> Iterator[tuple[str, int | None]]:
 
 
 def _times_without_joins(member: Json, record: Json) -> Iterator[tuple[str, int | None]]:
-    """Yield the times of a member's phases if only the end of the join phase is known, and when the
-    assignment was stored.
+    """Yield the times of a member's phases for a record that has only the end of the join phase and
+    the time at which the assignment was stored.
     """
     yield "joins", 0
     if member["fate_ms"] is None:
@@ -248,7 +248,9 @@ def _consumer_times(member: Json, record: Json) -> Iterator[tuple[str, int | Non
 
 
 def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
-    """Yield the parts of a bar of `width` characters, at least one per phase if they suffice."""
+    """Yield the parts of a bar of `width` characters. Each phase gets at least one character if
+    there are enough.
+    """
     cells = ["absent"] * width
     first = -1
     for phase in phases:

@@ -1,4 +1,4 @@
-"""The option ``--from``: histories in files instead of a broker's.
+"""The option ``--from``: reads histories from files instead of a broker.
 
 A file has records of the history in JSON, one on each line, or responses of
 /groups/{group}/rebalances, or it is the log of a stock Kafka broker.
@@ -89,7 +89,7 @@ def records_from_files(options: argparse.Namespace, group: str) -> list[Json]:
 
 
 def groups_in_files(options: argparse.Namespace) -> dict[str, list[Json]]:
-    """The records of all groups, as `records_from_files` has those of one. Raises UsageError."""
+    """Return the records of each group as `records_from_files` does. Raises UsageError."""
     # Reads the logs of brokers, which other commands do not need.
     from kohort.insight.errors import ReportedError  # noqa: PLC0415
     from kohort.insight.history_files import histories  # noqa: PLC0415

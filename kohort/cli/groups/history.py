@@ -61,9 +61,13 @@ def add_why(commands: Commands) -> None:
         "why", "why a group rebalanced; what holds up a share group, or one of its records", _why
     )
     parser.add_argument("group", metavar="GROUP")
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="of a share group")
+    parser.add_argument(
+        "topic", metavar="TOPIC", nargs="?", help="a topic that the share group reads"
+    )
     parser.add_argument("partition", metavar="PARTITION", nargs="?", type=int)
-    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=int, help="one of its records")
+    parser.add_argument(
+        "offset", metavar="OFFSET", nargs="?", type=int, help="offset of one of its records"
+    )
     add_history(parser)
     add_from(parser)
     parser.add_argument(
@@ -125,7 +129,7 @@ def positive(text: str) -> int:
 def history_of(
     options: argparse.Namespace, *, kind: str | None = REBALANCE, enough: int | None = None
 ) -> Json:
-    """The response of GET /groups/{group}/rebalances, or its like; `enough` as in
+    """Return the history in the form of GET /groups/{group}/rebalances; `enough` is as in
     `group_history`. Raises CommandError.
     """
     if options.files:
@@ -217,7 +221,9 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _share_partitions(options: argparse.Namespace) -> Json | None:
-    """The page of a share group's records; None if `kohort watch` answers, which has none."""
+    """Return the page of a share group's records; None if `kohort watch` serves the port, because
+    it has no such page.
+    """
     query = {name: getattr(options, name) for name in ("topic", "partition", "offset")}
     path = share_path(options.group, **query)
     try:
@@ -243,7 +249,7 @@ def _summarized(options: argparse.Namespace) -> Json:
     options.last = last
     rebalances = [record for record in records if record.get("kind") != AVOIDED]
     if is_full and len(rebalances) < last:
-        # Records of avoided rebalances took the place of rebalances.
+        # Records of avoided rebalances may have taken the places of rebalances in the response.
         records = rebalances = history_of(options)["rebalances"]
     answer["act"] = last_act(options.group, records)
     answer.pop("acts", None)  # Only the HTTP port sends acts.
@@ -253,7 +259,7 @@ def _summarized(options: argparse.Namespace) -> Json:
 
 
 def _is_told(record: Json) -> bool:
-    """Whether a record is of a rebalance, or of a problem without one."""
+    """Whether a record is of a rebalance, or of a problem that began no rebalance."""
     if record.get("kind") != AVOIDED:
         return True
     kind = (record.get("trigger") or {}).get("kind")
@@ -290,7 +296,7 @@ def why_lines(answer: Json) -> Iterator[str]:
 
 
 def continued(record: Json, answer: Json) -> Json:
-    """A stored record of a rebalance that still runs, with its wait until now."""
+    """Return a stored record of a rebalance that still runs, with its wait extended until now."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or not _still_runs(record, answer) or not record["waited_for"]["ms"]:
         return record
@@ -307,7 +313,7 @@ _SETTLED: Final = frozenset({None, "Stable", "Empty", "Dead"})
 
 
 def _as_of_lines(record: Json, answer: Json, clock_text: ClockText) -> Iterator[str]:
-    """Yield when the record of an unfinished rebalance was stored: it may be out of date."""
+    """Yield when the record of an unfinished rebalance was stored, as it may be outdated."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or record.get("outcome") != "running":
         return

@@ -22,7 +22,7 @@ from kohort.formats.text import shown
 
 
 class Move(NamedTuple):
-    """A partition's change; offsets, `before` is None without a committed one."""
+    """A partition's offset before and after; `before` is None without a committed offset."""
 
     topic: str
     partition: int
@@ -48,7 +48,9 @@ def add_reset_offsets(commands: Commands) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to-earliest", action="store_true", help="first record")
     where.add_argument("--to-latest", action="store_true", help="after the last record")
-    where.add_argument("--to-current", action="store_true", help="unchanged; useful with --json")
+    where.add_argument(
+        "--to-current", action="store_true", help="keep the offsets; useful with --json"
+    )
     where.add_argument("--to-offset", type=int, metavar="N")
     where.add_argument("--shift-by", type=int, metavar="N", help="N offsets forward, -N back")
     add_times(

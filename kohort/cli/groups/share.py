@@ -1,5 +1,5 @@
 """Share groups in ``kohort groups describe`` and ``why``, from the broker's HTTP port: only the
-broker knows who has locked which record.
+broker knows which member has locked which record.
 """
 
 import argparse

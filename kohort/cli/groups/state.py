@@ -117,7 +117,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _list_files(options: argparse.Namespace) -> None:
-    """List the groups of histories, of which nothing else is known."""
+    """List the groups of histories, which show nothing but their names."""
     now_ms = int(time.time() * 1000)
     clock_text = local_clock(now_ms)
     data: list[dict[str, Any]] = []
@@ -369,7 +369,9 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _delete_offsets(options: argparse.Namespace) -> None:
-    """Topics are looked up among the group's offsets, because a topic may be deleted already."""
+    """Delete offsets of a group. Topics are looked up among the group's offsets, because a topic
+    may be deleted already.
+    """
     with cluster_of(options) as cluster:
         of_shares = share_offsets(cluster, options.group)
         known = committed_offsets(cluster, options.group) if of_shares is None else of_shares

@@ -32,7 +32,7 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 SEQUENCE_MODULUS = 1 << 31
-"""After sequence 2147483647 comes 0."""
+"""The number of sequences: 0 follows 2147483647."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
@@ -247,7 +247,9 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
 def restamped(
     batch: Buffer, header: BatchHeader, kind: TimestampType, max_timestamp: int
 ) -> SealedBatch:
-    """Return the batch with other timestamps: those of its records, or the broker's for all."""
+    """Return the batch with the timestamps of its records, or with the broker's timestamp for all
+    records.
+    """
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | kind << 3
     # Like Kafka, drop unknown attributes only if the header is rewritten.
     changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)

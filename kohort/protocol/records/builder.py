@@ -22,7 +22,7 @@ from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record, write_record
 
 RECORDS_PER_STEP: Final = 500
-"""They take about a millisecond."""
+"""Records encoded in one step: they take about a millisecond."""
 
 _BATCH_BYTES_MAX = (1 << 31) - 1
 

@@ -36,7 +36,8 @@ _PIECE_COST_BYTES = PIECE_BYTES >> 7
 which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
-"""Compressed bytes per call. At the end of each member, zlib copies the rest of its input."""
+"""Compressed bytes for one call of zlib, which at the end of each member copies the rest of its
+input."""
 
 _COMPRESSED_STEP_BYTES = 128 << 10
 """Bytes compressed between two pauses: up to 5 ms with gzip."""
@@ -156,7 +157,7 @@ def _gzip(slices: Iterable[Buffer], _size_bytes: int, level: int | None) -> Iter
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_MEMBER_BYTES_MIN = 18
-"""Header and trailer."""
+"""Minimum size of a gzip member: its header and its trailer."""
 
 
 def _gunzip(data: Buffer, _limit_bytes: int) -> _Inflating:
@@ -381,7 +382,7 @@ def _unlz4_of_java(data: Buffer, _limit_bytes: int) -> _Inflating:
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK_BYTES = 128 << 10
-"""Maximum inflated size of a block; even one of 4 bytes can inflate to as much."""
+"""Maximum inflated size of a block; a block of 4 bytes can inflate to as much."""
 _ZSTD_RLE_BLOCK = 1
 
 

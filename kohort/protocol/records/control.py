@@ -122,7 +122,7 @@ def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
 
 
 def decode_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """Decode the marker; None if not the end of a transaction. Raises DecodeError."""
+    """Decode the marker; None if the batch does not end a transaction. Raises DecodeError."""
     if not header.is_control or header.record_count != 1:
         raise DecodeError(f"not a control batch of one record: {header}")
     is_plain = header.length == _PLAIN_LENGTH and not header.attributes & CODEC_MASK

@@ -16,10 +16,11 @@ from kohort.protocol.records.varint import Buffer, encode_varint, encode_varlong
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, RecordSpan, read_span
 
 SMALL = 64
-"""A length or delta below this is one byte, of twice its value."""
+"""A length or delta below this is encoded in one byte, which has twice its value."""
 
 SIZES_KEPT_MAX = 1_000
-"""Encoded sizes that are cached: a broker's own records have few, and small, ones."""
+"""Number of cached encodings of sizes: a broker's own records have few different sizes, all
+small."""
 
 NULL = encode_varint(-1)
 """The size of an absent key or value."""

@@ -83,8 +83,8 @@ class Fault:
     """Whether the fault is new and was never entered."""
 
     def __del__(self) -> None:
-        """Warn, like a coroutine that is never awaited: a test whose fault does not apply passes
-        for the wrong reason.
+        """Warn if the fault was never applied, as Python does for a coroutine that is never
+        awaited: such a test passes for the wrong reason.
         """
         if self.is_unused:
             text = f"a fault of {self.api} was never entered, so it applied to nothing: use `with`"
@@ -153,7 +153,7 @@ class Faults:
         self._intercept()
 
     def remove(self, fault: Fault) -> None:
-        """Remove a fault: held requests continue, dropped ones stay unanswered."""
+        """Remove a fault: held requests continue, dropped requests stay unanswered."""
         fault.ended.set()
         self._all.remove(fault)
         self._intercept()

@@ -69,7 +69,7 @@ class KitGroup:
     """One group, which need not exist; `KafkaGroup` documents the methods."""
 
     def __init__(self, name: str, groups: Callable[[], Groups]) -> None:
-        """`groups` returns those of the running broker, which a restart replaces."""
+        """`groups` returns the groups of the running broker; a restart replaces them."""
         self.name = name
         self._groups = groups
 
@@ -104,13 +104,15 @@ class KitGroup:
 
     @property
     def lag(self) -> int:
-        """Return the number of unread records, all of a partition without a commit; of a share
-        group, those that are not finished.
+        """Return the number of unread records: for a partition without a commit all records, for a
+        share group those that are not finished.
         """
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:
-        """Return the same; None while members are joining and topics are unknown."""
+        """Return `lag`; None if there is no group, or members are joining so that its topics are
+        unknown.
+        """
         group = self._found
         if group is None:
             return None
@@ -246,7 +248,9 @@ class KitGroup:
         await self._step(step)
 
     async def _step(self, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
-        """Run a step; return or raise its outcome. Raises LookupError without such a group."""
+        """Run a step and return its result, or raise its exception. Raises LookupError without such
+        a group.
+        """
         ticket: Deferred[Callable[[], Any]] = Deferred()
 
         def take(group: Group, now: Now) -> None:

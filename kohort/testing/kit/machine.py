@@ -43,7 +43,7 @@ class ReservedPort:
 
 
 class UnsupportedError(Exception):
-    """The machine does not support the operation; the text says which one does."""
+    """The machine does not support the operation; the text says which machine does."""
 
 
 class _TestMachine(Environment):
@@ -66,7 +66,7 @@ class DiskMachine(_TestMachine):
         return str(self.directory)
 
     def lose(self, *, unsynced: bool, random: Random) -> "DiskMachine":
-        """Return the machine for the next broker after this one was killed."""
+        """Return a machine for the next broker, with the files that a killed broker leaves."""
         del random
         if unsynced:
             raise UnsupportedError("only an in-memory disk can lose unsynced writes")
@@ -112,7 +112,7 @@ class MemoryMachine(_TestMachine):
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def lose(self, *, unsynced: bool, random: Random) -> "MemoryMachine":
-        """Return the machine for the next broker after this one was killed."""
+        """Return a machine for the next broker, with the files that a killed broker leaves."""
         other = type(self)(self.clock, self._random)
         self._copy_to(other)
         if unsynced:
