@@ -109,8 +109,8 @@ class HistoryDirectory(HistoryStore):
 
 
 def _acquire(lock: IO[str], cluster_id: str | None) -> None:
-    """Lock the directory until `lock` is closed. Raises ValueError if it is locked or of another
-    cluster.
+    """Lock the directory until `lock` is closed. Raises ValueError if another process has locked
+    it, or it has the history of another cluster.
     """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

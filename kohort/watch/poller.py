@@ -67,7 +67,7 @@ class Poller:
         self.denials: set[int] = set()
         """Errors of groups that may not be described."""
         self.is_blind = False
-        """Whether the user sees no group: none exists, or none may be described."""
+        """Whether ListGroups returned no group: none exists, or the user may describe none."""
 
     def poll(self, watcher: Watcher) -> None:
         """Report the groups that are rebalancing to the watcher. Raises DisconnectedError."""

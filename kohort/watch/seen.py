@@ -67,7 +67,7 @@ class News(NamedTuple):
     records: Sequence[NewRecord]
     """New records of the history."""
     counted: Sequence[HistoryRecord]
-    """Those of `records` that metrics count: rebalances since the watcher has read the past."""
+    """The records that metrics count: rebalances after the watcher had caught up with the topic."""
     views: Mapping[str, View | None]
     """The groups that have changed; None for a group that was removed or is no longer known."""
     running: Mapping[str, bytes | None]

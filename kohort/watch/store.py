@@ -41,7 +41,7 @@ class HistoryStore:
         raise NotImplementedError
 
     def _note(self, text: bytes) -> None:
-        """Record that the store has a record. Raises ValueError if the text is not one."""
+        """Note a record that is stored already. Raises ValueError if `text` is not a record."""
         try:
             self._backlog.note(json.loads(text))
         except (TypeError, KeyError, RecursionError) as error:

@@ -14,7 +14,7 @@ RECORDED_AGAIN_MS: Final = 600_000
 
 
 class InstanceConflicts:
-    """The conflicts of one group. Times are monotonic milliseconds."""
+    """The instance id conflicts of one group. Times are in monotonic milliseconds."""
 
     __slots__ = ("_recorded_until", "_replaced_ms", "_successors")
 

@@ -168,7 +168,7 @@ class Uncertainty(StrEnum):
     )
     JOINS = "how long members take to join is not in the history"
     SESSION = "session.timeout.ms is not in the history"
-    """The effect of static membership and of other session timeouts depends on it."""
+    """Without it, the effects of static membership and of other session timeouts are unknown."""
     HEARTBEAT = "heartbeat.interval.ms is not in the history"
     TIMEOUT = "max.poll.interval.ms is not in the history"
     DELAY = "group.initial.rebalance.delay.ms is not in the history"

@@ -45,7 +45,7 @@ class TopicReplacedError(DataLossError):
 
 
 class TopicQuery:
-    """Reads a topic with one query; a retry needs a new object."""
+    """Reads a topic with one streaming query. To retry after a failure, create a new TopicQuery."""
 
     def __init__(
         self,

@@ -17,7 +17,6 @@ _HEARTBEAT_MS: Final = 3_000
 """Default of heartbeat.interval.ms. It is assumed for each member, but at most a third of the
 member's session timeout."""
 
-
 _BEATS: Final = 3
 """Assumed maximum number of heartbeats that a member sends after its last other sign of life."""
 

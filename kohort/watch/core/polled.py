@@ -62,9 +62,9 @@ class Snapshot(NamedTuple):
     kind: GroupKind
     state: str
     record: GroupRecord
-    """The group's members, without timeouts; subscriptions and assignments are empty unless the
-    group is Stable. The generation is a consumer group's epoch, a classic group's
-    `UNKNOWN_GENERATION`."""
+    """The group's members. Their timeouts are unknown; subscriptions and assignments are empty
+    unless the group is Stable. The generation is the epoch of a consumer group, and
+    `UNKNOWN_GENERATION` of a classic group."""
 
     @property
     def is_at_rest(self) -> bool:

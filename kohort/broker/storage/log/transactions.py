@@ -139,7 +139,7 @@ class AbortedSearch:
         return at_once(self.steps())
 
     def steps(self) -> Steps[list[AbortedTransaction]]:
-        """Search in steps; the result is valid only if `is_void` is false afterwards."""
+        """Search in steps. Discard the result if `is_void` is true afterwards."""
         aborted: list[AbortedTransaction] = []
         with self._state.errors_as(_UNREADABLE):
             for segment in self._segments:

@@ -203,8 +203,8 @@ class ConsumerMembership(BaseMembership):
         return leave_for(identity, reason, returns=is_static and not leaves)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
-        """Process a response that invalidates an identity; returns whether that was the present
-        one.
+        """Give up the identity `sent`, which a response rejects. Return False, and do nothing, if
+        the member has another identity by now.
         """
         if sent != self.identity:
             return False

@@ -310,8 +310,8 @@ class Membership(BaseMembership):
         return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
-        """Process a response that invalidates an identity; returns whether that was the present
-        one.
+        """Give up the identity `sent`, which a response rejects. Return False, and do nothing, if
+        the member has another identity by now.
         """
         if sent != self.identity:
             return False
