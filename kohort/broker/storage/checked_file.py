@@ -39,8 +39,8 @@ def replace_checked(
 ) -> None:
     """Replace a file as `replace_file` does, with its checksums.
 
-    Without `sync_sums` a power failure may lose or restore the checksum file. This is safe if no
-    old content needs them, for example because the file is new.
+    Without `sync_sums` the checksum file is not flushed: a power failure may lose it, and the
+    content is then accepted unchecked. For new files, which have no old content to protect.
     """
     sums = f"{crc32c(content):08x}"
     if files.exists(path):

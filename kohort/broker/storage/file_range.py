@@ -82,14 +82,14 @@ class Descriptor(Protocol):
 
 
 class FileRange:
-    """The rest of a file range that is being sent. Methods raise OSError."""
+    """The part of a file range that is not sent yet. Methods raise OSError."""
 
     __slots__ = ("_descriptor", "_on_gone", "_position", "_stop")
 
     def __init__(
         self, descriptor: Descriptor, start: int, stop: int, on_gone: Callable[[], None]
     ) -> None:
-        """`on_gone` is called when the last reference is dropped, in any thread."""
+        """`on_gone` is called, in any thread, when the last reference to this object is dropped."""
         self._descriptor = descriptor
         self._position = start
         self._stop = stop

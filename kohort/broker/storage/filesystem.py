@@ -30,9 +30,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 OPEN_FILES_MAX = 8192
 """Maximum number of open descriptors, whatever the limit of the process is."""
 _RANGES_PART = 8
-"""Ranges of evicted or removed files may hold descriptors beyond the limit: an eighth of it."""
+"""Ranges keep descriptors of evicted or removed files open beyond the limit of open descriptors, so
+the number of ranges is at most this fraction (1/8) of the limit."""
 _RANGES_ALWAYS = 16
-"""Descriptors that ranges may hold in any case, without checking the limit."""
+"""Number of ranges allowed in any case, however low the limit of open descriptors is."""
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700

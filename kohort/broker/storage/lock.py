@@ -42,8 +42,8 @@ class DataDirectoryLock:
         except BaseException:
             os.close(self._descriptor)
             raise
-        # For the message above in another process. The file stays empty if Kafka has the lock, or
-        # the disk is full.
+        # Another process that fails to get the lock shows this process id in its error message.
+        # The file stays empty if Kafka has the lock, or the disk is full.
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)

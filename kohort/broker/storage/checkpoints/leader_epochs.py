@@ -18,8 +18,8 @@ FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 _VERSION = "0"
 _EPOCHS_AHEAD_MAX = 1000
-"""Maximum plausible increase between two batches: an epoch is added only when a leader starts or
-fails."""
+"""Maximum plausible increase of the epoch from one batch to the next: it increases only when a
+leader starts or fails."""
 
 
 class EpochStart(NamedTuple):
@@ -36,9 +36,9 @@ class EpochRun(NamedTuple):
 def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
     """Return the epochs of a log's batches, without those of damaged batches.
 
-    Epochs never decrease: of two runs that contradict this, the shorter one is damaged. If only the
-    last batch has the latest epoch, no other batch confirms it; the epoch is accepted unless it is
-    implausibly far ahead.
+    Epochs never decrease: if they do from one run of batches to the next, the run of fewer batches
+    is damaged. If only the last batch has the latest epoch, no other batch confirms it; the epoch
+    is accepted unless it is implausibly far ahead.
 
     Args:
         leader_epoch_max: this broker's current epoch. A log written by Kafka may have later ones.

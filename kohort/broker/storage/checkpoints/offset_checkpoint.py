@@ -12,7 +12,7 @@ from kohort.broker.storage.filesystem import FileSystem
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Recovery points: lower offsets are on disk; an unclean start verifies only the rest of a log."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
-"""The log start offset, of the partitions where it is not the start of the first segment."""
+"""Log start offsets, of partitions whose log does not start with their first segment."""
 LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 """A copy of LOG_START_OFFSET_FILE: no other file contains the effect of DeleteRecords."""
 LOG_SIZE_FILE = "log-size-checkpoint"

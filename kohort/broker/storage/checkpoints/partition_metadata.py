@@ -19,8 +19,8 @@ def write_topic_id(files: FileSystem, directory: str, topic_id: bytes, *, sync: 
     """Write the id (16 bytes) to a partition's directory. Raises OSError.
 
     Args:
-        sync: whether to flush it to disk, which is necessary where there are batches: nothing else
-            in the directory says to which topic they belong.
+        sync: whether to flush the file to disk, which is necessary if the directory has batches:
+            nothing else in it says to which topic they belong.
     """
     encoded = urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     path = f"{directory}/{FILE_NAME}"

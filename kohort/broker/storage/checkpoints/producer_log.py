@@ -49,7 +49,9 @@ more than the requests in flight to a broker."""
 def note_control(
     state: ProducerState, batch: Buffer, header: BatchHeader, *, base_offset: int, timestamp: int
 ) -> AbortedTransaction | None:
-    """Apply a control batch to `state`; return the entry for its segment's index, or None."""
+    """Apply a control batch to `state`. If it aborts a transaction, return the entry for the
+    transaction index of its segment; otherwise None.
+    """
     if header.record_count == 0:
         state.note_emptied_marker(header, timestamp=timestamp)
         return None
@@ -161,7 +163,7 @@ class ProducerLog:
             if end <= offset and segment not in renewed:
                 continue
             if not is_complete and segment.base_offset in self._snapshots:
-                # The segment's start was removed; the snapshot has the producers up to there.
+                # The batches before this segment were removed; the snapshot has their producers.
                 state, reached = self._restored(segment.base_offset)
                 is_complete = reached == segment.base_offset
             elif is_complete and segment is not self._segments[0]:
@@ -358,7 +360,9 @@ class ProducerLog:
             replayed.aborted.append(entry)
 
     def _pass_hole(self, replayed: _Replayed, hole: range, state: ProducerState) -> None:
-        """Apply the aborts that the index of the segment lists at hidden offsets."""
+        """Apply the aborts that the segment's index lists at offsets in `hole`, whose batches are
+        damaged.
+        """
         replayed.holes.append(hole)
         for entry in replayed.found or ():
             if entry.last_offset in hole:
@@ -368,9 +372,10 @@ class ProducerLog:
                     self._end(entry.producer_id, entry.last_offset, state)
 
     def _end_hidden(self, replayed: _Replayed, end: int, state: ProducerState) -> None:
-        """Replace `state` by the snapshot at the end of a segment, which includes hidden batches.
+        """Replace `state` by the snapshot at the end of a segment, which includes batches that
+        cannot be read because of damage.
 
-        A transaction that ended at a hidden offset was committed if the transaction index exists
+        A transaction that ended at a damaged offset was committed if the transaction index exists
         and does not list it; if the index is missing, it counts as aborted.
         """
         if end not in self._snapshots:

@@ -9,9 +9,9 @@ compacted, nor any segment beyond the last stable offset.
 
 Why a deleted key never comes back, however far a run gets and wherever it is interrupted:
 
-- Segments are replaced from the oldest on, each group before the next is read. So a tombstone gets
-  its delete horizon only when the records it deletes are gone, and an interrupted run has made
-  progress.
+- Segments are rewritten in groups of adjacent ones, from the oldest on, and a group is replaced
+  before the next is read. So a tombstone gets its delete horizon only when the records it deletes
+  are gone, and an interrupted run has made progress.
 - Batches after the part whose keys were collected are kept unchanged.
 - A log counts as clean only up to where every group was replaced and its directory is synced, and
   only as far as it has been flushed to disk. Otherwise a power failure could lose the later record
@@ -67,7 +67,7 @@ def plan_compaction(
     """Return what to compact now; None if there is not enough to do yet. Raises StorageError.
 
     Args:
-        first_dirty_offset: from the last compaction, 0 if there was none.
+        first_dirty_offset: where the last compaction stopped, 0 if there was none.
         up_to_offset: the last stable offset; segments beyond it are left alone.
     """
     config = log.config
@@ -142,7 +142,7 @@ class Compaction:
         self._config = log.config
         self._gone: _Gone | None = None
         self._decided_by = log.log_end_offset
-        """All transaction markers for the plan are below this offset."""
+        """Every transaction in the planned segments has its marker below this offset."""
         producers = log.producers.snapshot()
         self._last_offsets = {
             taken.producer_id: taken.last_offset for taken in producers if taken.last_offset >= 0
@@ -178,7 +178,8 @@ class Compaction:
         """Put a finished segment in place, if any; in the log's thread. Raises StorageError."""
         if self._ready is None:
             return
-        # Once the swap is committed, a start after a failure needs the files.
+        # Cleared first: if the replacement fails after it is committed, the next start needs the
+        # files, and `close` must not delete them.
         (replaced, cleaned), self._ready = self._ready, None
         if not self._log.replace_segments(replaced, cleaned, wall_ms=wall_ms):
             cleaned.discard()
@@ -192,8 +193,8 @@ class Compaction:
 
     def _run(self) -> Generator[None, None, None]:
         if self._log.flushed_offset < self._decided_by:
-            # A record may be removed only if the later one with its key is on disk, and so is the
-            # marker that commits the later one, possibly far behind it.
+            # A record may be removed only when the later record with its key is on disk, and also
+            # the marker that commits the later record, which may follow far behind it.
             self._log.flush()
         self._aborted = AbortedRanges(self._aborted_reading.read())
         self._transactions = TransactionPass(self._aborted)
@@ -231,7 +232,7 @@ class Compaction:
                 has_room = True
             if not has_room:
                 return
-            # The segment may end with a gap left by Kafka.
+            # The end includes a gap that Kafka's compaction may have left after the last batch.
             self.cleaned_up_to = end
 
     def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:

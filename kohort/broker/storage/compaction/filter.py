@@ -6,9 +6,9 @@ the batch as its delete horizon. If the horizon does not fit into the batch, the
 and a later compaction tries again. Records without a key are removed, and those of aborted
 transactions. Batches keep their offsets and producer data.
 
-Where Kafka leaves gaps between the remaining batches, here an empty batch of 61 bytes covers all
-offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and
-every gap in a log is a sign of damage.
+Kafka leaves gaps between the remaining batches. Kohort writes an empty batch of 61 bytes that
+covers all offsets of a gap, so that every gap in a log is a sign of damage. Consumers advance over
+it, as over the empty batches that Kafka keeps for the state of producers.
 
 A log is compacted only below its last stable offset, where every transaction has ended. Records of
 aborted transactions do not count as values of their keys. A marker is removed when nothing is left
@@ -74,7 +74,7 @@ class AbortedRanges:
 
 
 class TransactionPass:
-    """The state of a pass over the batches of a log, in order."""
+    """The transactions met so far while all batches of a log are processed in order."""
 
     __slots__ = ("_spent", "_with_data", "aborted")
 
@@ -143,7 +143,7 @@ class RetentionTerms(NamedTuple):
     last_offsets: Mapping[int, int]
     """Producer id -> last offset: the batch that ends there is kept, even if it is empty."""
     marked_epochs: Mapping[int, int]
-    """Producer id -> epoch, for producers without batches: a marker of that epoch is kept, if only
+    """Producer id -> epoch, for producers without batches: a marker of that epoch is kept, at least
     as an empty batch.
     """
 

@@ -46,7 +46,7 @@ class LogAppender(LogState):
         good.
 
         Args:
-            batch: exactly one batch; the kernel copies it.
+            batch: exactly one batch; the caller may reuse the buffer after the call.
             header: the header of that batch.
         """
         before = self.segments[-1]
@@ -94,7 +94,8 @@ class LogAppender(LogState):
         try:
             index.append(aborted)
         except OSError as error:
-            # It must be on disk before the recovery point passes it; until then it is only a hint.
+            # Only logged: a start rebuilds the entry from the batches as long as the recovery point
+            # has not passed its marker.
             logger.warning("%s cannot be written; the entry stays in memory: %s", index.path, error)
 
     def roll(self, *, wall_ms: int) -> None:
@@ -158,7 +159,7 @@ def must_roll(
         return True
     segment_ms = config.segment_ms
     if config.max_compaction_lag_ms < segment_ms and "compact" in config.cleanup_policy:
-        # The active segment is never compacted.
+        # Roll early enough for max.compaction.lag.ms: the active segment is never compacted.
         segment_ms = config.max_compaction_lag_ms
     first = active.first_timestamp
     if first is None:

@@ -182,7 +182,7 @@ class DeletedFiles:
                 logger.warning("%s cannot be deleted: %s", path, error)
 
     def remove_due(self, wall_ms: int, delay_ms: int) -> int:
-        """Remove files that were deleted at least `delay_ms` ago; return how many.
+        """Remove files that were deleted at least `delay_ms` ago; return how many were due.
 
         For any thread. Files that cannot be removed are left for the next start.
         """

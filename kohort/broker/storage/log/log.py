@@ -86,8 +86,8 @@ class PartitionLog(LogAppender, LogReader):
         """
         self.check_usable()
         end_offset = self.log_end_offset
-        # Read after the offset: everything below it is in these segments, even if one is rolled
-        # now.
+        # Read after `end_offset`, so that all batches below it are in these segments even if
+        # another thread starts a new segment now.
         segments = self.segments
         try:
             self.flusher.flush(segments, end_offset)

@@ -7,13 +7,13 @@ shutdown the segments beyond the recovery point are verified
 something proves that they existed.
 
 A .log that is missing, empty or truncated between two batches looks like an intact log. Other data
-proves otherwise: the recovery point and the log start offset (there was a log up to both), the name
+proves otherwise: the recovery point and the log start offset (the log had reached both), the name
 of the latest producer snapshot and the size of all .log files at a clean shutdown, indexes without
 a .log, and the start of the next segment. Offsets are never reused: if the end is missing, the log
 continues after it.
 
-Segments follow each other without gaps, also in a log that was compacted here. Kafka's compaction
-leaves gaps: in a compacted topic, a gap alone proves nothing.
+Segments follow each other without gaps, also in a log that Kohort has compacted. Kafka's compaction
+leaves gaps: in a compacted topic, a gap alone does not prove a loss.
 """
 
 import logging
@@ -166,7 +166,8 @@ class OpenedLog:
         self.end_offset = end_offset
         found = self._found_end(end_offset)
         if found < proven:
-            # The first append finds a different end, and continues in a new segment.
+            # The batches end before `proven`: the first append detects that, and starts a new
+            # segment at `proven`.
             self.end_offset, self.is_tail_known = proven, False
             if max(found, terms.log_start_offset) < proven:
                 self.lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
@@ -196,7 +197,7 @@ class OpenedLog:
             segment.close()
             if end is None or end >= behind:
                 continue
-            # Where there may be gaps, only an index without its .log proves a loss.
+            # If Kafka may have left gaps, only an index without its .log proves a loss.
             if may_have_gaps and not any(end <= offset < behind for offset in self._orphans):
                 continue
             self.lost.append(LostOffsets(end, behind))
@@ -244,7 +245,7 @@ class OpenedLog:
             if end_offset < following.base_offset and (
                 is_orphaned or end_offset < recovery_point or not terms.is_known
             ):
-                # Not caused by a power failure: no reason to discard the data after it.
+                # This gap was not caused by a power failure, so the segments after it are kept.
                 if is_orphaned or not self._may_have_gaps:
                     self.lost.append(LostOffsets(end_offset, following.base_offset))
                 continue
@@ -265,15 +266,15 @@ class OpenedLog:
         """Give segments the CRCs of their first batches from segments.crc, for `check_identity`."""
         terms, sums = self._terms, self.checksums.sums
         *sealed, active = self.segments
-        # Above the recovery point the list may be older than the segment.
+        # Above the recovery point the CRCs in segments.crc may be older than the segments.
         compared = [
             segment
             for segment, following in zip(sealed, self.segments[1:], strict=True)
             if terms.clean_shutdown or following.base_offset <= terms.recovery_point
         ]
         if terms.clean_shutdown and self.recovered_from is None and active.size_bytes:
-            # Only a clean shutdown lists the active segment; the start after any other one removes
-            # it from the list. The checksum does not apply if recovery has truncated the segment.
+            # segments.crc lists the active segment only after a clean shutdown. The CRC does not
+            # apply if recovery has truncated the segment.
             compared.append(active)
         for segment in compared:
             segment.note_first_crc(sums.get(file_name(segment.base_offset, LOG_SUFFIX)))

@@ -68,7 +68,7 @@ def read_on(
         )
         if data is not None:
             return data
-        # The end of this segment is missing; the data after it starts in the next one.
+        # This segment has lost its end, or is empty after compaction: read the next segment.
     return None
 
 
@@ -158,14 +158,14 @@ class LogReader(LogState):
         return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
 
     def _find_range(self, offset: int, max_bytes: int, up_to_offset: int) -> FileRange | None:
-        """Return the result of `read_cached` as a file range if immediate, else None."""
+        """Return the result of `read_cached` as a file range; None if that takes longer."""
         number = self.segment_number(offset)
         if up_to_offset < self.end_of_segment(number):
             return None
         try:
             return cached_range(self.segments[number], offset, max_bytes)
         except OSError:
-            # Not in memory; or damaged, which the actual read will report.
+            # The data is not in the page cache, or it is damaged, which `_read` will report.
             return None
 
     def _read(
@@ -228,8 +228,8 @@ class LogReader(LogState):
                 continue
             asked.append(segment)
             late_count += latest is not None
-            # In the first such segment the record may be before the log start; the second one
-            # certainly has a later record.
+            # In the first segment whose latest record is late enough, that record may be below the
+            # log start. In the second one it is not, so no further segment is needed.
             if late_count == 2:
                 break
         return Detached(

@@ -182,8 +182,8 @@ def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) ->
 def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
     """Return (position, base offset) of the batch to start with, at or before the recovery point.
 
-    It has an entry in the time index: no batch before it has a later timestamp, and so the latest
-    timestamp of the segment can be found without examining all of them.
+    That batch has an entry in the time index, so no earlier batch has a later timestamp, and the
+    scan finds the latest timestamp of the segment without reading the earlier batches.
     """
     number = segment.time_index.find_offset(recovery_point)
     batch = batch_of_entry(segment, segment.time_index[number]) if number >= 0 else None

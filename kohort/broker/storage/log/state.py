@@ -140,7 +140,7 @@ class LogState:
         """
         self.log_end_offset = opened.end_offset
         self.opened_end_offset = opened.end_offset
-        """Where the log ended when it was opened: the data of earlier processes."""
+        """The log end when the log was opened: earlier processes wrote all batches below it."""
         self.rewrite_count = 0
         """Number of times stored batches were replaced or removed, which may invalidate earlier
         reads."""
@@ -301,7 +301,8 @@ class LogState:
         )
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
-        # The log has the same data, but retention removes its beginning.
+        # Made durable by the next flush: when retention has deleted the beginning of the log, the
+        # snapshot cannot be rebuilt from batches.
         self.flusher.note_file(self.path, file_name(end_offset, SNAPSHOT_SUFFIX))
 
     def note_checksums(
@@ -394,8 +395,8 @@ class LogState:
         first = self.segments.index(replaced[0])
         behind = first + len(replaced)
         for segment in replaced:
-            # The first one's snapshot is also valid for the new segment, which starts at the same
-            # offset.
+            # The snapshot of the first replaced segment is also valid for the new segment, which
+            # starts at the same offset.
             keeps_snapshot = segment is replaced[0]
             self.deleted.delete_segment(segment, wall_ms, with_snapshot=not keeps_snapshot)
             if not keeps_snapshot and segment.base_offset in self.snapshots:

@@ -27,7 +27,7 @@ from kohort.groups.steps import Steps, at_once
 READ_MAX: Final = 4_096
 """Maximum number of transactions that end within one read."""
 STEPS_AT_ONCE_MAX: Final = 3
-"""Steps of a search that are run at once: a millisecond or two, including the response."""
+"""Maximum steps that a search may take without pauses: with the response, a millisecond or two."""
 _UNREADABLE: Final = "aborted transactions cannot be read"
 _REBUILT_SUFFIX: Final = f".rebuilt{TEMPORARY_SUFFIX}"
 
@@ -41,8 +41,8 @@ class AbortedTransactions:
         self._state = state
 
     def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> "AbortedSearch":
-        """Find the aborted transactions with records in a read from `offset` on, up to
-        `up_to_offset`.
+        """Return a search for the aborted transactions with records in the result of a read:
+        `byte_count` bytes of batches from `offset` on, below `up_to_offset`.
         """
         state = self._state
         state.check_usable()
@@ -55,14 +55,15 @@ class AbortedTransactions:
         try:
             start, end_offset = _range_of_read(state, offset, byte_count)
         except (OSError, CorruptBatchError):
-            # A superset, as Kafka returns it, does no harm.
+            # Search the whole permitted range: transactions that the read does not need do no harm,
+            # and Kafka returns such transactions as well.
             start, end_offset = offset, up_to_offset
         segments = _segments_from(state, start)
         return AbortedSearch(state, segments, start, min(up_to_offset, end_offset))
 
     def limit_of_read(self, offset: int, up_to_offset: int) -> int:
-        """Return up to where a read from `offset` on may go, so that not too many transactions end
-        in it.
+        """Return the offset at which a read from `offset` on must end, so that at most about
+        `READ_MAX` aborted transactions end in it.
 
         Transactions still open at the end of the read are not counted: there is at most one per
         producer.
@@ -108,8 +109,8 @@ class AbortedSearch:
     """Searches for aborted transactions with records in a range of a log, at once or in steps.
 
     Use it only in the log's thread. `limit_of_read` lets at most `READ_MAX` transactions end in a
-    range; those still open at its end come on top. If one of them stays open for long, the search
-    also examines every transaction that ends before it.
+    range; the search also finds those that are still open at the end of the range. If a transaction
+    stays open for long, the search also examines every transaction that ends before it.
     """
 
     __slots__ = ("_end_offset", "_offset", "_segments", "_state")
@@ -230,7 +231,8 @@ class IndexRepair:
         if later:
             for entry in later:
                 index.append(entry)
-            # The batches of these entries may be on disk already.
+            # The markers of these entries may be below the flushed offset already, and entries
+            # below it must be on disk.
             index.sync()
         self._state.flusher.note_name(self._state.path)
 

@@ -35,9 +35,10 @@ _FORGETTING: Final = (
     "CREATE TEMP TRIGGER forgetting AFTER INSERT ON main.properties WHEN NEW.checksum = -1"
     " BEGIN DELETE FROM properties WHERE name = NEW.name; END"
 )
-"""A trigger of the connection, not of the file."""
+"""Creates a trigger that deletes rows marked as `_FORGOTTEN`; only in this connection, not in the
+file."""
 _ROWS_MAX: Final = 1_000
-"""Rows of one statement, which may have 32,766 parameters."""
+"""Maximum rows changed by one statement; SQLite allows a statement 32,766 parameters."""
 CHANGES: Final = "changes"
 """The property that counts the changes of a database."""
 
@@ -186,7 +187,7 @@ _PROPERTY_COLUMNS: Final = 3
 
 
 class _Text(bytes):
-    """A stored text, which may be damaged; distinguishes it from bytes stored as such."""
+    """A value of type TEXT, perhaps not valid UTF-8; plain `bytes` are values of type BLOB."""
 
     __slots__ = ()
 
@@ -302,8 +303,8 @@ class MetadataDatabase:
         # Checked first: the header of a damaged file does not identify its program or release.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
-        # A quick check would miss an index that points nowhere: a change would then add a second
-        # row beside the one that it does not find.
+        # PRAGMA quick_check would miss a damaged index, through which a change does not find the
+        # existing row, and adds a second one.
         rows = self._connection.execute("PRAGMA integrity_check(3)").fetchall()
         if rows != [(b"ok",)]:
             problems = "; ".join(row[0].decode(errors="replace") for row in rows)
@@ -416,7 +417,7 @@ def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
     *columns, checksum = row
     is_property = len(row) == _PROPERTY_COLUMNS
     texts = columns if is_property else columns[1:]
-    # A text that has become bytes still has its checksum, but is a different key.
+    # Damage can turn a TEXT into a BLOB of the same bytes, which is a different key to SQLite.
     if any(type(value) is bytes for value in texts):
         return None
     if not is_property and isinstance(columns[0], _Text):

@@ -4,8 +4,8 @@ The CRC of a batch covers neither its base offset nor its length nor its leader 
 checked against the neighbours: each batch starts where the one before it ends, in bytes and in
 offsets. Kohort's compaction preserves that (:mod:`kohort.broker.storage.compaction.cleaner`);
 Kafka's leaves gaps between batches. A gap is accepted if the batch after it ends before the next
-one begins: in a log without gaps a damaged base offset cannot have that effect, so no single
-damaged byte goes undetected.
+batch begins. In a log without gaps, a damaged base offset that looks like a gap also moves the
+end of its batch beyond the start of the next one, so no single damaged byte goes undetected.
 """
 
 from collections.abc import Iterator

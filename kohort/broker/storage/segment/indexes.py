@@ -4,7 +4,7 @@ place.
 Nothing is loaded: a search reads a few entries from the page cache (13 to 18 reads of a microsecond
 each in a segment of 1 GB; one read if the entry follows the one found last, as for a consumer that
 continues), so a broker with a terabyte of logs needs no memory for their indexes. New entries are
-kept encoded in memory until the owner saves them, without fsync, because whatever an unclean
+kept encoded in memory until the segment saves them, without fsync, because whatever an unclean
 shutdown leaves is checked or rebuilt. For the same reason entries are hints: code that uses one
 compares it with the batch it points to.
 """

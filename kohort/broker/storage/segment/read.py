@@ -36,7 +36,8 @@ BatchData: TypeAlias = "bytes | FileRange"
 RANGE_BYTES_MIN = 64 << 10
 """Smaller data is sent faster if it is read: a range needs system calls of its own."""
 CHECKS_MAX = 8
-"""Batches examined one by one, from an index entry to the end of a read."""
+"""Maximum batches whose headers are read to find the end of a `cached_range`, from the nearest
+index entry on."""
 
 
 class _Wish(NamedTuple):

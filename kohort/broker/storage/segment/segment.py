@@ -100,7 +100,8 @@ POSITION_MAX = (1 << 31) - 1
 HINTS_MAX = 64
 RECENT_BYTES = 2 << 20
 SAVE_ENTRIES = 256
-"""Index entries written at once: with one every 4 KiB, 2 KB for each MB of log."""
+"""Number of unsaved index entries at which they are written: with one entry for every 4 KiB, 2 KB
+after each MB of log."""
 
 logger = logging.getLogger(__name__)
 
@@ -170,10 +171,10 @@ class LogSegment:
         self.unindexed_bytes = 0
         """Bytes appended since the last index entry."""
         self._hints: dict[int, int] = {}
-        """Offset to an index in `_hinted`; the oldest first."""
+        """Base offset of a batch -> index of its position in `_hinted`; the oldest hint first."""
         self._hinted = array("q")
-        """Positions, in an array: thousands of separate objects would be scattered over the
-        memory."""
+        """The positions of `hint`, in an array: thousands of separate objects would be scattered
+        over the memory."""
         self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
         """(base offset, position) of two batches that this process appended, the later one within
         RECENT_BYTES of the end."""
@@ -303,7 +304,8 @@ class LogSegment:
             try:
                 self.save_indexes()
             except OSError as error:
-                # They must be on disk when the segment is sealed; until then they are hints.
+                # Index entries must be on disk only when the segment is sealed: until then, a start
+                # rebuilds missing ones from the batches.
                 logger.warning(
                     "The indexes of %r stay in memory: they cannot be written: %s", self, error
                 )
@@ -406,7 +408,8 @@ class LogSegment:
         if self.aborted is not None:
             self.aborted.sync()
         if sealed or with_indexes:
-            # A .timeindex without its last entry would make the segment look older than it is.
+            # If a power failure removed the last entry of the .timeindex, all headers of the
+            # segment would have to be read to find its latest timestamp.
             self.index.sync()
             self.time_index.sync()
             self.is_synced = sealed

@@ -3,7 +3,7 @@
 The time index is trusted only where an entry matches the batch it points to; otherwise the headers
 of the whole segment are scanned once, and a complete index is rebuilt. A maximum that is too low
 would make retention delete a segment too early. So the last entry, which should be the maximum, is
-also compared with the batches after it; with ascending timestamps there are none.
+also compared with the batches after it; if timestamps ascend, no batch follows it.
 """
 
 import logging
@@ -39,8 +39,8 @@ def load_max_timestamp(segment: LogSegment) -> int | None:
         last = _last_entry(segment)
         batch = None if last is None else batch_of_entry(segment, last)
         if last is None or batch is None:
-            # Without any entry there are probably no timestamps; if an entry does not match, either
-            # file may be damaged.
+            # Without an entry the batches probably have no timestamps. If an entry does not match,
+            # the index or the batches may be damaged, so CRCs are checked.
             _scan_timestamps(segment, check_crc=last is not None)
         elif _is_latest(segment, batch):
             segment.max_timestamp, segment.max_timestamp_offset = last
@@ -60,7 +60,9 @@ def _last_entry(segment: LogSegment) -> TimestampOffset | None:
 
 
 def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
-    """Whether no later batch has a later timestamp; damage after `batch` hides no indexed batch."""
+    """Whether no batch after `batch`, which has the last index entry, has a later timestamp.
+    Batches after damage are not examined.
+    """
     try:
         for _, header in segment.walk(batch.position, batch.header.base_offset):
             if header.max_timestamp > batch.header.max_timestamp:
@@ -88,8 +90,8 @@ def find_timestamp(
 ) -> TimestampOffset | None:
     """Return the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
-    None if there is none. Exact, since the batch in question is decoded. Raises OSError, and
-    CorruptBatchError if there is damage on the way.
+    None if there is none. The batch that contains the record is decoded, so the result is exact.
+    Raises OSError, and CorruptBatchError if there is damage on the way.
     """
     number = segment.time_index.find_timestamp(timestamp)
     offset = max(start_offset, segment.base_offset)
@@ -100,7 +102,7 @@ def find_timestamp(
     found = locate(segment, offset)
     if found is None:
         return None
-    # Otherwise a damaged maximum in a header could make the walk miss the batch.
+    # CRCs are checked, because a damaged maximum timestamp in a header could hide the batch.
     for batch in segment.walk(*found, check_crc=True, chunk_bytes=_CHUNK_BYTES):
         if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= start_offset:
             for each in _timestamps(segment, batch):
@@ -179,7 +181,8 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
             for span in iter_spans(inflate(data, header), header.record_count):
                 timestamp = header.base_timestamp + span.timestamp_delta
                 if not _INT64_MIN <= timestamp <= _INT64_MAX:
-                    # A producer may have sent such a delta. Clients add with 64 bits, too.
+                    # A producer may have sent a delta that overflows. Clients add with 64 bits, so
+                    # they see the wrapped timestamp, too.
                     timestamp = (timestamp - _INT64_MIN) % (1 << 64) + _INT64_MIN
                 yield TimestampOffset(timestamp, header.base_offset + span.offset_delta)
     except DecodeError as error:

@@ -92,7 +92,7 @@ class TransactionIndex:
         self._file: File | None = None if size_bytes is None else files.file(path)
         self._saved = 0 if size_bytes is None else size_bytes // ENTRY_BYTES
         self._found_count = self._saved
-        """Entries that an earlier process wrote."""
+        """Number of entries that an earlier process wrote."""
         self._is_checked = size_bytes is None and damage is None
         self.is_noted = is_noted
         """Whether the file was compared with the batches before, so that a difference is damage."""
@@ -100,7 +100,7 @@ class TransactionIndex:
         self._sum: int | None = 0 if self._is_checked else None
         """The checksum of all entries; None if it is unknown."""
         self._damage = damage
-        """The damage that `check_in_thread` detected."""
+        """Why the file has to be rebuilt, from the constructor or `check_in_thread`; or None."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
         """For each run of STEP_ENTRIES that was examined, its lowest first offset and the last
@@ -258,7 +258,8 @@ class TransactionIndex:
         number, count = self._first_from(offset, saved), _BLOCK_ENTRIES
         while number < saved:
             bounds = self._bounds.get(number)
-            # The step's entries begin after the range, and do not complete the result.
+            # All transactions of this step begin after the range, but those of later entries may
+            # overlap it.
             if bounds is not None and bounds[0] >= end_offset > bounds[1]:
                 number, count = number + STEP_ENTRIES, STEP_ENTRIES
                 yield
@@ -266,7 +267,7 @@ class TransactionIndex:
             block = self._plain(number, min(count, saved - number))
             if len(block) == STEP_ENTRIES and number % STEP_ENTRIES == 0:
                 self._bounds[number] = min(entry[_FIRST] for entry in block), block[-1][_STABLE]
-            # The last stable offset never decreases from one marker to the next.
+            # Transactions of later entries begin at or after this last stable offset.
             is_all = block[-1][_STABLE] >= end_offset
             if is_all:
                 del block[bisect_left(block, end_offset, key=itemgetter(_STABLE)) + 1 :]
@@ -274,7 +275,7 @@ class TransactionIndex:
             if is_all:
                 return Overlapping(aborted, is_all=True)
             number += len(block)
-            # The next step ends at a multiple of `STEP_ENTRIES`, as the remembered ones do.
+            # The next step ends at a multiple of `STEP_ENTRIES`, like the steps in `_bounds`.
             count = STEP_ENTRIES - number % STEP_ENTRIES
             yield
         for entry in pending:
