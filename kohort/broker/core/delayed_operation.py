@@ -18,7 +18,7 @@ class Completion(Enum):
 
 
 class DelayedOperation(TimerEntry, ABC):
-    """Base class of each kind of request: DelayedFetch, DelayedProduce.
+    """Base class of delayed requests, with a subclass for each kind: DelayedFetch, DelayedProduce.
 
     The purgatory calls exactly one of `on_complete` and `on_cancelled`, once; and `on_failed` once
     if the operation's own code raises, even after `on_complete` has begun.

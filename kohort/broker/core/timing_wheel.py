@@ -96,8 +96,8 @@ class TimingWheel(Generic[E]):
             self._take_out(entry, armed_ms)
             self._put(entry, deadline_ms)
         elif deadline_ms == armed_ms and len(self._slots[armed_ms]) > 1:
-            # It keeps its place in the slot, but others may have been scheduled since it was put
-            # there.
+            # The entry is now the last in scheduling order, but keeps its place in the slot: the
+            # slot has to be sorted.
             self._unordered.add(armed_ms)
 
     def cancel(self, entry: E) -> bool:

@@ -42,14 +42,13 @@ PRODUCERS_MAX = 100_000
 expired: clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an
 open transaction are kept; the coordinator bounds their number."""
 _LOOKED_AT_MAX: Final = 8
-"""Producers examined to find one to drop."""
+"""Maximum producers examined to find one without an open transaction."""
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
 """Used in place of the first offset if no transaction is open."""
 EXHAUSTED_EPOCH: Final = 32_767
-"""Only markers have it, never clients: the epoch after 32766, the last one that a producer can
-use."""
+"""The epoch after 32766, the last epoch that a producer can use. Only markers have it."""
 EPOCH_RISES_SINCE: Final = 2
 """transaction.version from which a marker has a higher epoch than the batches it ends."""
 
@@ -63,8 +62,8 @@ class AppendedBatch(NamedTuple):
 
 
 class UnendedTransactionError(KafkaError):
-    """A transaction would span two epochs, because the marker of the first one is missing (an
-    internal error).
+    """A batch of a higher epoch would continue an open transaction of a lower one, whose marker is
+    missing (an internal error).
     """
 
 
@@ -96,7 +95,7 @@ class ProducerEntry:
     since that epoch began.
     """
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """The epoch in the last marker."""
+    """The coordinator's epoch in the last marker."""
     transaction_first_offset: int = NO_TRANSACTION
 
     def find(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
@@ -181,8 +180,8 @@ class ProducerState:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """Check whether a marker may be appended. Without an open transaction it may too, and ends
-        nothing.
+        """Check whether a marker may be appended. A marker is accepted even if no transaction is
+        open; it then ends nothing.
 
         Args:
             transaction_version: 2 or more if the epoch rises with every transaction.
@@ -253,8 +252,8 @@ class ProducerState:
         offset: int,
         timestamp: int,
     ) -> AbortedTransaction | None:
-        """Record a marker that is in the log; return the entry for the index of aborted
-        transactions.
+        """Record a marker that is in the log. If it aborts a transaction, return the entry for the
+        index of aborted transactions; otherwise None.
         """
         entry = self._note_epoch(producer_id, producer_epoch, timestamp)
         entry.coordinator_epoch = coordinator_epoch
@@ -268,8 +267,8 @@ class ProducerState:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def note_emptied_marker(self, header: BatchHeader, *, timestamp: int) -> None:
-        """Record the empty batch that compaction left of a marker: its producer has reached that
-        epoch.
+        """Record the empty batch that compaction left of a marker: the producer's epoch is at least
+        that of the batch.
 
         Kafka loses the epoch when it reads such a log again, and would let a fenced producer send.
         """
@@ -379,7 +378,9 @@ class ProducerState:
             self._forget_one()
 
     def _forget_one(self) -> None:
-        """Drop the least recently active producer without an open transaction."""
+        """Drop the least recently active producer without an open transaction; none if the first
+        `_LOOKED_AT_MAX` producers all have one.
+        """
         for _ in range(_LOOKED_AT_MAX):
             producer_id = next(iter(self._entries))
             entry = self._entries.pop(producer_id)

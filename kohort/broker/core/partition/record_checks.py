@@ -112,7 +112,8 @@ def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[
     is_timely = rules.timestamps.earliest <= earliest and latest <= rules.timestamps.latest
     wraps = earliest < _INT64_MIN or latest > _INT64_MAX
     if (missing_keys and rules.needs_key) or not is_timely or wraps:
-        # Rare: an error has to name records, or a timestamp is -1 or wraps around.
+        # Rare: examine every record again, because an error has to name the invalid ones, or
+        # because a timestamp is -1 or wraps around.
         yield from _name_violations(block, header, rules)
     else:
         rules.max_timestamp = max(latest, NO_TIMESTAMP)
@@ -132,7 +133,7 @@ def _name_violations(block: Block, header: BatchHeader, rules: RecordRules) -> S
         position = span.stop
         timestamp = base_timestamp + span.timestamp_delta
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            # Kafka and all clients add with 64 bits.
+            # Wraps around, as in Kafka and all clients, which add with 64 bits.
             timestamp = (timestamp - _INT64_MIN) % (1 << 64) + _INT64_MIN
         max_timestamp = max(max_timestamp, timestamp)
         if rules.needs_key and span.key_length < 0:

@@ -18,7 +18,7 @@ class OpenTransaction(NamedTuple):
     producer_epoch: int
     first_offset: int
     last_ms: int
-    """Wall-clock time of the producer's last batch here."""
+    """Wall-clock time of the producer's last batch in the partition."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -102,6 +102,7 @@ class StableOffset:
         if offset == high_watermark:
             self.unstable_bytes = 0
         elif offset > before:
-            # An underestimate is harmless: a parked Fetch that is woken early reads again.
+            # May be too low, which is harmless: a Fetch that waits for stable bytes is then tried
+            # too early, and waits again.
             share = (high_watermark - offset) / (high_watermark - before)
             self.unstable_bytes = int(self.unstable_bytes * share)

@@ -1,9 +1,10 @@
 """Validates the batch that a Produce request has for a partition.
 
-Pure: from a buffer, topic configs and the time to a verdict. Partitions are rejected independently.
+Pure: computes a verdict from a buffer, topic configs and the time. Each partition of a request has
+its own verdict.
 The order of the checks is Kafka's, because it determines which of two errors is reported. If Kafka
 answers UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null records,
-unknown codecs) the answer is INVALID_RECORD. Bytes after the single batch, which Kafka drops
+unknown codecs) Kohort answers INVALID_RECORD. Bytes after the single batch, which Kafka drops
 although it acknowledges the batch, are rejected: an acknowledgement must not cover data that is not
 stored.
 
@@ -77,7 +78,8 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
         reject(ErrorCode.INVALID_RECORD, str(error), reports_log_start=False)
     excess = len(view) - header.size_bytes
     if excess > 0 and not crc_matches(view, header):
-        # The length is wrong. Kafka notices this by the CRC, after the checks that come first.
+        # The length field is wrong. The caller's CRC check reports this, as in Kafka, so that the
+        # checks before it take precedence.
         return header, view[: header.size_bytes]
     if excess:
         what = "are missing" if excess < 0 else "follow the one batch there may be"
@@ -208,7 +210,8 @@ def validation_steps(
     except RejectionError as rejection:
         return rejection.verdict
     except InflatedTooLargeError as error:
-        # Kafka has no such limit. Clients know this error, and Java's producer splits the batch.
+        # Kafka does not limit the decompressed size. This error is one that clients know, and on
+        # which Java's producer splits the batch.
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error))
     except DecodeError as error:
         return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
@@ -243,11 +246,12 @@ def _check_records(
         _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
     _check_findings(rules)
     if not is_one_stream:
-        # Kafka would store a block that only Java's consumers can read.
+        # Recompress a block of several compressed streams: only Java's consumers can read it. Kafka
+        # would store it.
         compressed = yield from compress_steps(header.codec, block)
         sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
         batch = memoryview(sealed)
-        # With other compression parameters, a block can become fifty times larger.
+        # Recompressing with other parameters can make a block fifty times larger.
         check_size(batch, topic)
     max_timestamp = rules.max_timestamp
     if not has_own_timestamps:

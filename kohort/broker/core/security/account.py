@@ -205,10 +205,11 @@ class Accounts:
             byte_count = sum(map(len, response))
             throttle_ms = max(throttle_ms, self.consumer.charge(byte_count, now_ms))
             if throttle_ms:
-                # The data is not sent, and not charged.
+                # A throttled Fetch is answered without its data, so the data is not charged.
                 self.consumer.charge(-byte_count, now_ms)
         elif api_key == SHARE_FETCH_KEY and self.consumer is not None and response is not None:
-            # The data is sent: its records have been acquired for this response.
+            # A throttled ShareFetch is answered with its data, because the records have been
+            # acquired for this response.
             throttle_ms = max(throttle_ms, self.consumer.charge(sum(map(len, response)), now_ms))
         return throttle_ms
 

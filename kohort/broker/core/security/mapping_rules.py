@@ -91,7 +91,7 @@ def _filled(replacement: str, match: re.Match[str]) -> str:
             return (match[int(digits[:end])] or "") + digits[end:]
         unknown += 1
         if not count or unknown > 1:
-            # Kafka treats the first such reference as text if the pattern has groups.
+            # Kafka treats the first reference to a missing group as text if the pattern has groups.
             raise NoRuleError(f"the replacement {replacement!r} has no group ${digits}")
         return f"${digits}"
 

@@ -322,7 +322,7 @@ class RuleIndex:
         resource exists or not. Denying one name does not affect a wider pattern.
         """
         denying = _DENYING[operation]
-        # As for denials, implied operations do not count here.
+        # Like `denying`, only the operation itself and ALL: operations that imply it do not count.
         allowing = denying << _ALLOWED
         allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}

@@ -79,7 +79,7 @@ def read_plain(token: bytes) -> PlainLogin:
     return PlainLogin(authzid.decode("utf-8", "replace"), user.decode("utf-8", "replace"), password)
 
 
-# Compiled with the first login, because every broker has users but few have SASL.
+# Compiled at the first login: brokers without SASL import this module, too.
 _FIRST: Final = (
     r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>n=(?P<name>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
     r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
@@ -204,7 +204,7 @@ class ScramExchange:
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
             raise SaslFailure("the nonce differs (librdkafka before 2.6.1 repeats its own)")
         if not is_proved or not is_of_length or credential.is_made_up:
-            # For every user, so that the time taken does not reveal which users exist.
+            # Called also for users that exist, so that the time does not reveal which ones do.
             why_unknown = self._why_unknown(self.user)
             raise SaslFailure(why_unknown if credential.is_made_up else "wrong password")
         verifier = base64.b64encode(signature(self._hash_name, server_key, said)).decode()

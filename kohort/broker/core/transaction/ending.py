@@ -55,7 +55,7 @@ class TransactionEnd:
         """Partitions without a marker, in the order in which they were added; None before the
         decision is durable."""
         self._awaited = 0
-        """Number of requested markers whose outcome is open."""
+        """Number of requested markers whose result is pending."""
 
     # Answers to the waiting request; None if no request waits.
 

@@ -34,7 +34,7 @@ class TransactionRecord(NamedTuple):
     transactional_id: str
     producer_id: int
     previous_producer_id: int
-    """The producer id before this transition, normally equal to `producer_id`."""
+    """The producer id in the record before this one, normally equal to `producer_id`."""
     next_producer_id: int
     """In Prepare*, the id that replaces `producer_id` because its epoch is exhausted; else -1."""
     producer_epoch: int

@@ -234,7 +234,7 @@ class TransactionalId:
         Returns:
             TRANSACTION_ABORTABLE if a partition is missing and is not added;
             CONCURRENT_TRANSACTIONS while the transaction ends, or while the record being written
-            decides whether the partition is in.
+            decides whether the partition is in the transaction.
         """
         are_in = self._partitions.issuperset(partitions)
         return check_batch(
@@ -388,8 +388,8 @@ class TransactionalId:
             self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
-        """Record that the shell has to wait for an effect: answer a fencing request, so that it
-        does not.
+        """Record that the shell has to wait for an effect: answer an InitProducerId that waits for
+        the end of a transaction, so that its client does not wait, too.
         """
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
@@ -445,7 +445,9 @@ class TransactionalId:
         self._write(transition, ticket)
 
     def _fence(self, end: TransactionEnd, wall_ms: int) -> None:
-        """Abort for another client; the epoch is raised in both transaction versions."""
+        """Abort the open transaction without its producer's request. The epoch is raised in both
+        transaction versions, so that the producer is fenced.
+        """
         via = TransactionState.PREPARE_EPOCH_FENCE
         self._prepare(ControlType.ABORT, ClientVersion.V2, end, wall_ms, via=via)
 
