@@ -67,7 +67,7 @@ class _Phase(Enum):
     """What the actor is doing, which determines how it handles a new command."""
 
     IDLE = auto()
-    """No work is left: `submit` executes the command, or begins to gather."""
+    """No work is left: `submit` executes the command, or the phase becomes GATHERING."""
     GATHERING = auto()
     """The command waits in the inbox, which is executed in the next event loop iteration."""
     WORKING = auto()
@@ -122,7 +122,8 @@ class GroupActor:
         self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
         self._paced = PacedCommands()
-        """Commands that wait for the pause after a paced append to end."""
+        """Commands that will write a GroupRecord, and wait for the end of the pause after the
+        append of the last one."""
         self._faults = 0
         self._timers: GroupTimers | None = None
 

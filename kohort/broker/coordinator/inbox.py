@@ -120,11 +120,12 @@ class Inbox(list[Command]):
 
 
 PAUSE_FACTOR: Final = 4
-"""The pause after a paced append, as a multiple of the time that the append took."""
+"""The pause after the append of a GroupMetadata record, as a multiple of the time that the append
+took."""
 
 PAUSE_FREE_MS: Final = 50
-"""Pauses up to this long are skipped, so that a single restart, or the leader's restart right after
-another member's, does not wait."""
+"""Pauses end this much early, and short ones are omitted, so that a single restart, or the leader's
+restart right after another member's, does not wait."""
 
 PAUSE_MAX_MS: Final = 1_000
 """Upper bound: a hanging disk must not lead to long pauses."""
@@ -133,8 +134,8 @@ PAUSE_MAX_MS: Final = 1_000
 class PacedCommands:
     """The commands of one group that wait for the end of a pause; times are monotonic.
 
-    The append of a new generation is not paced: each rebalance writes only one, and costs the
-    members many times as much as the append.
+    An append that is followed by a pause is called paced. The append of a new generation is not
+    paced: each rebalance writes only one, and costs the members many times as much as the append.
     """
 
     __slots__ = ("_began_ms", "_commands", "_pause_ends_ms")

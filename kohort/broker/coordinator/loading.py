@@ -32,8 +32,8 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 60_000
-"""Earlier generations are kept for this time; the history of a rebalance is written within some ten
-seconds after its generation."""
+"""A generation before the last is loaded as well if it was stored less than this time before the
+last: the history may lack its rebalance, which it records some ten seconds after the generation."""
 
 GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
 """First bytes of the keys of records that store a generation."""
@@ -177,8 +177,8 @@ class _PartitionContent:
         """Keep the generation that `record` replaces, if its record states the cause of a
         rebalance.
 
-        Drop kept generations that are not recent, by the times of their appends: the history has
-        them.
+        Drop kept generations that were appended `RECENT_MS` or more before `record`: the history
+        already has their rebalances.
         """
         previous = self.latest.get(record.key)
         if record.value is None or previous is None:

@@ -103,9 +103,9 @@ class ClassicRequests:
             group.convert(classic, ())
 
     def _drop_excess_ids(self, group_id: str) -> None:
-        """Drop the oldest unused ids of all groups if they need too much memory. To be called after
-        a JoinGroup to this group, which may have created an id. An id that is created only after an
-        append is counted at the next JoinGroup.
+        """Drop the oldest unused member ids of all groups if they need too much memory. To be
+        called after a JoinGroup to this group, which may have created a member id. A member id that
+        is created only after an append is counted at the next JoinGroup.
         """
         membership = self._host.membership(group_id, ClassicMembership)
         if membership is None or not membership.data.unused_ids.are_too_many:
@@ -122,7 +122,7 @@ class ClassicRequests:
         if isinstance(membership, ClassicMembership):
             membership.join(request, ticket, now)
         elif isinstance(membership, ConsumerMembership):
-            # It has become a consumer group since the join was queued: the client joins again.
+            # The group became a consumer group after the join was queued: the client joins again.
             group.outbox.reply(ticket, JoinResult(_UPGRADED, request.member_id))
         else:
             group.outbox.reply(ticket, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
@@ -209,8 +209,8 @@ def _leave_consumers(
 
 
 def _drop_id(member_id: str, group: Group, now: Now) -> None:
-    """Forget an unused id, and remove the group if it is empty, because the group takes most of the
-    memory.
+    """Forget an unused member id. If the group is now empty, remove it, because the group takes
+    most of the memory.
     """
     membership = group.membership
     if isinstance(membership, ClassicMembership):

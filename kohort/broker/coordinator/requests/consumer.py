@@ -132,7 +132,9 @@ def _heartbeat(
 
 
 def _resolution(may_describe: Callable[[str], bool]) -> Command:
-    """Return a command that resolves the expressions of a group if that is due."""
+    """Return a command that resolves the regular expressions in a group's subscriptions if that is
+    due.
+    """
 
     def step(group: Group, now: Now) -> Steps[None] | None:
         membership = group.membership
