@@ -188,7 +188,7 @@ class Marking:
         """Write the scheduled markers of this id now, before its next request."""
         mark = self._answered.pop(txn, None)
         if mark is not None:
-            # Without a pause, so that nothing runs in between.
+            # Without a time slice, so that all markers are written before anything else runs.
             self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
     def forget(self, txn: TransactionalId) -> None:
@@ -196,7 +196,9 @@ class Marking:
         self._answered.pop(txn, None)
 
     def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:
-        """Write the markers from index `begin` on; what does not fit in this slice, in the next."""
+        """Write the markers from index `begin` on. When `time_slice` is over, leave the rest to the
+        next slice; without `time_slice`, write all.
+        """
         for index in range(begin, len(mark.partitions)):
             if time_slice is not None and index > begin and time_slice.is_over():
                 txn.on_waiting()

@@ -43,22 +43,23 @@ class TransactionTimers:
 
     def watch(self, txn: TransactionalId) -> None:
         deadline_ms = txn.deadline_ms
-        # While a record is being written nothing is aborted; its end calls `watch` again.
+        # No transaction is aborted while a record is being written; when the write ends, `watch` is
+        # called again.
         if deadline_ms is None or txn.is_pending:
             return
         remaining_ms = deadline_ms - self._clock.wall_ms()
         name = txn.transactional_id
         scheduled_ms = self._timeouts.deadline_ms(name)
         if remaining_ms <= 0 and scheduled_ms is not None:
-            # Possibly scheduled by `abort_later`; an earlier abort would fail again at once.
+            # Keep the scheduled time: if `abort_later` set it, an earlier abort would fail again.
             return
         check_ms = self._clock.monotonic_ms() + min(max(1, remaining_ms), self._timeout_check_ms)
         if scheduled_ms is None or scheduled_ms > check_ms:
             self._timeouts.schedule(name, check_ms)
 
     def abort_later(self, txn: TransactionalId) -> None:
-        """Check a transaction whose abort could not be written again after RETRY_MS, and abort it
-        then if it is overdue.
+        """After RETRY_MS, retry the abort of a transaction whose abort could not be written, if the
+        transaction is still overdue.
         """
         if self._timeouts.deadline_ms(txn.transactional_id) is None:
             retry_ms = self._clock.monotonic_ms() + RETRY_MS

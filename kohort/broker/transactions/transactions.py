@@ -127,7 +127,8 @@ class Transactions:
 
         Args:
             adds: whether the batch's Produce version adds partitions implicitly, so that the batch
-                may begin the next transaction. If not, it waits only for additions in progress.
+                may begin the next transaction. Otherwise the batch waits only for additions in
+                progress.
         """
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode) or not (txn.is_busy if adds else txn.is_adding):
