@@ -91,8 +91,8 @@ class IterationScheduler:
         """When this iteration starts no more requests; None before its first request."""
         self._pending: list[PendingConnection] = []
         self._backlog: FairQueue[Hashable, PendingConnection] = FairQueue(sys.maxsize)
-        """Connections deferred for lack of time, and all later ones until the backlog is empty, by
-        client. Bounded: a connection is queued at most once."""
+        """Connections deferred for lack of time, by client. While there are any, newly scheduled
+        connections are added as well. Bounded: a connection is queued at most once."""
         self._unauthenticated: FairQueue[str, PendingConnection] = FairQueue(sys.maxsize)
         """Unauthenticated connections to run, by address block. Bounded likewise."""
         self._unwritten: list[Writer] = []
@@ -127,7 +127,7 @@ class IterationScheduler:
         if self._ends_ms is None:
             self._start_time()
             if not self._is_scheduled:
-                # `_run` resets the time.
+                # `_run` resets `_ends_ms`, even if no connection is scheduled.
                 self._schedule_run()
             return True
         return self._clock.monotonic_ms() < self._ends_ms
@@ -173,7 +173,7 @@ class IterationScheduler:
             if self._backlog.count:
                 self._run_backlog()
             elif len(self._pending) == 1:
-                # Most iterations: no other connection can be delayed.
+                # A single connection, as in most iterations, can delay no other.
                 self._pending.pop().run()
             elif self._pending:
                 self._run_pending()
@@ -184,8 +184,8 @@ class IterationScheduler:
             self._is_scheduled = False
             self._ends_ms = None
             if self._after_writes:
-                # uvloop's transports send at the end of an iteration. The loop runs this callback
-                # before requests that it reads after that.
+                # uvloop's transports send at the end of an iteration. The loop then runs this
+                # callback before it reads further requests.
                 self._loop.call_soon(self.run_after_writes)
             if (
                 self._pending
@@ -198,7 +198,7 @@ class IterationScheduler:
     def _run_pending(self) -> None:
         pending = self._pending
         self._pending = pending[CONNECTIONS_PER_ITERATION:]
-        # After each connection: `monotonic_s` of the system's clock is a C function.
+        # The clock is read after each connection: with the system's clock, by a C function.
         now_s, ends_s = self._clock.monotonic_s, (self._ends_ms or self._start_time()) / 1_000
         for position, connection in enumerate(pending[:CONNECTIONS_PER_ITERATION], 1):
             connection.run()
@@ -260,7 +260,7 @@ class DisconnectQueue:
         while self._transports:
             transport = next(iter(self._transports))
             del self._transports[transport]
-            # If `close` raises, this is called again, and perhaps no transport is left then.
+            # If `close` raises, `RoundRobin` calls this method again; there may be no transport.
             transport.close()
             if time_slice.is_over():
                 break

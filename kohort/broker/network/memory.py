@@ -97,7 +97,7 @@ class RequestMemoryBudget:
 
     @property
     def request_limit_bytes(self) -> int:
-        """Memory for one large request of a block beyond its limit."""
+        """Bytes that a large request may hold, even if its block exceeds `block_limit_bytes`."""
         return self.budget_bytes // (2 * max(len(self.uploads), 1))
 
     def take_peak_bytes(self) -> int:
@@ -153,7 +153,7 @@ class RequestMemoryBudget:
             self.grant_waiting()
 
     def remove(self, reservation: "MemoryReservation") -> None:
-        """Release all memory of a reservation, which no longer waits."""
+        """Release all memory of a reservation; if it is waiting, it stops waiting."""
         self.waiting.pop(reservation, None)
         if reservation.is_large:
             self._remove_upload(reservation)
@@ -193,7 +193,8 @@ class RequestMemoryBudget:
     def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
         """Let a reservation exceed the budget unless another one does. Returns whether it may."""
         current = self.overdrawn
-        # A complete frame reserves nothing more, but may be parked for minutes.
+        # A complete request may be parked for minutes. Once usage is within the budget again, it
+        # does not prevent another from exceeding the budget.
         if current is None or (current.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
             self.overdrawn = reservation
         return self.overdrawn is reservation
@@ -336,7 +337,7 @@ class SlowUploadPolicy:
         for upload, rate in self._rates.items():
             time_ms = self._remaining_ms(upload, rate, now_ms)
             if upload is budget.overdrawn:
-                # Closing it frees no budget, but allows the next reservation to exceed it.
+                # Closing this upload frees no budget, but then another may exceed the budget.
                 if time_ms > UPLOAD_TIME_MAX_MS:
                     victims.append(upload)
             elif time_ms > time_max_ms and not budget.is_within_limit(upload):
@@ -401,15 +402,17 @@ class UnsentBytes:
         self.total_bytes = 0
 
     def add(self, reader: SlowReader, byte_count: int) -> None:
-        """Record that `reader` lags by `byte_count`; close the slowest readers above the limit."""
+        """Record a reader with `byte_count` unsent bytes. If all unsent bytes exceed the limit,
+        close the readers that have made no progress for the longest time.
+        """
         self.remove(reader)
         self._readers[reader] = byte_count
         self.total_bytes += byte_count
         self._close_slowest()
 
     def update(self, reader: SlowReader, byte_count: int) -> None:
-        """Update the lag of `reader`, which keeps its place in the order while it makes no
-        progress.
+        """Update the unsent bytes of a reader. If they decrease, it moves to the end of the order,
+        because it is not stuck.
         """
         if not byte_count and reader not in self._readers:
             return  # Nearly all readers.

@@ -3,7 +3,7 @@
 Guarantees:
 
 - The next request is executed after the response to the previous one.
-- Of pipelined requests, at most one read or one frame leaves the socket.
+- Pipelined requests stay in the kernel's socket buffer, except the data of one read or one frame.
 - While a client does not read its responses, no further request of it is executed.
 - A response that is available immediately needs neither a task nor a future, and the responses of
   one iteration are one write.
@@ -57,7 +57,9 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket. Only asyncio needs the base class."""
+    """The protocol of one accepted socket. Its base class is how asyncio recognises a protocol that
+    provides the receive buffer.
+    """
 
     __slots__ = (
         "_end",
@@ -368,7 +370,8 @@ class Connection(asyncio.BufferedProtocol):
                 response = serve(self.info, frame)
                 if isinstance(response, Deferred):
                     if responses:
-                        # Written first: `_park` may write the response to the parked request.
+                        # These responses are for earlier requests, so they are written before
+                        # `_park` writes the response to this request, if it is available already.
                         self.output.write(responses, response_bytes)
                         responses = []
                     self._park(response, frame)
@@ -403,8 +406,8 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.waiting_count -= 1
         error = pending.error
         if isinstance(error, Exception):
-            # Not raised: its traceback would keep everything in these frames alive until the cyclic
-            # garbage collector runs.
+            # The error is not raised here: its traceback would keep the objects of these frames
+            # alive until the cyclic garbage collector runs.
             if self._end.state is not _LOST:
                 self.memory.release(self._frame_bytes)
                 self.fail(error)
@@ -442,7 +445,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._reader.grow()
-        except Exception as error:  # noqa: BLE001 - the caller released another's memory.
+        except Exception as error:  # noqa: BLE001 - the caller may be another connection.
             self.fail(error)
         self._regulate_reading()
 

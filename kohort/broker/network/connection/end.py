@@ -4,8 +4,8 @@ Decides when a connection ends; the connection carries it out. Guarantees: the f
 closing is counted; illegal transitions are impossible; a connection ends within a time limit,
 whatever the client does.
 
-How a connection ends, and which responses are still sent. A connection may end in several ways in
-turn: any way of the table may come first, or after a way above it, unless the table says otherwise.
+How a connection ends, and which responses are still sent. Several ways of the table may apply to a
+connection, one after another: first any way, then ways below it, unless the table says otherwise.
 The loss of the transport may come at any time, and completes all of them.
 
 =====================  =========================================================================

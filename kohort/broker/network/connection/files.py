@@ -100,9 +100,9 @@ class FileSender:
         self._output = output
         self._reads = reads
         self._socket: socket.socket | None = None
-        """The connection's socket with the duplicate descriptor; None if there are too many."""
+        """A socket object for the duplicate descriptor; None if this connection got none."""
         self._number = -1
-        """The duplicate of the connection's descriptor."""
+        """The duplicate of the connection's descriptor; -1 without one."""
         self._parts: deque[Part] = deque()
         self._found_until_s = 0.0
         """Time until which all ranges are assumed to be in the page cache."""
@@ -205,7 +205,7 @@ class FileSender:
         except BlockingIOError:
             sent = 0
         if sent < len(data):
-            # Last, because it may close the connection.
+            # Nothing may follow here: `write` may close the connection.
             self._transport.write(data[sent:])
 
     def _send_range(self, part: FileRange) -> bool:

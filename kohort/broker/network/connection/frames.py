@@ -150,7 +150,7 @@ class FrameReader:
                 self._enlarge(self._reserve_growth(len(large)))
             return self._filled == self._size or self._requested_bytes > 0
         if self.has_frame:
-            # As above, the transport reads although reading is paused.
+            # The transport has read although reading is paused.
             self._move_single()
             self._set_rest(self._rest + self._receive_buffer[:byte_count])
         else:
@@ -238,7 +238,7 @@ class FrameReader:
     def grow(self) -> None:
         """Enlarge the frame's buffer by the granted reservation."""
         granted_bytes, self._requested_bytes = self._requested_bytes, 0
-        # A transport that reads although reading is paused has enlarged it already.
+        # The buffer is larger already if the transport has read although reading is paused.
         missing_bytes = 0 if self._large is None else self._size - len(self._large)
         more_bytes = min(granted_bytes, missing_bytes)
         if more_bytes:
@@ -319,7 +319,7 @@ class FrameReader:
     def _move_single(self) -> None:
         """Move `_single` to `_rest`, because more data has arrived."""
         if self._single is not None:
-            # The memory budget counted the size field as well.
+            # With its size field, as all frames in `_rest`; the memory budget has counted both.
             self._rest, self._single = _SIZE.pack(len(self._single)) + self._single, None
 
     def _set_rest(self, rest: bytes) -> None:

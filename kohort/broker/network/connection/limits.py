@@ -138,7 +138,7 @@ def is_closed_by_peer(transport: asyncio.BaseTransport) -> bool:
     """Ask the kernel whether the peer has closed or reset the connection; False if unknown.
 
     For connections that are not being read, on which the end of the stream goes unnoticed: a client
-    may send requests behind one that is parked for minutes, and disconnect.
+    may send further requests while a request is parked for minutes, and disconnect.
     """
     peer_socket = transport.get_extra_info("socket")
     if peer_socket is None or sys.platform != "linux":

@@ -75,7 +75,8 @@ class Output:
         self._unwritten.clear()
         self.drop_files()
         self._transport = _NO_TRANSPORT
-        # Breaks the reference cycle, so that both are freed without the cyclic garbage collector.
+        # Breaks the reference cycle of connection and output, so that they are freed without the
+        # cyclic garbage collector.
         del self._connection
 
     # Called by the connection.
@@ -102,8 +103,8 @@ class Output:
             self._scheduler.schedule_write(self, byte_count)
 
     def update_unsent(self) -> int:
-        """Report the bytes in the transport's buffer: clients may be slow without being blocked.
-        Return the bytes that the client has not received.
+        """Record the bytes in the transport's buffer, also for slow clients that are not blocked.
+        Return the bytes that the client has not received, including file ranges.
         """
         unsent_bytes = self._transport.get_write_buffer_size()
         self._unsent.update(self._connection, unsent_bytes)
@@ -141,13 +142,13 @@ class Output:
             return
         self._unwritten = []
         try:
-            # File ranges are large, and never wait here.
+            # No buffer is a file range: responses with file ranges are large, and not queued here.
             if len(unwritten) == 1:
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
             if self._is_paused:
-                # The response to the request that was parked when the client became slow.
+                # A request was parked before the client became slow; this is its response.
                 self.update_unsent()
         except Exception as error:  # noqa: BLE001 - closes only this connection.
             self._connection.fail(error)
@@ -180,7 +181,7 @@ class Output:
             connection.abort(CloseReason.CLIENT)
             return
         except OSError as error:
-            # A part of a response has been sent, and nothing else may follow it.
+            # The response was sent only in part, so no other response may follow.
             logger.error(  # noqa: TRY400 - the cause is the disk, not this code.
                 "Closed the connection of %s: cannot read the rest of a response: %s",
                 connection.ip,

@@ -264,7 +264,8 @@ class NetworkServer:
     def _new_connection(self, listener: Listener) -> asyncio.BufferedProtocol:
         pause_ms = self._rates.of_listener(listener.name, self._clock.monotonic_ms())
         if pause_ms:
-            # Called later, so that this connection is still accepted.
+            # Called later: `_pause` closes the listening socket, from which asyncio is accepting
+            # this connection.
             self._loop.call_soon(self._pause, listener.name, pause_ms)
         connection = Connection(self, listener)
         if listener.tls is None:

@@ -143,7 +143,8 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         if self._state is _HANDSHAKING:
-            # A client may send requests directly after its last handshake message.
+            # A small buffer: requests that directly follow the client's last handshake message
+            # count against HANDSHAKE_BYTES_MAX.
             return self._host.ciphertext_buffer[:RECORD_BYTES]
         return self._host.ciphertext_buffer
 
@@ -165,7 +166,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._queue_step()
 
     def eof_received(self) -> bool:
-        """Close soon, as without TLS; frames have explicit ends, so truncation is noticed."""
+        """Close soon, as without TLS. No check for truncation: each frame begins with its size."""
         self._host.disconnects.add(self._transport)
         return True
 
@@ -233,7 +234,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport.write(self._pump.take_output())
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Encrypt each buffer in place; small ones are joined, to save records."""
+        """Encrypt and write buffers; small ones are joined, to save TLS records."""
         if self._state.is_closing:
             return
         small: list[Buffer] = []
@@ -330,7 +331,7 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _on_step_result(self, result: StepResult) -> None:
         if self._state.is_closing:
-            # Closing had to wait for the pump.
+            # `close` was called while a thread used the pump; complete it now.
             self._encrypt()
             return
         self._hold(self._held[result.used_bytes :])

@@ -88,7 +88,7 @@ class TlsPump:
             return
         except (ssl.SSLError, OSError) as error:
             if not self._outgoing.pending:
-                # OpenSSL sends no alert to a peer without TLS. Kafka does, and clients know it.
+                # OpenSSL sends no alert to a peer without TLS; Kafka does, and clients expect it.
                 self._outgoing.write(_ALERT)
             raise TlsError(reason_of(error)) from None
         self.is_established = True
@@ -106,7 +106,7 @@ class TlsPump:
             # A read returns one record, however large the buffer. It is not attempted without
             # pending data: an exception costs more than decrypting a small record.
             while self._incoming.pending or self._object.pending():
-                # With a buffer argument, it returns the byte count.
+                # `read` returns the byte count if it gets a buffer.
                 count = cast(int, self._object.read(size - filled, rest))
                 if not count:
                     self.has_ended = True
@@ -141,7 +141,7 @@ class TlsPump:
         try:
             self._object.unwrap()
         except (ssl.SSLError, OSError):
-            # Usually because the peer has not sent its own.
+            # OpenSSL reports an error, usually because the peer has not sent its close_notify.
             return
 
     def take_output(self) -> bytes:
