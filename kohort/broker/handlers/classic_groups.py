@@ -99,8 +99,8 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
 
 
 RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
-"""Functions by version. Created once, because thousands of members wait for their responses
-together."""
+"""By version, the function that makes the response to a JoinGroup. Created once: thousands of
+responses may be made together."""
 
 
 PROTOCOL_REQUIRED_SINCE: Final = 5
@@ -172,7 +172,8 @@ def _all_is_well(version: int) -> EncodedResponse:
 SEVERAL_MEMBERS_SINCE: Final = 3
 
 PART_MAX: Final = 5_000
-"""Members that leave together, which causes one rebalance; few groups have more members."""
+"""Maximum members of a request that are removed together, with one rebalance. Few groups have more
+members."""
 
 
 @handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)
@@ -185,7 +186,8 @@ def leave_group(
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
-    # Requests with several members are from administrators, who fetch nothing.
+    # The client of a request for several members is an administrator's, not a member's: its fetches
+    # and its connection say nothing about them.
     client = ctx.header.client_id or "", ctx.connection.peer_host
     is_single = len(members) == 1
     unfetched_ms = ctx.broker.activity.since_ms(*client) if is_single else None

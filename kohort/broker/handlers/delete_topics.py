@@ -100,8 +100,8 @@ def _check(
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
         if not _may(ctx, Operation.DELETE, topic.name):
-            # A principal that may describe the topic gets its name; a topic requested by name has
-            # no id.
+            # The response has the name or the id in the request; the name for an id only if the
+            # principal may describe the topic.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
             raise denied(ResourceType.TOPIC)

@@ -105,7 +105,7 @@ def _describe(
 
 
 def _alike(ctx: RequestContext, resource: DescribeConfigsResource) -> object:
-    """Return a key. Within one request, resources with equal keys have the same description."""
+    """Return a key that is equal for resources of a request with the same description."""
     topic = None
     if resource.resource_type == ResourceType.TOPIC:
         topic = ctx.broker.topics.get(resource.resource_name)

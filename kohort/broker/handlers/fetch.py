@@ -58,7 +58,7 @@ requests name all their partitions, so they can be answered without the state of
             log_start_offset=-1,
         )
     ),
-    # Sent without records, whichever quota was exceeded.
+    # A throttled request is answered without records, whichever quota was exceeded.
     throttled=lambda _: FetchResponse(responses=[]),
 )
 def fetch(
@@ -72,7 +72,7 @@ def fetch(
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        # Checked here, because nearly every request is within its quota.
+        # The connection's cached accounts are checked first: they allow nearly every request.
         connection = ctx.connection
         if (
             connection.accounts_of is not connection.session
@@ -274,7 +274,8 @@ def _partition(read: PartitionRead) -> PartitionData:
     if read.partition is not None and not read.error:
         high_watermark = read.partition.high_watermark
         log_start_offset = read.partition.log.log_start_offset
-        # If the transactions of the partition cannot be read, read_uncommitted still works.
+        # If this fails because the partition's transactions cannot be read, read_uncommitted
+        # consumers still get their records.
         with suppress(KafkaError):
             last_stable_offset = read.partition.last_stable_offset
     return PartitionData(
@@ -284,6 +285,6 @@ def _partition(read: PartitionRead) -> PartitionData:
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
         aborted_transactions=read.aborted,
-        # The codec treats a range like any large buffer: it only uses its length.
+        # The codec treats a file range like any large buffer, of which it uses only the length.
         records=cast("memoryview", read.data),
     )

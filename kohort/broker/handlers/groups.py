@@ -70,7 +70,7 @@ async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> De
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     """List groups, in arbitrary order."""
     sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    # Once for all groups: the filter of any client may have thousands of values.
+    # Converted once, not for each group: a filter may have thousands of values.
     types, states = _accepted(request.types_filter), _accepted(request.states_filter)
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for group in list(ctx.broker.groups.host.groups()):

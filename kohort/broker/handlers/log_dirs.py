@@ -48,7 +48,7 @@ from kohort.protocol.messages.log_dirs import (
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> Steps[AlterReplicaLogDirsResponse]:
-    """Answer each partition, for the last directory that the request names for it."""
+    """Answer each named partition; if it is named for several directories, the last one counts."""
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
@@ -147,7 +147,7 @@ def _describe(topic: Topic, indexes: Iterable[int]) -> Steps[DescribeLogDirsTopi
 
 
 def _volume(directory: Path) -> tuple[int, int]:
-    """Return (total, usable) bytes; -1 where the system does not provide them."""
+    """Return the total and the usable bytes of the disk; -1 if the system does not report them."""
     try:
         usage = shutil.disk_usage(directory)
     except OSError:

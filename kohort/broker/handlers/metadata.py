@@ -79,8 +79,8 @@ def metadata(
     denied, missing = _denied_and_missing(ctx, request, requested)
 
     async def create_and_respond() -> MetadataResponse:
-        # As in Kafka, a topic that cannot be created is reported as unknown, and so is one beyond
-        # the client's quota, which does not throttle the client here.
+        # As in Kafka, a topic that cannot be created, also because of the client's quota, is
+        # reported as unknown. The client is not throttled for it.
         mutations = Mutations(ctx, is_strict=True)
         await ctx.broker.topics.changes.create_topics(
             [NewTopic(name=name) for name in missing], charge=mutations.take

@@ -97,7 +97,7 @@ def offset_commit(
         assert len(result.errors) == len(offsets)
         requested = _requested_topics(request)
         if any(result.errors) or len(offsets) != len(errors):
-            # The group's errors are those of `offsets`, in order: they replace NONE.
+            # Each NONE in `errors` is for an element of `offsets`: take the group's result for it.
             of_group = iter(result.errors)
             return _respond(requested, [error or next(of_group) for error in errors])
         if len(offsets) <= ENCODED_PARTITIONS_MAX:
@@ -204,5 +204,5 @@ def offset_delete(
             answer.error_code = error
         return response
 
-    # Executed even if no partition is left: the error of an unknown group comes first.
+    # Executed even without partitions, because the error of an unknown group takes precedence.
     return ctx.broker.groups.delete_offsets(request.group_id, partitions).map(complete)

@@ -77,7 +77,8 @@ def alter_partition_reassignments(
         if request.topics:
             response.allow_replication_factor_change = request.allow_replication_factor_change
         else:
-            # Kafka answers an empty request in the broker, not in the controller, and differently.
+            # In Kafka the broker itself answers an empty request, with an empty message. The
+            # controller, which answers other requests, sends null.
             response.error_message = ""
     return response
 
@@ -133,8 +134,8 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
     parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer each named partition; a request for all partitions gets no results, since no leader
-    changes.
+    """Answer each named partition. A request for all partitions gets all topics without partitions,
+    since no leader changes.
     """
     requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])
@@ -161,7 +162,7 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
             for topic in requested
         ]
     elif error is None:
-        # Topics are listed as Kafka lists them.
+        # As in Kafka, topics without a change are listed as well.
         response.replica_election_results = [
             ReplicaElectionResult(topic=topic.name, partition_result=[])
             for topic in ctx.broker.topics.all()

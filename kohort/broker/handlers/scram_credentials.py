@@ -185,7 +185,7 @@ def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(
             error_code=error.code,
             error_message=error.message,
-            # The response does not repeat their names.
+            # One error for each requested user, without the name.
             results=[_failed("", error) for _ in request.users or ()],
         )
     if request.users:

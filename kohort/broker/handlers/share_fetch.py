@@ -56,7 +56,7 @@ def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> Steps[_Answe
     assert request.member_id is not None
     named = yield from share.collected(request.topics)
     if not ctx.connection.is_open:
-        # The connection closed before this request, so nothing would end the new session.
+        # The client has disconnected: the end of its connection cannot end a new session any more.
         return _answer(ErrorCode.SHARE_SESSION_NOT_FOUND, 0, [])
     if _names_too_many(ctx, request, len(named)):
         return _answer(ErrorCode.INVALID_REQUEST, 0, [])
@@ -81,7 +81,7 @@ def _names_too_many(ctx: RequestContext, request: ShareFetchRequest, count: int)
     known = ctx.broker.share_delivery.sessions.get(request.group_id, request.member_id)
     if known is not None and request.share_session_epoch != NEW_EPOCH:
         count += len(known.partitions)
-    # A request may name the partitions of the session again.
+    # Twice, because partitions of the session that the request repeats are counted twice.
     return count > 2 * ctx.broker.topics.catalog.partition_count + STRANGE_PARTITIONS_MAX
 
 
@@ -125,7 +125,7 @@ class _DelayedRefusal(DelayedOperation):
 
 
 class _LocatedPartitions(NamedTuple):
-    """The partitions of a session, so that not every fetch has to find all of them."""
+    """Cached lookups of a session's partitions; fetches use them while `valid_for` is the same."""
 
     valid_for: tuple[object, object]
     """Versions of the topics and share-partitions, and everything that permissions depend on."""

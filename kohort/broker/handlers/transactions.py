@@ -212,8 +212,8 @@ async def _one_of_several(
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
-    """Remove duplicate partitions from a verification, as Kafka does; Kafka keeps those of an
-    addition.
+    """Remove duplicate partitions from a request that only verifies partitions, as Kafka does. In a
+    request that adds partitions, Kafka keeps duplicates.
     """
     merged: dict[str, dict[int, None]] = {}
     for topic in topics:

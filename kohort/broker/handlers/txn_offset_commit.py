@@ -3,8 +3,8 @@
 v0-6. v3 has the member id and generation (KIP-447). v4 may answer TRANSACTION_ABORTABLE. v5 adds
 the group's partition of __consumer_offsets to the transaction; earlier versions need
 AddOffsetsToTxn for this (KIP-890). v6 has topic ids instead of names. Partitions that do not exist
-are answered here; the transaction is checked next, and the group last. The group's rules are in
-:mod:`kohort.groups.offsets.commit`, the checks of members in the memberships.
+are answered here; the transaction is checked next, and the group last, by the rules in
+:mod:`kohort.groups.offsets.commit`.
 """
 
 from collections.abc import Sequence
@@ -137,13 +137,13 @@ def _respond(
     refusals: Sequence[ErrorCode],
     decided: Sequence[ErrorCode] = (),
 ) -> Steps[TxnOffsetCommitResponse]:
-    """Create the response as Kafka does: partitions that were refused here come first, and then a
-    topic that the request lists several times has one entry. If none was refused, it has as many
-    entries as in the request. Topics without partitions are omitted.
+    """Create the response as Kafka does, without topics that have no partitions. If a partition was
+    refused here, the refused ones come first, and each topic has one entry. Otherwise a topic has
+    as many entries as in the request.
 
     Args:
-        refusals: one error for each partition; NONE for those that the group decided on.
-        decided: the group's results, in order.
+        refusals: one error for each partition; NONE for partitions that were passed to the group.
+        decided: the group's results for these partitions, in order.
     """
     topics: dict[object, TxnOffsetCommitResponseTopic] = {}
     is_merged = any(refusals)

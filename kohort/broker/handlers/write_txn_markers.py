@@ -4,7 +4,7 @@ v1-2. Coordinator and partitions are on one broker here, so this is used only by
 hanging transaction (`Admin.abortTransaction`). v2 says whether the marker's epoch is the one after
 the batches' (KIP-1228); versions above 2 count as 2. A negative epoch or version is
 INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR. On __consumer_offsets the marker also
-decides on the producer's pending offsets.
+commits or discards the producer's pending offsets.
 """
 
 from kohort.broker.core.security.acls import Operation, ResourceType
@@ -43,7 +43,7 @@ async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write the markers; answered when all are durable. The response has one result per producer
-    and partition: if a marker is repeated, that of the last.
+    and partition: the last one, if the request has several markers for both.
     """
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

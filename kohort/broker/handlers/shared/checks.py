@@ -90,7 +90,7 @@ def check_repeats(named: Iterable[Hashable]) -> None:
 
 
 class Mutations:
-    """The partitions that one request creates or deletes."""
+    """Charges the partitions that one request creates or deletes to the client's quota."""
 
     def __init__(self, ctx: RequestContext, *, is_strict: bool) -> None:
         """`is_strict`: whether the client understands THROTTLING_QUOTA_EXCEEDED, so it can be

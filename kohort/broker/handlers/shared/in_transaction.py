@@ -237,7 +237,7 @@ def _is_admitted(producer: TransactionalProducer, candidate: Candidate, *, adds:
     try:
         partition.log.producers.check(candidate.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
-        # Kafka detects an older epoch when it verifies with the coordinator.
+        # INVALID_PRODUCER_EPOCH gets no log start offset: in Kafka the coordinator reports it.
         candidate.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
         return False
     return True

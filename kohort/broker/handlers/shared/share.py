@@ -27,8 +27,8 @@ RENEWS_SINCE: Final = 2
 NOT_HOSTED: Final = "This server does not host this topic-partition."
 
 LONG_BYTES: Final = 32 * 1024
-"""Requests below this size are decoded at once, such as those of librdkafka with a batch for each
-of 500 records."""
+"""Larger requests are decoded in slices. A request of librdkafka that acknowledges 500 records in a
+batch each is smaller."""
 
 
 NO_LEADER_CHANGE: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
@@ -114,8 +114,8 @@ def apply(
 ) -> AcknowledgementError | None:
     """Apply the acknowledgements of a share-partition; return the error if they are invalid.
 
-    `releases`: the member's other records of the share-partition are released, too. Whether the
-    acknowledgements succeed is in `acknowledging` afterwards.
+    `releases`: the member's other records of the share-partition are released, too. Errors of valid
+    acknowledgements are added to `acknowledging.errors`.
     """
     may_be_renewed = ctx.api_version >= RENEWS_SINCE
     highest_type = AcknowledgeType.RENEW if may_be_renewed else AcknowledgeType.REJECT
