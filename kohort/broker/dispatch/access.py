@@ -182,7 +182,7 @@ class Access:
 
     def operations(self, session: Session, kind: ResourceType, name: str) -> int:
         """Bit field of the operations that the principal may perform (KIP-430); 0 for the cluster
-        if it may not be described.
+        if the principal may not describe it.
         """
         allowed = self._authorizer.operations(session, kind, name, OPERATIONS[kind])
         is_hidden = kind is ResourceType.CLUSTER and not allowed & (1 << Operation.DESCRIBE)

@@ -21,7 +21,7 @@ from kohort.protocol.framing import RequestHeader
 from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.schema import VersionRange
 
-# Access rules are imported for the first authorizer or handler that has resources: 2 ms.
+# Access rules take 2 ms to import. An authorizer or a handler that checks a resource imports them.
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class MeteredCoroutine(Coroutine[Any, Any, T]):
     """Adds the running time of a coroutine to `ConnectionInfo.worked_s`.
 
-    A request may run in many event loop iterations; it is charged for the sum of their times.
+    A request may run in many event loop iterations, and is charged for its running time in all.
     """
 
     __slots__ = ("_connection", "_work")

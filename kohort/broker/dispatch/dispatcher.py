@@ -41,7 +41,7 @@ class Dispatcher:
         self._metrics = metrics
         self._responder = Responder(broker, metrics, log)
         self._respond = self._responder.respond
-        """For every request: saves the lookup of the responder."""
+        """A copy of the method, because looking it up costs time for every request."""
         self._long_requests = LongRequests(broker, self._responder)
 
     def serve(
@@ -85,7 +85,9 @@ class Dispatcher:
     def _serve_first(
         self, header: RequestHeader, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
-        """Serve the first request of an API's version, or one that is not supported."""
+        """Serve a request without a cached route: the first of its API and version, or a request
+        of an unsupported version.
+        """
         loading = self._router.loading
         if loading is not None and loading.is_needed(header.api_key):
             work = self._serve_when_loaded(loading, header.api_key, connection, frame)
@@ -109,7 +111,7 @@ class Dispatcher:
         return await response if isinstance(response, Deferred) else response
 
     def _continue(self, call: Call, result: Any) -> ResponseBuffers | Deferred[ResponseBuffers]:  # noqa: ANN401
-        """Serve a request whose handler waits, or returned steps."""
+        """Serve a request whose handler returned steps, or a `Deferred` of the response."""
         if isinstance(result, GeneratorType):
             return self._long_requests.begin(call, result)
         api = call[1].api

@@ -16,8 +16,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""Placeholder for a name: in `ErrorTemplate.copied` for a request element that is not a structure;
-in `ErrorTemplate.request` for the request itself, if the list gets one element."""
+"""Used in place of a name. In `ErrorTemplate.copied`: the request's whole element, which is not a
+structure. In `ErrorTemplate.request`: the request itself, for a list with one element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -95,7 +95,7 @@ class OnError:
 
 
 def same(*names: str) -> dict[str, str]:
-    """Return fields that have the same name in response and request; for `ErrorTemplate.copied`."""
+    """Return an `ErrorTemplate.copied` for fields with the same name in response and request."""
     return {name: name for name in names}
 
 

@@ -72,8 +72,8 @@ class LongRequests:
     def serve(
         self, ctx: RequestContext, frame: Buffer, route: Route, position: int, started_s: float
     ) -> Deferred[ResponseBuffers]:
-        """Execute a long request in a task; if the client disconnects, its remaining parts are
-        skipped.
+        """Execute a long request in a task; if the client disconnects, the request's remaining
+        parts are skipped.
         """
         work = self._serve(ctx, frame, route, position, started_s)
         return self._run(ctx, work, route, started_s)
@@ -206,8 +206,8 @@ async def _handle_parts(
             if isinstance(response, GeneratorType):
                 response = await run(response, time_slice)
             if isinstance(response, Deferred):
-                # Hold the lock for up to offsets.commit.timeout.ms: this bounds the number of
-                # decoded requests in memory.
+                # The caller holds the lock of long requests meanwhile, which may take
+                # offsets.commit.timeout.ms: so only one long request is decoded in memory.
                 response = await response
         except KafkaError as error:
             response = error_response(

@@ -100,7 +100,8 @@ class Responder:
         """
         waited_s = 0.0
         if self._quotas.is_limiting:
-            # If limits were set in the meantime, the time before that counts as waiting.
+            # If the first quota was set while the handler was waiting, no running time was measured
+            # before, and all of it counts as waiting.
             ctx, _, _, started_s, _ = call
             waited_s = perf_counter() - started_s - worked_s - ctx.connection.worked_s
         try:
