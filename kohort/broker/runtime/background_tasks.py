@@ -67,8 +67,8 @@ class BackgroundTasks:
                 return await work()
             except (Exception, asyncio.CancelledError):
                 if me.cancelling():
-                    # Raised even if the cleanup of `work` failed: the code that cancelled the task
-                    # awaits it.
+                    # The task was cancelled, so it must end, even if the cleanup of `work` failed:
+                    # the code that cancelled the task waits for its end.
                     raise
                 lasted_ms = self._clock.monotonic_ms() - began_ms
                 if lasted_ms > RESTART_MS_MAX:

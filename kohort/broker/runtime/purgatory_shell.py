@@ -40,7 +40,8 @@ class PurgatoryShell:
         self._drain_handle: asyncio.Handle | None = None
         self._expiry_handle: asyncio.Handle | None = None
         self._is_closed = False
-        # Completed operations cause responses, whose cost this slice does not measure.
+        # Fewer checks than usual: completed operations cause responses after the slice, whose cost
+        # it does not measure.
         self._time_slice = Slice(clock, SLICE_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
         purgatory.attach(self)
 
@@ -105,7 +106,7 @@ class PurgatoryShell:
             sizes = chain((1, 2, 4, 8), repeat(_ENTRIES_PER_STEP))
             self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
         finally:
-            # After an error as well, so that the other deadlines still expire.
+            # Schedule the next expiry even if an operation raised an error.
             if is_due():
                 self._expiry_handle = self._loop.call_soon(self._expire)
             else:

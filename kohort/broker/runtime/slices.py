@@ -57,8 +57,8 @@ class Slice:
     def __init__(
         self, clock: Monotonic, budget_ms: int = SLICE_MS, checks_max: int = CHECKS_MAX
     ) -> None:
-        """Begin the first slice. `checks_max` should be smaller if steps cause later work, whose
-        cost the clock does not show while they run.
+        """Begin the first slice. `checks_max` should be smaller if the steps cause other work that
+        runs after the slice, and so does not count against `budget_ms`.
         """
         self._clock = clock
         self._budget_ms = budget_ms
@@ -158,9 +158,8 @@ class RoundRobin:
             try:
                 is_more = work(time_slice)
             except Exception:
-                # The failed work expects another slice, and without it would never run again. It
-                # does not get a slice immediately: work that always fails could fill this slice
-                # with errors.
+                # The failed work runs again in the next slice, as `Work` requires. In this slice,
+                # work that always fails would run, and log its error, until the slice is over.
                 logger.exception("Internal error in work done in slices")
                 is_more = False
                 failed.append(work)

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from typing import Final
 
 THRESHOLDS: Final = (5_000, 1, 10)
-"""Young objects between two collections, and collections of one generation between two of the
-next."""
+"""The youngest generation is collected after this many new objects; an older one after this many
+collections of the next younger generation."""
 
 BURST_THRESHOLDS: Final = (50_000, 1, 10)
 """Above the number of objects that one event loop iteration creates, so that the interpreter seldom
@@ -95,7 +95,7 @@ class IterationCollector:
         of traversed objects. Call this many times a second: whenever the loop may have created some
         thousand objects.
         """
-        # The interpreter's count is never too high.
+        # The interpreter's count of young objects may be too low, but never too high.
         count = gc.get_count()[YOUNGEST]
         if count < YOUNG_COUNT_MIN:
             self._uncounted_checks += 1

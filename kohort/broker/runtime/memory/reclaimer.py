@@ -29,10 +29,11 @@ COLLECT_EVERY_S: Final = 0.01
 """Interval of collections while there are many members: about as long as one iteration may take."""
 
 MANY: Final = 3_000
-"""Above this count, it is worth reclaiming the memory of departed members."""
+"""From this number of waiting operations and deadlines on, reclaiming memory is worth its cost."""
 
 DEPARTED_FACTOR: Final = 4
-"""Most members are considered departed when the count has shrunk by this factor."""
+"""Most members are considered departed when operations, deadlines and departed members in memory
+are together at most the peak divided by this."""
 
 RETURN_EVERY_DEPARTURES: Final = 7_500
 """Memory is returned after this many departures while many leave: returning a page takes a
@@ -65,14 +66,14 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The lowest recent sum: updated when a check finds the sum much smaller."""
+        """The lowest sum of both counts since the peak; small decreases are ignored."""
         self._high = 0
-        """The maximum of the sum since memory was last returned."""
+        """The highest sum of both counts since memory was last returned."""
         self._checks_since_departures = 0
         self._checks_since_collection = 0
         self._timer: asyncio.TimerHandle | None = None
         self._collector: IterationCollector | None = None
-        """Set from a burst of members until their memory has been returned."""
+        """Exists after very many members have joined, until their memory has been returned."""
         self._collect_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
