@@ -220,7 +220,7 @@ class SaslAuthenticator:
         self._check_session(key)
         answer = self._listener.dispatcher.serve(connection, frame)
         if self._delay_response and not isinstance(answer, Deferred):
-            # A reauthentication with an unsupported mechanism.
+            # The request was a SaslHandshake with an unsupported mechanism.
             return self._delayed(answer)
         return answer
 
@@ -245,11 +245,11 @@ class SaslAuthenticator:
         self._awaited = None
         try:
             if later.is_cancelled:
-                # The client has disconnected.
+                # Cancelled because the client has disconnected: any answer will do.
                 decided: TokenAnswer | Deferred[TokenAnswer]
                 decided = TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED)
             elif isinstance(later.error, SaslFailure):
-                # Not raised: its traceback would create a reference cycle.
+                # The error is not raised: its traceback would create a reference cycle.
                 decided = self._fail(later.error, arrived_ms)
             else:
                 decided = self._decide(later.result(), arrived_ms)
@@ -267,7 +267,8 @@ class SaslAuthenticator:
         if isinstance(outcome, Challenge):
             return TokenAnswer(token=outcome.token)
         if self._listener.is_disabled(outcome.user):
-            # The text for a wrong password, so that it does not reveal that the password is right.
+            # A disabled user gets the text for a wrong password: another text would reveal that the
+            # password is right.
             message = WRONG if self._mechanism == "PLAIN" else None
             return self._fail(SaslFailure("the user is disabled", message), arrived_ms)
         principal = Principal(USER, outcome.user)
@@ -312,7 +313,7 @@ class SaslAuthenticator:
             connection.ip,
             self._mechanism,
             listener.name,
-            # Not the exception: a stored log record would keep its traceback's frames alive.
+            # As text: a stored log record would keep the exception's frames alive.
             str(failure),
         )
         message = failure.client_message or (

@@ -59,7 +59,9 @@ class DisabledUsers:
         return user in self._names
 
     def on_disconnect(self, disconnect: Callable[[Callable[[Session], bool]], None]) -> None:
-        """Call `disconnect` with a predicate of the sessions to end, after changes from now on."""
+        """After each later change of the settings that disconnects users, call `disconnect` with a
+        predicate for their sessions.
+        """
         self._disconnect = disconnect
 
     def _on_change(self) -> None:
@@ -164,8 +166,8 @@ class SecureListeners:
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if the initial settings disable users: the first user disabled at run
-        time would replace that list, and enable those users again.
+        """Raise StoreError if the initial settings disable users: when the first user is disabled
+        at run time, a new list replaces theirs and would enable them again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:
@@ -175,8 +177,8 @@ class SecureListeners:
             )
 
     def is_open_to_anonymous(self, host: str) -> bool:
-        """Whether clients that can reach `host` of this machine may read and write everything
-        without authentication, on a listener that they can reach, too.
+        """Whether clients that can reach the address `host` of this machine can also reach a
+        listener without authentication, and may read and write everything there.
         """
         config = self._settings.config
         return not config.authorizer_class_name and any(
@@ -426,7 +428,7 @@ class SecureListeners:
         changed = self._changed(config, own)
         self._own, self._client_auth = dict(own), config.ssl_client_auth
         for name in changed:
-            # Immediately: the client that changed it may reconnect next.
+            # Not in another thread: the client that changed the setting may reconnect immediately.
             self.tls[name].reload()
         for name in self._given:
             self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"))
@@ -481,7 +483,7 @@ def _given_passwords(config: BrokerConfig) -> dict[str, str]:
     try:
         module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
     except JaasError as error:
-        # Set at run time, for a listener that did not exist at the start.
+        # Possible if the value was set at run time, for a listener that did not exist then.
         raise StoreError(f"sasl.jaas.config: {error}") from None
     return {
         name.removeprefix("user_"): password

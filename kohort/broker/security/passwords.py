@@ -87,7 +87,7 @@ class Passwords:
         """
         if self.is_disabled(login.user):
             return self.refuse(login, ip, "the user is disabled")
-        # For every user, so that the time does not reveal previous logins.
+        # The HMAC is computed for every user, so that the time does not reveal recent logins.
         mark, marked_ms = self._remembered.get(login.user, (_NO_MARK, 0))
         is_same = hmac.compare_digest(mark, self._mark(login))
         if is_same and self._clock.monotonic_ms() - marked_ms < REMEMBERED_MS:
@@ -115,7 +115,7 @@ class Passwords:
     def _start_checks(self) -> None:
         while self._running_count < THREADS and self._waiting.count and not self._is_closed:
             check = self._waiting.take()
-            # With the current credentials: they may have changed while the check was queued.
+            # Looked up only now: credentials may have changed while the check was queued.
             to_do = self._users.work_for(check.login.user)
             self._running_count += 1
             work = self._threads.begin(partial(_is_right, to_do, check.login.password))
@@ -146,7 +146,8 @@ class Passwords:
             later.set_exception(SaslFailure(wrong_because, WRONG))
             return
         if credential in {stored for _, stored in self._users.credentials_of(login.user)}:
-            # Not cached if the credential has changed meanwhile: `_forget` was called before.
+            # Not if the credential has changed during the check: `_forget` was called then, so the
+            # old password would stay cached.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())

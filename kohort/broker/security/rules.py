@@ -126,7 +126,7 @@ def property_of(rule: Rule) -> str:
 
 
 def rules_in(keys: Iterable[str]) -> list[Rule]:
-    # Together: parsing each text separately takes twice as long.
+    # All rules are parsed as one JSON array: one by one, parsing takes twice as long.
     texts = ",".join(key.removeprefix(ACCESS_RULE) for key in keys)
     return [rule_of(*parts) for parts in json.loads(f"[{texts}]")]
 

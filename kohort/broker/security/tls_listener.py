@@ -109,7 +109,8 @@ class TlsListener:
         """Load the stores that are to replace the current ones, and return them. Reads files.
 
         Raises:
-            StoreError: a store is unusable, or for another identity.
+            StoreError: a store is unusable, or the new certificate has another subject or lacks
+                alternative names, without the setting that allows it.
         """
         loaded = load_tls(config, self.listener)
         if not config.ssl_allow_dn_changes and loaded.own.subject != self._own.subject:

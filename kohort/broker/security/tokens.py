@@ -155,7 +155,7 @@ class Tokens:
             except (OSError, ValueError) as error:
                 logger.warning("Cannot fetch the token keys: %s", error)
             finally:
-                # Clients wait for this, whatever the result.
+                # Checks of tokens wait for the end of the fetch, even if it fails.
                 fetching.set_result(None)
 
         work.add_done_callback(finish)
@@ -169,7 +169,7 @@ class Tokens:
             raise ValueError("it is nested too deep") from None
         keys = listed.get("keys") if isinstance(listed, dict) else None
         for key in keys if isinstance(keys, list) else ():
-            # A published symmetric key is not a secret.
+            # Symmetric keys are ignored: a published one is not a secret.
             if not isinstance(key, dict) or key.get("kty") == "oct":
                 continue
             try:

@@ -59,7 +59,7 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """By mechanism, the visible properties of credentials and how many have them."""
+        """By mechanism, how many credentials have the same visible properties."""
         self._first: dict[str, str] = {}
         """By user, the mechanism of the first credential, against which passwords are checked."""
         for user in {key.user for key in self._credentials}:
@@ -112,7 +112,7 @@ class Users:
         from kohort.broker.core.security.sasl import made_up  # noqa: PLC0415
 
         assert self._secret, "not loaded"
-        # For every name, so that the time does not reveal which users exist.
+        # Derived for known users as well, so that the time does not reveal which users exist.
         made = made_up(mechanism, user, self._secret, self._found_usual().looks[mechanism])
         return self._credentials.get(CredentialKey(user, mechanism), made)
 
@@ -216,8 +216,8 @@ class _Usual(NamedTuple):
     looks: "Mapping[str, VisibleProperties]"
     """The most frequent visible properties, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations of any credential, by mechanism. Has only mechanisms that are the first
-    of some user's."""
+    """The most iterations of any credential, by mechanism. Only mechanisms with which some user's
+    passwords are checked."""
 
 
 def property_of(key: CredentialKey) -> str:
