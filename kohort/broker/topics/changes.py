@@ -383,7 +383,8 @@ class TopicChanges:
         for topic in topics:
             for partition in topic.partitions.opened():
                 await partition.wait_flushed()
-        # Before the name can be reused: offsets stored for this topic would be wrong for the next.
+        # The checkpoints are rewritten before the name can be reused: their offsets would be wrong
+        # for a new topic of that name.
         self._disk.data.directories.keep_notes_of({topic.name for topic in self._catalog.all()})
         await self._disk.write_checkpoints()
         self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topics))

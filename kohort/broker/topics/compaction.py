@@ -102,8 +102,8 @@ class Compactor:
         while True:
             changed.clear()
             if not (settings.config.log_cleaner_enable and await self.compact_one()):
-                # A config change may shorten the sleep, and Kafka's cleaners also start right after
-                # one.
+                # A change of the settings ends the sleep, because it may shorten the backoff;
+                # Kafka's cleaners also start right after a change.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(settings.config.log_cleaner_backoff_ms / 1000):
                         await changed.wait()
@@ -125,14 +125,14 @@ class Compactor:
     async def compact_one(self) -> bool:
         """Compact the log that needs it most; return whether there was one."""
         partition = await self._dirtiest()
-        # Planned again: segments may have been deleted while the others were examined.
+        # Planned again: segments may have been deleted while other logs were examined.
         plan = None if partition is None else self._plan(partition)
         if partition is None or plan is None:
             return False
         try:
             clean_up_to = await self._compact(partition, plan)
         except CorruptBatchError as error:
-            # The segment is marked, and plans end before it from now on.
+            # The damaged segment is marked, so that later plans end before it.
             self.failure_count += 1
             self._damaged.add(partition)
             logger.warning("%r is compacted only up to its damaged part: %s", partition, error)
@@ -170,7 +170,8 @@ class Compactor:
         log, wall_ms = partition.log, self._clock.wall_ms()
         first_dirty_offset = self._first_dirty_offset(partition)
         try:
-            # Finding the last stable offset may need files, and most logs are clean.
+            # First up to the high watermark: the last stable offset, which may have to be read from
+            # files, is needed only if there is something to compact.
             plan = plan_compaction(
                 log,
                 first_dirty_offset=first_dirty_offset,

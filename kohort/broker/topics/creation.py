@@ -12,7 +12,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's own limit on what one request may create."""
+"""Maximum partitions that one request may create, as in Kafka."""
 
 Assignment = Sequence[int]
 """Ids of the brokers for one partition."""

@@ -48,7 +48,7 @@ class DataDirectory:
         *,
         wall_ms: int,
     ) -> Self:
-        """Open the metadata and take the marker of the last shutdown.
+        """Open the metadata, and remove the marker of a clean shutdown if there is one.
 
         ``store`` replaces the database in the directory, for simulations. Raises ConfigError for a
         directory of another cluster or of Kafka, MetadataError or StorageError.
@@ -75,7 +75,9 @@ class DataDirectory:
         return cls(opened, directories, was_clean=was_clean)
 
     def close(self, *, is_clean: bool) -> None:
-        """Write the checkpoints and, if every log was closed, the marker. Raises StorageError."""
+        """Write the checkpoints; if `is_clean`, also the marker of a clean shutdown. Raises
+        StorageError.
+        """
         try:
             self.directories.write_checkpoints(*self.directories.notes())
             if is_clean:
@@ -133,7 +135,9 @@ class DataDirectory:
         return refuse
 
     def finish_deletions(self, living: set[str]) -> list[Path]:
-        """Complete interrupted deletions; return the directories to remove."""
+        """Complete interrupted deletions; return the directories to remove. `living` are the names
+        of all topics that were not deleted.
+        """
         directories = self.directories
         refuse = directories.deleted()
         for topic in self.store.deleted_topics():

@@ -84,8 +84,8 @@ class PartitionDirectories:
         verified.
         """
         self.has_stale_notes = False
-        """Whether the checkpoints on disk contain deleted topics: they must be written before a
-        name is reused.
+        """Whether the checkpoints on disk contain deleted topics; if so, they must be rewritten
+        before a name is reused.
         """
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
         self._on_disk = set(self._recovery_points)
@@ -190,8 +190,8 @@ class PartitionDirectories:
     def rename_deleted(self, directories: Iterable[Path]) -> list[Path]:
         """Free the names of a deleted topic's directories; return the new paths, to be removed.
 
-        `sync_names` must come before a name is reused: a power failure would bring the old
-        directory back under it.
+        Call `sync_names` before a name is reused; otherwise a power failure could restore the old
+        directory under the name.
         """
         renamed = []
         for directory in directories:
@@ -238,8 +238,8 @@ class PartitionDirectories:
             self._leader_epochs[key] = leader_epoch
         self._recovery_points[key] = log.flushed_offset
         self._sizes[key] = log.size_bytes
-        # Kafka omits log start offsets that the first segment's name implies. Until the directory
-        # is synced a power failure may restore the segments before it.
+        # Unlike in Kafka, also if the first segment's name implies the log start offset: until the
+        # directory is synced, a power failure may restore deleted segments.
         if log.log_start_offset > 0:
             self._start_offsets[key] = log.log_start_offset
         else:
@@ -293,7 +293,8 @@ class PartitionDirectories:
         """Replace the checkpoints of recovery points and log start offsets. Raises StorageError."""
         try:
             with self._writing:
-                # Values set since then are kept: a log may have rolled meanwhile.
+                # With logs that were added after `notes` made its copy: they may have rolled
+                # meanwhile, see `_note_before_roll`.
                 points = self._recovery_points | recovery_points
                 write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, points)
                 for name in (LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY):
@@ -305,7 +306,7 @@ class PartitionDirectories:
             raise StorageError(f"checkpoints in {self.root} cannot be written: {error}") from error
 
     def write_last_notes(self) -> None:
-        """Store values that are valid as long as all logs are closed. Raises OSError."""
+        """Store the sizes and leader epochs of all logs, which must be closed. Raises OSError."""
         write_offsets(self.files, str(self.root), LOG_SIZE_FILE, self._sizes)
         write_offsets(self.files, str(self.root), NEWEST_EPOCH_FILE, self._leader_epochs)
 

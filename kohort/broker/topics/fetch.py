@@ -93,7 +93,7 @@ class PartitionRead:
         """Read like `read_cached`, but in another thread, and in slices on the event loop."""
         partition = self.partition
         assert partition is not None
-        # Read before the first await: `bytes_since` covers what arrives later.
+        # Taken before the first await, so that `bytes_since` counts bytes that arrive later.
         self._visible_bytes_seen = (
             partition.stable_bytes if self.committed_only else partition.visible_bytes
         )
@@ -153,7 +153,9 @@ class FetchPass:
         self.total_bytes = 0
 
     def read_cached(self) -> bool:
-        """Read partitions while their data is cached; return whether all were read."""
+        """Read partitions while their data is cached, within the limits of an iteration; return
+        whether all were read.
+        """
         # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
         total_max = total + ITERATION_BYTES

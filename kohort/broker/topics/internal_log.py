@@ -180,7 +180,7 @@ class InternalLog:
     async def _prepare(self) -> None:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
-            # All waiters may have been cancelled when it fails.
+            # Takes the exception if the creation fails after all waiters were cancelled.
             self._creating.add_done_callback(_retrieve_exception)
         self._found = await asyncio.shield(self._creating)
 

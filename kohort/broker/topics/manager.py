@@ -112,7 +112,7 @@ class TopicManager:
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
         self.all = self.catalog.all
-        """Every topic, oldest first; shared with the catalog, like `get` and `get_by_id`."""
+        """Returns every topic, oldest first: the catalog's method, as are `get` and `get_by_id`."""
         self._new_uuid = new_uuid
         self._changing = asyncio.Lock()
 
@@ -138,7 +138,7 @@ class TopicManager:
         # Removed before the checkpoints are written: on a full disk, this makes room for them.
         self.disk.remove_later(refuse)
         if not data.was_clean or data.directories.has_stale_notes:
-            # After a clean stop they are on disk already; writing checkpoints takes seven fsyncs.
+            # Writing the checkpoints takes seven fsyncs. After a clean stop they are still valid.
             try:
                 await self.disk.write_checkpoints()
             except StorageError as error:

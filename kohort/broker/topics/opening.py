@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OfflineLog:
-    """Replaces the log of an offline partition; has only the attributes in use meanwhile."""
+    """Replaces the log of an offline partition; has only the attributes that are used then."""
 
     log_start_offset = 0
     log_end_offset = 0
@@ -141,7 +141,8 @@ class Opener:
             path = self._directories.path(topic.name, index)
             log = offline_log(path, topic.config, retry_at_ms=retry_at_ms)
             partition = self._partition(topic, index, log)
-            # Set directly: no request waits for a new partition, and this may be another thread.
+            # `failure` is set directly: no request waits for a new partition, and this may be
+            # another thread, which must not call `take_offline`.
             logger.error("%r is offline: %s", partition, error)  # noqa: TRY400 - it says it all.
             partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return partition

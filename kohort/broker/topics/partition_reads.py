@@ -92,7 +92,7 @@ class PartitionReads:
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             if isinstance(data, bytes):
-                # A range need not be cached: locating it again is as fast.
+                # A file range is not cached: locating it again is as fast.
                 key = self._read_key(offset, max_bytes, limit, min_one=min_one)
                 self._tail_cache.put(key, data)
         return data
@@ -124,7 +124,8 @@ class PartitionReads:
                 if isinstance(result, bytes):
                     self._tail_cache.put(key, result)
                 return result
-        # Segments were removed during each attempt, or there is a wide gap.
+        # All attempts were without result: segments were removed meanwhile, or there is a wide gap.
+        # Read in the loop's thread instead, where nothing can intervene.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
     async def read_committed_in_thread(

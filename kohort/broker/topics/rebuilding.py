@@ -90,7 +90,7 @@ class Rebuilding:
         )
         properties = salvaged.properties | {
             NEXT_PRODUCER_ID: str(first_id),
-            # A deny rule may be lost, and a removed rule may be back.
+            # Report a loss of access rules: a deny rule may be lost, or a removed rule be back.
             ACCESS_LOSS: self._new_id().hex()[:LOSS_DIGITS],
         }
         return Content([*topics, *proven], properties)
@@ -115,8 +115,8 @@ class Rebuilding:
     def _proven(self, name: str, indexes: Sequence[int]) -> TopicRecord:
         count = max(indexes) + 1
         if name == CONSUMER_OFFSETS:
-            # Its partitions get directories when groups are stored in them, and a group's partition
-            # depends on their number.
+            # There may be more partitions than directories, which are created when a group is
+            # stored in them. A group's partition depends on the partition count.
             count = max(count, self._config.offsets_topic_num_partitions)
         ids = Counter(filter(None, (self._topic_id(name, index) for index in indexes)))
         if not ids:

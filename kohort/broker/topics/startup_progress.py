@@ -44,14 +44,14 @@ class StartupProgress:
         self._began_ms = self._clock.monotonic_ms()
 
     def verified(self, partition: tuple[str, int], size_bytes: int) -> None:
-        """Count bytes of a partition. Partitions that are opened after the start are ignored."""
+        """Count verified bytes of a partition; ignored for partitions opened after the start."""
         with self._lock:
             left = self._unverified.get(partition, 0)
             self._unverified[partition] = left - min(size_bytes, left)
             self.bytes_verified += min(size_bytes, left)
 
     def finish(self, partition: tuple[str, int]) -> None:
-        """Count a partition and the rest of its bytes."""
+        """Count a partition as verified, with the rest of its bytes."""
         with self._lock:
             self.bytes_verified += self._unverified.pop(partition, 0)
             self.partitions_verified += 1

@@ -129,8 +129,8 @@ class Topic:
     is_internal: bool = field(init=False)
     """Whether only the broker itself may write to it."""
     is_listed: bool = field(init=False)
-    """Whether lists of all topics contain it. Kafka has no rebalance history, and programs that
-    compare the topics of a cluster with the expected ones would fail on it."""
+    """Whether lists of all topics contain it. The rebalance history is not listed: Kafka has none,
+    so programs that compare the topics of a cluster with the expected ones would fail."""
 
     def __post_init__(self) -> None:
         self.is_internal = self.name in INTERNAL_TOPICS

@@ -78,7 +78,7 @@ class Upkeep:
         ]
 
     async def close(self) -> None:
-        """Stop; return when all of its tasks have ended."""
+        """Cancel all tasks, and return when they have ended."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
