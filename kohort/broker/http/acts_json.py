@@ -1,5 +1,6 @@
-"""The acts of a group's newest records: restarts, deployments and other operations on its
-processes, each with all of the rebalances it caused, as in ``kohort groups why`` and the report.
+"""Combines the newest rebalances of a group into acts: an act is a restart, a deployment or another
+operation on the group's processes, with all rebalances that it caused. ``kohort groups why`` and
+the report show the same acts.
 """
 
 import json
@@ -20,8 +21,8 @@ reliably."""
 async def wait_acts(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice, *, at_least: int = RECORDS
 ) -> list[dict[str, Any]]:
-    """Return the acts of the newest records, `RECORDS` or more, in the order of time; an empty list
-    if a record cannot be parsed, because another version or program has written it.
+    """Return the acts in the newest `at_least` records, or in `RECORDS` if that is more, oldest act
+    first. An empty list if a record cannot be parsed: another version or program has written it.
     """
     newest = kept[-max(at_least, RECORDS) :]
     try:
@@ -33,8 +34,8 @@ async def wait_acts(
 async def wait_last_act(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
 ) -> dict[str, Any] | None:
-    """Return the act of the newest complete record; None if the act says no more than the
-    record.
+    """Return the act of the newest complete record; None if that rebalance is the whole act, so
+    the record says the same.
     """
     acts = await wait_acts(group_id, kept, time_slice)
     last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)

@@ -91,7 +91,7 @@ class HttpConnection:
             while await self._serve_request():
                 self._http.start_next_cycle()
         except (TimeoutError, ConnectionError, asyncio.CancelledError) as error:
-            # Closing could wait for the client to read a response.
+            # Not `close`, which could wait for the client to read a response.
             self._writer.transport.abort()
             if isinstance(error, asyncio.CancelledError):
                 raise

@@ -283,7 +283,7 @@ class GroupPages:
                 texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
                 await time_slice.pause()
-        # Imported at the first request for share groups, because few brokers receive any.
+        # Imported here, because no other page of this module needs the analysis of acts.
         from kohort.broker.http.acts_json import wait_acts  # noqa: PLC0415
 
         view["acts"] = await wait_acts(group_id, kept, time_slice, at_least=last)

@@ -88,7 +88,7 @@ def group_pages(
     }
     modules = (*modules, "kohort.broker.http.group_pages")
     pages = lazy_pages(methods, make, modules, executor)
-    # The list contains only groups that the requester may see.
+    # GET /groups is not restricted: its list contains only groups that the requester may see.
     return {
         path: page if path == "/groups" else for_group_readers(page) for path, page in pages.items()
     }

@@ -92,8 +92,8 @@ class HttpStream(Protocol):
         ...
 
     async def wait_chunk(self) -> bytes | None:
-        """Return the next chunk, None at the end. Called only after the client has read the last
-        chunk, so that nothing accumulates for a slow client.
+        """Return the next chunk, None at the end. Called only when the connection can send more, so
+        that nothing accumulates for a slow client.
         """
         ...
 

@@ -119,7 +119,7 @@ class TlsHandshakes:
         self._running.pop(task, None)
         self._ending.discard(task)
         if task.cancelled():
-            # The task may not have started.
+            # A task that was cancelled before it started has not closed the socket.
             accepted.close()
         elif (error := task.exception()) is not None:
             accepted.close()
@@ -351,7 +351,9 @@ class HttpServer:
         task.add_done_callback(self._on_connection_done)
 
     def _replace_connection(self) -> bool:
-        """Cancel the connection that is replaced first; return False if all are protected."""
+        """Cancel the first connection in the order of replacement; return False if that one is
+        protected.
+        """
         from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
 
         task, connection = min(

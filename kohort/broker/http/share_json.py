@@ -19,7 +19,7 @@ Json: TypeAlias = dict[str, Any]
 
 PARTITIONS_MAX: Final = 1_000
 ENDED_MAX: Final = 100
-"""Archived ranges in a response, the newest."""
+"""Maximum number of archived ranges in a response; older ones are omitted."""
 MEMBERS_MAX: Final = 1_000
 NAMED_MAX: Final = 5
 _LOCKS_USED_MAX: Final = 0.9

@@ -37,7 +37,9 @@ Json: TypeAlias = dict[str, Any]
 
 
 class TransactionPages:
-    """The transaction pages of one broker. They run one at a time, like `GroupPages`."""
+    """The transaction pages of one broker. Pages that list several transactions run one at a time,
+    like `GroupPages`.
+    """
 
     def __init__(self, host: TransactionHost, topics: TopicManager, clock: Clock) -> None:
         self._host = host
