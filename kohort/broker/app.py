@@ -149,11 +149,12 @@ class Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        # The start reads all certificates; the default action would end a long recovery.
+        # Ignored during the start, which reads all certificates anyway: by default, the signal
+        # would end the process during a long recovery.
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         async with AsyncExitStack() as stack:
-            # Closed last: collecting all live objects earlier would delay the shutdown of many
-            # groups.
+            # Its callback, `reclaimer.stop`, runs after the broker has stopped: from then on all
+            # live objects are collected, which would delay the shutdown of many groups.
             when_stopped = stack.enter_context(ExitStack())
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():
@@ -165,7 +166,7 @@ class Broker:
             when_stopped.callback(reclaimer.stop)
             service_manager.notify(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
-            # The module's imports take 10 ms, so they are done after the start.
+            # On another thread, and after the start, because it imports ctypes, which takes 10 ms.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
             await stop.wait()
             later.cancel()
@@ -206,7 +207,8 @@ class Broker:
         config = self.config
         self._lock_data_directory(stack)
         shares = descriptor_shares(config, self._environment)
-        # Before the logs are opened, so that a port in use is reported before a long recovery.
+        # Bound before the logs are opened, so that a port in use is reported before a long
+        # recovery.
         addresses = Addresses(config, self._environment)
         stack.callback(addresses.close)
         addresses.bind()

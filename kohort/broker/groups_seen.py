@@ -124,7 +124,7 @@ SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"
 
 
 def no_shares() -> None:
-    """Return None, where share groups are not known."""
+    """A `SharesSeen` for processes that know no share groups."""
 
 
 class Position(NamedTuple):
@@ -148,8 +148,8 @@ class Position(NamedTuple):
 def positions(
     group: GroupSeen, readable: ReadableOf, only: str | None = None
 ) -> Iterator[Position]:
-    """Yield the committed positions, only those of topic `only` unless it is None. A position is
-    read when it is yielded.
+    """Yield the committed positions of a group; with `only`, those in this topic. The offsets of a
+    partition are read when its position is yielded.
     """
     for topic, partitions in list(group.offsets.topics().items()):
         if only not in {None, topic}:

@@ -89,7 +89,7 @@ class Coordinators:
     def share(self) -> "ShareDelivery":
         """The services for ShareFetch and ShareAcknowledge; created at the first call."""
         if self._share is None:
-            # Neither share groups nor their modules exist on most brokers.
+            # Imported here, because most brokers have no share groups.
             from kohort.broker.assembly.share import make_share_delivery  # noqa: PLC0415
 
             self._share = make_share_delivery(
@@ -127,8 +127,8 @@ class Coordinators:
         """Load the transactional ids, and complete transactions whose outcome is stored but whose
         markers may be missing.
         """
-        # After an unclean stop, all partitions are open by now; after a clean one, nothing was
-        # lost.
+        # Only an unclean stop may have lost records of the transactions. Then all partitions are
+        # open by now, and are searched for open transactions and producer epochs.
         disk = self._topics.disk
 
         def opened() -> list[Partition]:

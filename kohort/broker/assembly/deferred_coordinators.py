@@ -75,7 +75,7 @@ class DeferredCoordinators:
             self.created.transactions.host.marking.after_answers = after_answers
 
     def waiting_weight(self) -> int:
-        """Return the number of members in all rebalances that wait for their record."""
+        """Return the number of members in the rebalances that the history has yet to describe."""
         return 0 if self.created is None else self.created.history.waiting_weight
 
     async def stop_serving(self) -> None:
@@ -91,7 +91,7 @@ class DeferredCoordinators:
         topics = self._topics
         if topics.disk.data.was_clean:
             return any(topics.get(name) is not None for name in _STATE)
-        # Any partition may have an open transaction.
+        # After an unclean stop, a partition of any topic may have an open transaction.
         return bool(topics.all())
 
     def _create(self) -> "Coordinators":

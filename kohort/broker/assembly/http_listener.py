@@ -119,7 +119,9 @@ async def _requester(
 
 
 def _check(loaded: LoadedConfig) -> None:
-    """Raise ConfigError if there is an authorizer, but these ports do not authenticate requests."""
+    """Raise ConfigError if an authorizer is set, but kohort.http.authentication is not, and other
+    machines can reach an HTTP port.
+    """
     config = loaded.config
     if not config.authorizer_class_name or "kohort.http.authentication" in loaded.given:
         return

@@ -127,7 +127,7 @@ HEARTBEAT_INTERVAL_MIN_MS: Final = 500
 
 
 class ConsumerGroupSettings:
-    """Returns the settings of a group by its id when called."""
+    """A function that returns the settings of a group by its id."""
 
     def __init__(self, settings: Callable[[], CurrentConfig], members: MemberAccount) -> None:
         """`members` counts the members of all consumer groups."""

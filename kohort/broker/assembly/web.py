@@ -60,7 +60,8 @@ async def open_web_ports(
 ) -> WebPorts:
     """Open both ports; `stack` closes them. Raises PortError."""
     absent = partial(_starting_response, startup)
-    # The modules are imported on the loop's default executor, not on the threads that verify logs.
+    # None: the page's modules are imported by the loop's default executor, because the threads of
+    # the broker's executor verify logs.
     metrics_page = MetricsPage(lambda: _startup_exposition(startup), None)
     stack.push_async_callback(metrics_page.close)
     pages = {**health_pages(why_not_ready, failing), "/metrics": metrics_page.answer}
