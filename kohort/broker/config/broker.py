@@ -119,7 +119,7 @@ def problems(config: BrokerConfig) -> list[str]:
             "are set"
         )
     if not config.named_directories:
-        # An empty value does not mean the default, which could be an unexpected place for records.
+        # An empty value is an error: it would be unclear that records are in the default directory.
         setting = "log.dir" if config.log_dirs is None else "log.dirs"
         errors.append(f"{setting} must name a directory")
     unusable = super_users_problem(config.super_users) if config.authorizer_class_name else None

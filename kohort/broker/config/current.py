@@ -1,7 +1,7 @@
 """The broker's current settings, and how DescribeConfigs reports them.
 
-Static settings are kept; dynamic ones override them, those of this broker before the cluster-wide
-defaults (KIP-226). So a setting has up to four values, of which the first is in force.
+A setting has up to four values, in order of precedence: this broker's dynamic value, the
+cluster-wide dynamic default (KIP-226), the static value, and the built-in default.
 """
 
 import dataclasses
@@ -99,11 +99,11 @@ class CurrentConfig:
         self._for_this = dict(for_this_broker or {})
         self._for_all = self._always_set() | dict(for_all_brokers or {})
         self.groups = dict(for_groups or {})
-        """Configs of groups that have any, by group id. Changed by whoever stores them."""
+        """Configs of groups that have any, by group id. Code that stores a change updates them."""
         self.config = self._combined(self._for_this, self._for_all)
-        """The values; a new object after every change."""
+        """The effective settings; a new object after every change."""
         self.ports: dict[str, int] = {}
-        """Ports in use, by the name of their setting, which may leave the choice to the broker."""
+        """Open ports by setting name. The broker may have chosen others than the settings say."""
         self._listeners: list[Callable[[], None]] = []
         self._own_checks: list[OwnCheck] = []
 
@@ -148,7 +148,9 @@ class CurrentConfig:
     def of_listener(
         self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """Return the config of a listener, or of a SASL mechanism; `own` replaces its settings."""
+        """Return the config of a listener, or of one SASL mechanism of it. `own` are listeners'
+        settings as texts, by full name; by default the effective ones.
+        """
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
     def add_own_check(self, check: OwnCheck) -> None:
@@ -200,7 +202,7 @@ class CurrentConfig:
             except ValueError as error:
                 if strict:
                     raise
-                # Possibly stored by another release; the broker starts without it.
+                # Another release may have stored this value; the broker starts without it.
                 setting = all_broker_settings().get(name)
                 is_secret = setting is not None and setting.type is ConfigType.PASSWORD
                 shown = HIDDEN if is_secret else text
@@ -334,7 +336,7 @@ def all_broker_settings() -> Mapping[str, Setting]:
 
 def known_setting(name: str) -> Setting:
     """Return a broker setting, with or without an effect here. Raises InvalidValueError."""
-    # A start does not read the list of settings without an effect for those that have one.
+    # Settings with an effect first, so that a start seldom has to read ignored.txt.
     known = BROKER_SETTINGS.get(name) or all_broker_settings().get(name)
     if known is None:
         raise InvalidValueError(name, "", "unknown setting")
@@ -346,7 +348,7 @@ def _formatted(name: str, text: str) -> str | None:
     try:
         return text if known is None else known.format(known.parse(text))
     except ValueError:
-        # Accepted at the start, because it has no effect.
+        # The start accepts invalid values of settings without an effect.
         return text
 
 

@@ -1,5 +1,5 @@
 """Configs of groups (resource type 32, KIP-848): they override the broker's settings of consumer
-and share groups for one group, which need not exist yet. A few have no setting of the broker.
+and share groups for one group, which need not exist yet. A few have no equivalent broker setting.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ BOUNDED: Final = (
     "consumer.session.timeout.ms",
     *(f"share.{name}" for name in BOUNDED_OF_SHARE),
 )
-"""The configs that override a setting of the broker, within a range that two others set."""
+"""Configs that override a broker setting, within the range of its `.min.` and `.max.` settings."""
 
 _OWN: Final = settings_of(ShareGroupConfigs)
 
@@ -33,7 +33,7 @@ def broker_name(name: str) -> str | None:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return the declaration of a group config. Its largest value follows from the settings."""
+    """Return the declaration of a group config, without the upper bound of the broker setting."""
     overridden = broker_name(name)
     if overridden is None:
         return _OWN[name]

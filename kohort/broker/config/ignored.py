@@ -101,7 +101,7 @@ def _parse(line: str, reason: str) -> Setting:
 
 
 def _value(kind: str, text: str) -> Value:
-    """Parse a default. `Setting.parse` would need the setting first."""
+    """Parse a default value, which is needed to create the `Setting`, so before `Setting.parse`."""
     if text == "null":
         return None
     text = "" if text == '""' else text

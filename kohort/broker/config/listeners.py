@@ -36,7 +36,7 @@ _HANDLER: Final = "sasl.server.callback.handler.class"
 OF_MECHANISMS: Final = (
     "sasl.jaas.config",
     "connections.max.reauth.ms",
-    # Accepted because files for Kafka have them, for Java classes or inter-broker use.
+    # Accepted because Kafka's settings files have them: Java classes, and logins between brokers.
     _HANDLER,
     "sasl.login.callback.handler.class",
     "sasl.login.class",

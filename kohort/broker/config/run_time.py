@@ -68,7 +68,7 @@ def _check_set_for_all(broker: str, before: Mapping[str, str], after: Mapping[st
                 ErrorCode.INVALID_CONFIG,
                 f"{name} always has a cluster-wide default, which can be changed but not removed.",
             )
-        # A value that an earlier release stored for one broker can be removed.
+        # An earlier release may have stored a value for one broker: it can only stay or be removed.
         if broker != "" and name in after and after[name] != before.get(name):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
@@ -84,7 +84,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
                 f"{name} is read only when the broker starts: {_AT_START_ONLY[name]}.",
             )
     own_settings = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
-    # Otherwise a setting spelled in two ways could have two values.
+    # One spelling only: otherwise a setting could have a different value for each spelling.
     _refuse(
         [name for name in own_settings if canonical(name) != name],
         "Listeners and mechanisms have to be in lower case in the names of settings",
@@ -93,7 +93,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         [name for name, own in own_settings.items() if own is None],
         "Unknown listener settings",
     )
-    # Kafka stores them for its next start, even if that would fail because of them.
+    # Kafka stores changes of these settings for its next start, even if the start will then fail.
     _refuse(
         [name for name, own in own_settings.items() if own is not None and not own.is_dynamic],
         "These listener configs are read only when the broker starts: change them in its file of "

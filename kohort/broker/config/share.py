@@ -237,7 +237,7 @@ BOUNDED: Final = (
     "record.lock.duration.ms",
     "session.timeout.ms",
 )
-"""Settings that have a smallest and a largest value."""
+"""Group configs, without the prefix `share.`, whose range is set by two broker settings."""
 
 
 def share_problems(config: ShareSettings) -> list[str]:
