@@ -42,7 +42,7 @@ class GroupView:
         self._formatter = formatter
 
     async def wait_group(self, group: GroupSeen) -> Json:
-        """Return the data. Positions and members are read at slightly different times."""
+        """Return a group's data. Positions and members are read at slightly different times."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
         every_position: list[Position] = []

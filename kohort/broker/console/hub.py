@@ -52,7 +52,7 @@ class Pace:
     def __init__(self) -> None:
         self._sent_ms = 0
         self._used_until_ms = 0
-        """The time at which the last event would have been sent at a rate of one per `EVERY_MS`."""
+        """The time at which the next event would be due at a rate of one per `EVERY_MS`."""
 
     def left_ms(self, now_ms: int) -> int:
         """Return how long the next event has to wait."""

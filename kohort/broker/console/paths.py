@@ -63,7 +63,7 @@ GROUP_DATA: Final = {
     "/api/groups/{group}/advice": "advice",
     "/api/checks": "checks",
 }
-"""Pages about groups. Requests for data from pages of other sites are rejected."""
+"""Pages about groups; cross-site requests are rejected."""
 
 BROKER_DATA: Final = {
     "/api/topics": "topics",
@@ -73,7 +73,7 @@ BROKER_DATA: Final = {
     "/api/broker": "broker",
     "/api/broker/configs": "broker_configs",
 }
-"""Pages about topics and the broker. Requests from pages of other sites are rejected here, too."""
+"""Pages about topics and the broker; cross-site requests are rejected."""
 
 WRITES: Final = {
     "/api/groups/{group}/reset": "preview_reset",
@@ -104,7 +104,7 @@ def console_pages(
 
 
 def group_console_pages(source: "GroupsSource", ages: "AgesSeen") -> dict[str, AnyPage]:
-    """Return the pages about groups alone."""
+    """Return only the pages about groups, for `kohort watch`, which has no broker."""
 
     def make() -> "GroupConsole":
         from kohort.broker.console.pages import GroupConsole  # noqa: PLC0415 - see above.
@@ -129,7 +129,7 @@ def _guarded(page: AnyPage, *, is_data: bool) -> AnyPage:
         response: ResponseOrStream | None = refusal(request) if is_data else None
         if response is None:
             response = await page(request)
-        # A stream sets these headers itself.
+        # An event stream adds the security headers itself.
         return guarded(response) if isinstance(response, HttpResponse) else response
 
     return answer

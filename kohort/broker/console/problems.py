@@ -31,7 +31,7 @@ _NOT_POLLING: Final = ("join", "sync", "revoke")
 class Finding(NamedTuple):
     check: str
     is_warning: bool
-    """Whether the setting has a cost now, or will have at the next restart."""
+    """Whether the finding has a cost now or at the next restart; otherwise it may be intended."""
     text: str
     advice: str
     member_ids: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
         if member.member_id in awaited
     ]
     is_one = len(awaited) == 1
-    # A member without a heartbeat for its session timeout would have been removed.
+    # The wait exceeds the session timeouts: members without heartbeats would have been removed.
     if waiting.phase in _NOT_POLLING and sessions and lasted_ms > max(sessions):
         text += (
             " It still sends heartbeats: its process runs, but its application does not poll, its"

@@ -55,14 +55,13 @@ class Problem(NamedTuple):
 
 class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
-    """Rebalances except avoided ones, newest first, back to an hour before the latest request for
-    them."""
+    """Rebalances except avoided ones, newest first, back to an hour before they were read."""
     last: Json | None
     """The newest rebalance: its time, the kind of its cause, how certain the cause is, and the
     cause as text."""
 
     problems: tuple[Problem, ...] = ()
-    """The newest `PROBLEMS_KEPT` problems of the same period, newest first."""
+    """At most `PROBLEMS_KEPT` problems, newest first; some may be older than an hour."""
 
     def bins(self, now_ms: int) -> list[int]:
         """Return the number of rebalances in each bin of the last hour, the oldest first."""

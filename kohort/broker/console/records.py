@@ -113,7 +113,9 @@ def _with_members(head: bytes, text: bytes) -> list[bytes]:
 
 
 async def listed(history: RebalancesSeen, group_id: str, last: int, time_slice: Slice) -> Json:
-    """Return summaries of the newest `last` records, oldest first, and their acts."""
+    """Return summaries of the newest `last` records, oldest first, and the acts that caused several
+    of them, such as a deploy.
+    """
     records: list[HistoryRecord] = []
     steps = history.open_text_steps(group_id)
     if steps is not None:

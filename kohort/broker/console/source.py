@@ -59,8 +59,8 @@ class ConsoleSource(BrokerSource):
     allows_write: bool
     """Whether the console has pages that change something (`kohort.console.write`)."""
     is_open_to_anonymous: bool
-    """Whether clients that do not authenticate may read and write everything on a listener, too.
-    Otherwise records are shown only to requesters that have authenticated."""
+    """Whether unauthenticated clients may read and write everything on some Kafka listener. If not,
+    the console shows records only to authenticated requesters."""
     began_ms: int
     """Wall time at which the broker began to serve."""
 

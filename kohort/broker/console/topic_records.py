@@ -34,7 +34,7 @@ PARTITIONS_MAX: Final = 64
 """Maximum number of partitions read for one answer: those with the lowest numbers."""
 READ_BYTES: Final = 256 * 1024
 READS_MAX: Final = 8
-"""Maximum number of reads per partition and answer: aborted markers and gaps have no records."""
+"""Maximum reads per partition and answer: a read may contain only transaction markers."""
 INFLATED_BYTES_MAX: Final = 16 << 20
 """A batch whose decompressed size exceeds this is not shown: joining its parts would block the
 event loop."""
@@ -139,7 +139,7 @@ class RecordReader:
                 problems.append(f"A batch of partition {index} cannot be read: {error}.")
                 continue
             listed += found
-            # By timestamp across partitions; by offset within one, and where timestamps are equal.
+            # Sort one partition's records by offset, those of several by timestamp, then by offset.
             listed.sort(key=lambda each: each.offset, reverse=is_newest)
             if wanted.partition is None:
                 listed.sort(key=lambda each: each.timestamp, reverse=is_newest)

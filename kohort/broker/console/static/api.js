@@ -23,7 +23,7 @@ export async function ask(path, request = {}) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     if (response.ok) throw new NoAnswer(0, "the broker's response was cut off");
-    // An error without JSON is reported by its status.
+    // The error response has no JSON; its status is reported below.
   }
   if (!response.ok) throw new NoAnswer(response.status, data?.error ?? `the broker responded with status ${response.status}`);
   return data;

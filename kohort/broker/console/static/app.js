@@ -211,7 +211,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 window.addEventListener("hashchange", open);
-// A slash moves to the search field, as in many tools.
+// The slash key moves the focus to the search field, as in many tools.
 window.addEventListener("keydown", (event) => {
   const field = main.querySelector("input[type=search]");
   if (event.key !== "/" || !field || event.target.matches("input, select, textarea")) return;

@@ -82,7 +82,7 @@ function waiting({ waiting, findings }) {
   );
 }
 
-// Nobody stops while partitions of a share group are assigned.
+// A share group has assignments instead of rebalances: its members do not stop.
 function noun(data) {
   return data.share ? "assignment" : "rebalance";
 }
@@ -111,7 +111,7 @@ function members(data) {
     ["Member", "id", (row) => [memberName(row), row.role === "leader" && h("span", { class: "tag" }, "leader"), row.instance_id && h("div", { class: "muted", title: row.member_id }, shortId(row.member_id))]],
     ["Client", "id", (row) => [row.client_id, h("div", { class: "muted" }, row.host.replace(/^\//, ""))]],
     ["Session", "number", (row) => duration(row.session_timeout_ms)],
-    // Consumers do not offer any, and those of a share group have no lag either.
+    // Members of consumer and share groups do not name assignors; share groups have no lag for each member.
     data.members.some((row) => row.protocols.length) && ["Assignors", "", (row) => row.protocols.join(", ")],
     ["Partitions", "", (row) => share(row)],
     !data.share && ["Lag", "number", (row) => count(sums.get(row.member_id) ?? (row.partition_count === 0 ? 0 : null))],

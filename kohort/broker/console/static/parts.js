@@ -8,7 +8,7 @@ export function to(...parts) {
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 }
 
-/** The title of a page, below a link to the list that it is from. */
+/** The title of a page, below a link to the list that leads to the page. */
 export function heading(list, name) {
   return [h("p", { class: "crumbs" }, h("a", { href: to(list.toLowerCase()) }, list)), h("h1", { class: "id" }, name || "(empty name)")];
 }

@@ -1,4 +1,4 @@
-// Records of a topic: where to start is in the address, and nothing is requested again by itself.
+// Records of a topic: the address contains where to start, and the page does not poll.
 
 import { path, query } from "./api.js";
 import { h } from "./dom.js";
@@ -12,7 +12,7 @@ const STARTS = [
   ["time", "a time (UTC)"],
 ];
 const FORMS = [
-  ["", "what it looks like"],
+  ["", "automatic"],
   ["text", "text"],
   ["json", "JSON"],
   ["hex", "hex"],
@@ -129,7 +129,7 @@ function part(name, data, form) {
 function preview(data, form, missing) {
   if (!data) return h("span", { class: "muted" }, missing);
   const cut = { ...data, base64: data.base64.slice(0, 4 * PREVIEW) };
-  // JSON as it was sent: a formatted one is for the opened record.
+  // JSON is shown as it was sent; it is indented only in an opened record.
   const line = form === "hex" || (!form && plain(cut) === null) ? hexadecimal(decode(cut).slice(0, 32), " ") : lenient(cut);
   return line.length > PREVIEW ? `${line.slice(0, PREVIEW)}…` : line;
 }
@@ -178,7 +178,7 @@ function hexadecimal(data, between) {
   return [...data].map((byte) => byte.toString(16).padStart(2, "0")).join(between);
 }
 
-// Lines of 16 bytes: their position, hexadecimal, and the printable ones.
+// Lines of 16 bytes: the position, the bytes in hexadecimal, and as text, with a dot for unprintable bytes.
 function dump(data) {
   const lines = [];
   for (let at = 0; at < data.length; at += LINE) {

@@ -128,8 +128,8 @@ function lane(name) {
   return name === "avoided" ? "avoided" : cause(name);
 }
 
-// The mark is as long as the rebalance, and its height is the cost. Its lane is the cause, and it is thinner if that is not
-// certain. Its tooltip has the sentence.
+// The mark of a rebalance: its width is the duration, its height the cost, its lane the cause. A mark is thinner if its
+// cause is not certain. Its tooltip has the sentence.
 function mark(record, id, place, base, selected) {
   const x = place(record.at_ms);
   const tookMs = record.outcome === "running" ? now() - record.at_ms : (record.took_ms ?? 0);
@@ -157,7 +157,7 @@ function ticks(begin, end, width, place, tall) {
   return marks;
 }
 
-// Nobody stops while partitions of a share group are assigned.
+// A share group has assignments instead of rebalances: its members do not stop.
 function nounOf(data) {
   return data.type === "share" ? "Assignment" : "Rebalance";
 }
@@ -168,7 +168,7 @@ function list(data, context) {
   const opened = (context.memory.opened ??= new Set());
   const rows = entries.slice(0, ROWS).flatMap((entry) => {
     if (!entry.act) return [entry];
-    // The act of the rebalance that is shown is open, too.
+    // An act, such as a deploy, is also expanded if one of its rebalances is shown in detail.
     const isOpen = opened.has(entry.sequence) || entry.records.some((record) => context.params[1] === String(record.sequence));
     return isOpen ? [{ ...entry, isOpen }, ...entry.records.map((record) => ({ ...record, isInner: true }))] : [entry];
   });
@@ -187,7 +187,7 @@ function list(data, context) {
   ];
 }
 
-// The rows of the list, newest first: the rebalances of an act, such as a deploy, are one.
+// The rows of the list, newest first: one row for all rebalances of an act, such as a deploy.
 function entriesOf({ records, acts }) {
   const entries = new Map();
   for (const record of [...records].reverse()) {

@@ -6,7 +6,7 @@ import { count, counted, duration, glued, isUnsure, shortId } from "./format.js"
 
 const MEMBERS = 100;
 const WIDE = 1000;
-// A member that polls joins sooner; longer, and it is not known what its application does.
+// A member whose application polls joins sooner; one that takes longer is drawn as "no answer".
 const SILENT_MS = 10_000;
 
 // Phases also differ in height, so that the diagram can be read without colours.
@@ -17,7 +17,7 @@ const PHASES = {
   assigned: [3, 10, "waits for its assignment"],
   silent: [3, 10, "no answer"],
 };
-// `kohort watch` does not know when members joined, only when all had.
+// `kohort watch` does not know when each member joined, only when all members had joined.
 const PHASES_WITHOUT_JOINS = {
   works: PHASES.works,
   joins: [3, 10, "joins or still works"],
@@ -62,7 +62,7 @@ function hasJoins(record) {
   return record.outcome !== "stable" || record.members.some((member) => member.join_received_ms !== null);
 }
 
-// The duration of the join phase; if its beginning is a guess, since then.
+// The duration of the join phase. If it is unknown, the time to the latest possible start of the rebalance.
 function joinPhase(record) {
   const phase = record.timeline.join_phase_ms;
   return phase === null && record.started_between_ms ? Math.max(record.started_between_ms[1] - record.started_at_ms, 0) : phase;
@@ -83,7 +83,7 @@ function endOf(record, members) {
   return Math.max(...times.filter((time) => time !== null && time !== undefined));
 }
 
-// The times at which the phases begin, null for those that did not.
+// The phases of a member with the times at which they begin; null for phases that the member did not reach.
 function startsOf(member, record, end) {
   if (record.group_type !== "consumer" && !hasJoins(record)) {
     const isGone = member.fate_ms !== null;
@@ -133,7 +133,7 @@ function note(member, record) {
   return member.stopped_open ? `${text} so far` : text;
 }
 
-/** A cooperative member goes on with the partitions that it keeps (KIP-429). */
+/** A cooperative member continues to read the partitions that it keeps (KIP-429). */
 function stopText(member) {
   const time = duration(member.stopped_ms);
   if (member.mode === "cooperative") return member.stopped_ms ? `gained partitions after ${time}` : "kept consuming";
