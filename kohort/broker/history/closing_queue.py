@@ -69,7 +69,7 @@ class ClosingQueue:
         self._queue.append(waiting)
 
     def add_end(self, group_id: str) -> None:
-        """Enqueue the removal of a group, regardless of the limit: groups limit its number."""
+        """Enqueue the removal of a group, even above the limit, because its entry is small."""
         self.weight += 10
         self._queue.append(Waiting(group_id, None, 0))
 

@@ -189,7 +189,7 @@ class RebalanceHistory:
             self._queue.add_end(group_id)
             self._wake_up()
         elif kind is GroupRestored and not fold.sequence:
-            # Groups that only store offsets need no facts.
+            # Groups that only store offsets need no fold; others get one when they rebalance.
             del self._folds[group_id]
 
     def _start_over(self, group_id: str, fold: GroupFold) -> None:
@@ -272,7 +272,7 @@ class RebalanceHistory:
 
     @property
     def waiting_weight(self) -> int:
-        """Number of members in all rebalances that wait for their record."""
+        """The weight of the rebalances to be recorded; see `ClosingQueue.weight`."""
         return self._queue.weight
 
     def stats(self) -> dict[str, int]:
@@ -314,7 +314,7 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
-        # Set at once: after a restart because of a failure, the rest of the queue is still waiting.
+        # Set at the start: if the task was restarted after a failure, the queue is not empty.
         self._wake.set()
         while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
@@ -463,7 +463,7 @@ def _long_ms(facts: RebalanceFacts) -> int:
     """
     if facts.consumers is None:
         return LONG_RUNNING_MS
-    # Members of few small groups send heartbeats every 500 ms.
+    # With few members on the broker, the heartbeat interval is only 500 ms.
     return max(2 * facts.started.heartbeat_interval_ms + 1_000, LONG_RUNNING_MS)
 
 

@@ -37,7 +37,7 @@ class RecordMaker:
     def __init__(self, clock: Clock) -> None:
         self._log = PeerLog(logger, clock, LINES_PER_INTERVAL)
         self._taken: dict[str, TakenPartitions] = {}
-        """Partitions of cooperative groups that no member reads since their last rebalance."""
+        """Partitions of cooperative groups that no member has read since the last rebalance."""
 
     def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
         """Create the record of a rebalance; to be called for each group in the order of its
@@ -115,7 +115,7 @@ def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes
     if (
         not isinstance(record, RebalanceRecord)
         or record.previous_generation != begun.previous_generation
-        # A consumer group's rebalance begins only when its cause is durable.
+        # A consumer group's record may start later than its cause: when the cause is durable.
         or record.started_at_ms < begun.started_at_ms
     ):
         return None

@@ -63,7 +63,7 @@ class RecordedGenerations:
         return found
 
     def _has(self, stored: Generation, stored_ms: int) -> bool:
-        """Whether the generation's record is in the tail, or may be in front of it.
+        """Whether the generation's record is in the tail, or may be in the unread part before it.
 
         A deleted group counts its generations from 1 again: a record written before this generation
         was stored belongs to an earlier group.

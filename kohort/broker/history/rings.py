@@ -16,7 +16,7 @@ RECORD_OVERHEAD_BYTES: Final = 90
 """Memory for a record besides its text."""
 
 GROUP_OVERHEAD_BYTES: Final = 400
-"""Memory for a ring: its list, the id, and its entries in the two tables."""
+"""Memory for a ring: its list, the group id, and the entries in `_rings` and `_removed`."""
 
 FORGOTTEN_AT_ONCE: Final = 20
 """Maximum removed groups that one call drops, which takes a millisecond if each has fifty
