@@ -119,7 +119,7 @@ def settings_for_kafka(
     """Return the lines that Kafka's server.properties needs for this directory.
 
     Args:
-        listeners: its listeners; one of them is `CONTROLLER`.
+        listeners: Kafka's listeners, including `CONTROLLER`.
     """
     controller = next(listener for listener in listeners if listener.listener == CONTROLLER)
     # Kafka cannot connect to the wildcard address.
