@@ -19,7 +19,7 @@ COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
 
 
 class SeriesBudget:
-    """Series that may still be allocated in one scrape, to label sets in order of creation."""
+    """Number of series that one scrape may still use; the oldest label sets get theirs first."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -102,7 +102,7 @@ class WideFamily(Metric):
     def __init__(self, metric: AnyMetric, rows: Rows) -> None:
         info = METRICS[metric] if isinstance(metric, str) else metric
         super().__init__(family_name(info.name), info.doc, info.kind)
-        # Code that writes samples only iterates over them.
+        # Not a list, but code that writes metrics only iterates over the samples.
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
 

@@ -102,7 +102,7 @@ class CountsByGroup:
 
     def _place(self, group_id: str) -> GroupCounts:
         if group_id == OTHER:
-            return self.rest  # A group with this id would share the label value.
+            return self.rest  # A group with this id would have the label value of the rest.
         counts = self._removed.pop(group_id, None)
         if counts is None:
             if len(self) >= self._groups_max:

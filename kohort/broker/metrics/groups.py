@@ -111,7 +111,7 @@ class GroupCollector:
             gauges = group.gauges()
             seen.gauges.update(gauges)
             has_series = (
-                # A group with this id would share the label value.
+                # A group with this id would have the same label value as the sums.
                 described.group_id != OTHER
                 and group_budget.take(1)
                 and offset_budget.take(group.offsets.count)

@@ -121,7 +121,7 @@ class RebalanceCollector:
             for group_id in by_group.own()
             if (rebalance := running.get(group_id)) is not None
         }
-        # `running` has the earliest first.
+        # `running` is in the order of the starts, so the first group of `rest` has the earliest.
         rest = (
             rebalance for group_id, rebalance in running.items() if not by_group.has_own(group_id)
         )

@@ -228,5 +228,5 @@ class RebalanceMetrics:
 
 
 def _has_not_fetched(trigger: Trigger) -> bool:
-    """Whether the member left without a reason after heartbeats without a Fetch."""
+    """Whether the member sent heartbeats but no Fetch, then left, and stated no poll timeout."""
     return trigger.unfetched_ms is not None and POLL_TIMEOUT not in trigger.detail

@@ -1,8 +1,8 @@
 """Counters of requests, connections and bytes, updated by the network layer and the dispatcher.
 
 Counting a response takes about half a microsecond, and more if it has partitions to iterate over.
-The functions that count its error codes, in all fields named error_code, are generated per message
-class from its schema, as straight-line code, because each response passes through one, and a
+The functions that count its error codes are generated for each message class from its schema:
+straight-line code that reads all fields named error_code. They run for each response, and a
 Metadata response may have ten thousand codes.
 """
 
