@@ -48,7 +48,7 @@ _TERMS: Final = ProduceTerms(api_version=13, acks=-1, has_transactional_id=False
 
 
 OnDone: TypeAlias = Callable[[Sequence[tuple[DeadLetters, Outcome]]], None]
-"""Called with ranges of records that can be archived now, and the outcome of their dead letters."""
+"""Called with ranges of records to archive now, and the results of appending dead letters."""
 
 
 class _Work(NamedTuple):
@@ -133,7 +133,8 @@ class DeadLetterQueue:
         name = self._topic_name(key.topic_id)
         config = target.config
         batch = _Batch(min(config.max_message_bytes, config.segment_bytes, BATCH_BYTES_MAX))
-        wall_ms = self._clock.wall_ms()  # The same for all: an encoded record's size depends on it.
+        # One timestamp for all records: an encoded record's size depends on it.
+        wall_ms = self._clock.wall_ms()
         for each in work.dead_letters:
             for offset in range(each.first_offset, each.last_offset + 1):
                 headers = _headers(name, key.partition, offset, key.group_id, each)
@@ -223,7 +224,7 @@ class DeadLetterQueue:
         return topic.partitions[source_partition % len(topic.partitions)]
 
     def _source(self, share: SharePartition) -> "_Source | None":
-        """Return the log of a share-partition; None if it does not exist any more."""
+        """Return a reader of a share-partition's log; None if the topic does not exist any more."""
         topic = self._topics.get_by_id(share.key.topic_id)
         if topic is None:
             return None

@@ -45,7 +45,8 @@ ATTEMPTS: Final = 3
 """Maximum reads of one partition in another thread, if its window changes during each."""
 
 RETRIES: Final = 3
-"""Reads in other threads without acquirable records, before the fetch waits for a change."""
+"""Attempts of a fetch to acquire records with reads in other threads. If all acquire none, the
+fetch waits for a change."""
 
 NOT_INITIALIZED: Final = "The share group has not initialized this partition."
 
@@ -59,7 +60,7 @@ class FetchTerms(NamedTuple):
     max_records: int
     batch_size: int
     response_bytes: int
-    """Bytes of records at which the response is full. `max_bytes` is not such a limit: each
+    """With this many bytes of records, the response is full. `max_bytes` does not limit it: each
     partition returns at least one batch, of any size."""
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
 
@@ -71,7 +72,7 @@ class FetchedPartition:
     topic_id: bytes
     number: int
     was_acquirable: bool = False
-    """Whether the partition had acquirable records when the fetch was executed."""
+    """Whether the partition had acquirable records that were not left to the next fetch."""
     was_acknowledged: bool = False
     share: SharePartition | None = None
     log: Partition | None = None
@@ -135,8 +136,8 @@ class ShareFetch:
         self._deadline_ms = 0
         self._parked: DelayedShareFetch | None = None
         self._has_advanced = False
-        """Whether the fetch moved a window past records without delivering them, such as aborted
-        ones."""
+        """Whether the fetch acquired records, or moved a window past others, such as aborted
+        records."""
         self._retries_left = RETRIES
         self._response_bytes = 0
         self.answer: Deferred[ErrorCode] = Deferred()
@@ -187,7 +188,7 @@ class ShareFetch:
             )
             if missing <= 0:
                 return True
-        # Together with bytes of other partitions, it may reach `min_bytes`.
+        # The bytes of all partitions together may reach `min_bytes`.
         return key is not None and self._terms.min_bytes > 1 and self.is_ready()
 
     def _readable(self) -> list[FetchedPartition]:
@@ -283,7 +284,7 @@ class ShareFetch:
                 for fetched in unloaded:
                     fetched.was_acquirable = False
                 break
-            left = self._terms.max_records  # The loaded ones had aborted records only.
+            left = self._terms.max_records  # The loaded partitions had only aborted records.
         return uncached, left
 
     def _check_acquirable(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
@@ -334,7 +335,8 @@ class ShareFetch:
         for fetched, max_bytes in uncached:
             if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
-        # Records may have become available in a partition after it was read.
+        # Without `after_check`, a fetch that waits first checks whether records have become
+        # available in a partition since it was read.
         self._retries_left -= 1
         self._finish_or_wait(may_wait=may_wait, after_check=self._retries_left <= 0)
 
@@ -407,13 +409,13 @@ class ShareFetch:
 
     @property
     def _is_superseded(self) -> bool:
-        """Whether the client no longer expects this answer: no record may be locked for it."""
+        """Whether the client no longer expects this answer, so that no record may be acquired."""
         session = self._session
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 
     def _finish_or_wait(self, *, may_wait: bool, after_check: bool = True) -> None:
-        """Answer; or, with `may_wait`, wait if there are no records, as other members acquired
-        them.
+        """Answer; or, with `may_wait`, wait if no records were acquired, for example because other
+        members were faster.
         """
         has_result = any(fetched.acquired or fetched.error for fetched in self._fetched)
         if (

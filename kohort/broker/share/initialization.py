@@ -74,8 +74,8 @@ class Initializations:
             if time_slice.is_over() and group.partitions:
                 return True
         del self._groups[group_id]
-        # Before the heartbeat is answered: after a crash, the start offset would be determined
-        # again and might differ.
+        # Flush before the heartbeat is answered: without a stored state, a restarted broker would
+        # determine the start offset again, perhaps a different one.
         self._flush()
         for done in group.waiting:
             done.set_result(None)

@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
     max_bytes: int
     """Upper bound, except that the first batch may exceed it."""
     chunk_bytes: int
-    """Estimated size of the wanted records: the bytes of one read."""
+    """Bytes to read at once: the estimated size of the wanted records."""
     committed_only: bool
 
 

@@ -85,7 +85,7 @@ class Maintenance:
                         share = partitions.add(key, state)
                         share.snapshot_offset = stored.snapshot_offsets.get(key)
                         if any(batch.state is RecordState.ARCHIVING for batch in state.batches):
-                            partitions.window(share)  # Loading it resumes its dead letters.
+                            partitions.window(share)  # Loading the window resumes its dead letters.
                     await time_slice.pause()
         if begun:
             logger.warning("Initialized %d share-partitions that had no stored state", begun)
@@ -161,7 +161,7 @@ class Maintenance:
             await self.write_cold_snapshots()
 
     async def write_cold_snapshots(self) -> None:
-        """Write a snapshot of share-partitions whose last one is older than the interval."""
+        """Write snapshots of the share-partitions that were not written within the interval."""
         interval_ms = self._config().share_coordinator_cold_partition_snapshot_interval_ms
         time_slice = Slice(self._clock)
         for share in list(self._partitions):

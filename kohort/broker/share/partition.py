@@ -60,18 +60,20 @@ class SharePartition:
         """The counts of its group."""
         self.own_counts: Mapping[str, int] = NOTHING_COUNTED
         self.state = state
-        """The state in the log when it was loaded; None while the start offset is determined."""
+        """The stored state when the window was last loaded or unloaded; None while the start offset
+        is determined.
+        """
         self.state_partition = partition
         self.snapshot_offset: int | None = None
         """Offset of its last snapshot in the state topic; None without one."""
         self.record_bytes: float = RECORD_BYTES_GUESS
         """Average size of the records last read."""
         self.reset_policy: int | None = None
-        """The policy that determined the start offset. None after records were acquired, and if the
-        start offset was determined before this start of the broker.
+        """The policy that determined the start offset. None after records were acquired, if the
+        offset was set explicitly, and if it was determined before this start of the broker.
         """
         self.state_epoch = 0 if state is None else state.state_epoch
-        """Epoch of the group when the state was initialized, or its start altered."""
+        """Epoch of the group when the state was initialized, or its start offset altered."""
         self.determining: object = None
         """Token of the current lookup of the start offset; None if there is none."""
         self.waiting: tuple[OnStored, ...] = ()
@@ -79,7 +81,7 @@ class SharePartition:
         self.is_gone = False
         """Whether its state was deleted."""
         self.used_ms = 0
-        """Monotonic time of the last request."""
+        """Monotonic time at which the window was last used."""
         self.held_offset: int | None = None
         """The record that keeps the start offset from advancing; None if nothing is in flight."""
         self.held_since_ms = 0
@@ -165,14 +167,14 @@ class SharePartition:
         self.state = self._window = self._writer = self._stored = None
 
     def restart(self, window: Window, state_epoch: int) -> None:
-        """Replace the window by one whose snapshot the writer has encoded; all locks end."""
+        """Replace the window by `window`, whose snapshot is not durable yet; all locks end."""
         if self._stored is None:
             assert self._window is not None
             self._stored = self._window, self.state_epoch
         self._window, self.state_epoch = window, state_epoch
 
     def restarted(self, window: Window, state_epoch: int) -> None:
-        """Record that the snapshot of a window set by `restart` is durable."""
+        """Confirm a window set by `restart`: if a later `restart` is undone, it is restored."""
         self._stored = None if self._window is window else (window, state_epoch)
 
     def undo_restart(self, window: Window) -> None:

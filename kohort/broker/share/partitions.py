@@ -153,8 +153,8 @@ class SharePartitions:
         log: Partition | None = None,
         settings: GroupSettings | None = None,
     ) -> Window | None:
-        """Return the window of a share-partition, with the group's settings and without records
-        that the log no longer holds; None if its start offset is not determined yet.
+        """Return the window of a share-partition, with the group's present settings and without
+        records that were deleted from the log; None if its start offset is not determined yet.
 
         If `log` and `settings` are not given, they are looked up.
         """
@@ -182,7 +182,7 @@ class SharePartitions:
         return window
 
     def _cut(self, share: SharePartition, log: Partition) -> None:
-        """Remove offsets from the stored state that the log does not hold."""
+        """Remove offsets below the log start and above the high watermark from the stored state."""
         assert share.state is not None
         state = share.state.clamped(log.log.log_start_offset, log.high_watermark)
         if state is not share.state:
@@ -240,8 +240,8 @@ class SharePartitions:
         on_stored: OnStored | None,
         error: KafkaError | None,
     ) -> None:
-        # An alteration may have replaced the window; it is updated all the same, because a failed
-        # alteration restores it.
+        # Even if an alteration has replaced `window` by an empty one: `window` is restored if the
+        # alteration cannot be stored.
         if error is None:
             window.written(write)
         else:
@@ -303,7 +303,7 @@ class SharePartitions:
     def _end_locks(self, share: SharePartition, _: Slice) -> None:
         if share.window is None or share.is_gone:
             return
-        # Looked up again, to apply the group's present settings.
+        # Not `share.window`, which may have outdated settings.
         window = self.window(share)
         if window is not None:
             share.counts.lock_timeouts += window.on_deadline(self._clock.monotonic_ms())
@@ -322,7 +322,7 @@ class SharePartitions:
             ]
             free = PARTITIONS_MAX - self._count
             if len(new) > free:
-                # Partitions that AlterShareGroupOffsets has already created do not count.
+                # AlterShareGroupOffsets may have created some of these share-partitions before.
                 new = [p for p in new if self.find_loaded(group_id, *p[:2]) is None]
             if len(new) > free:
                 logger.warning(
@@ -396,7 +396,9 @@ class SharePartitions:
             self._restart(share, offset, state_epoch)
 
     def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
-        """Write a snapshot of a share-partition unless it was written within the interval."""
+        """Write a snapshot of a share-partition that was last written before the interval, unless
+        that write was such a snapshot.
+        """
         window = self.window(share)
         if window is not None:
             writer = share.writer
@@ -426,8 +428,8 @@ class SharePartitions:
             self._find_start(log, policy, on_found)
 
     def _find_start(self, log: Partition, policy: int, on_found: Callable[[int], None]) -> None:
-        """Call `on_found` with the offset of a reset policy: at once, or later for a duration
-        policy.
+        """Call `on_found` with the start offset by a reset policy: at once, or later if the policy
+        is a duration, whose offset is looked up by timestamp.
         """
         if policy == EARLIEST:
             on_found(log.log.log_start_offset)
@@ -472,7 +474,7 @@ class SharePartitions:
             elif window is not None:
                 share.undo_restart(window)
             elif not is_reset and not share.is_gone:
-                # Begin as after a restart of the broker that finds no state.
+                # Apply the reset policy, as a restarted broker would, because no state is stored.
                 share.forget_state()
                 self._begin(share, settings.reset_policy, state_epoch)
             elif share.load(settings) is not None:

@@ -2,8 +2,8 @@
 
 The records of one event loop iteration are appended together, as one batch per partition of the
 topic, because an append costs more than most of the changes. The topic is created with the first
-record. It is not compacted: `prune` removes everything below the oldest snapshot that is still the
-latest one of its share-partition.
+record. It is not compacted: `prune` removes the records that precede the latest snapshots of all
+share-partitions.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class StateTopic:
             for records in staged.values():
                 _report(records, error, -1)
         else:
-            # The first append to a partition creates its files.
+            # In slices, because the first append to a partition creates its files.
             time_slice = Slice(self._clock)
             while self._staged:
                 partition = next(iter(self._staged))

@@ -194,8 +194,8 @@ class SharePartitionView:
         )
 
     def _throttled(self, position: int) -> tuple[int, int] | None:
-        """Return how many records a throttled range yields, and the delivery count that throttles
-        it.
+        """Return the maximum number of records that a fetch acquires from the range at `position`,
+        and the delivery count that causes this limit; None without a limit.
         """
         limit = self.settings.window.delivery_count_limit
         segment = self.segment(position)
