@@ -21,7 +21,7 @@ class MetricInfo(NamedTuple):
     name: str
     """Name in a scrape; a counter's ends with _total."""
     kind: str
-    """counter, gauge, histogram, or unknown: a count under a name of Kafka without _total."""
+    """counter, gauge, histogram, or unknown: a count that Kafka names without _total."""
     labels: tuple[str, ...]
     doc: str
 

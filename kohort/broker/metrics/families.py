@@ -37,7 +37,7 @@ Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
 
 
 class Labels(dict[str, str]):
-    """Labels with their text form, for labels that many samples share."""
+    """Labels with their text form, which is made once for all samples with these labels."""
 
     __slots__ = ("text",)
 
@@ -47,7 +47,7 @@ class Labels(dict[str, str]):
 
 
 AnyMetric: TypeAlias = str | MetricInfo
-"""The name of a metric of the catalogue, or the description of another one."""
+"""The name of a metric in the catalogue, or the description of a metric outside it."""
 
 
 class Family(Metric):

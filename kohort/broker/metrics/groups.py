@@ -266,7 +266,7 @@ class LagTimeCollector:
 
     async def refresh(self, time_slice: Slice) -> None:
         """Read the ages of groups one after another until `BUDGET_MS` has passed. The next refresh
-        continues there; until then, the remaining groups keep their values.
+        begins with the remaining groups, which keep their values until then.
         """
         ends_ms = self._clock.monotonic_ms() + BUDGET_MS
         groups = list(islice(self._groups.groups(), self._groups_max))

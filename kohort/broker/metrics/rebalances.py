@@ -76,8 +76,8 @@ class RebalanceMetrics:
         self.join_phase = HistogramTally(PHASE_BOUNDS_S)
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
-        """Times from the start of a rebalance, or of the first that it superseded, until Stable or
-        Empty."""
+        """Durations of rebalances until the group is Stable or Empty; a rebalance that supersedes
+        another continues its duration."""
         self.of_consumers = {
             phase: HistogramTally(PHASE_BOUNDS_S)
             for phase in ("assign", "reconcile", "revoke", "notice")
