@@ -69,7 +69,7 @@ def plan_export(
     Args:
         node_id: the node id in both brokers' settings.
         new_id: returns a new UUID, as 16 bytes.
-        release: the earliest Kafka release that must be able to start on it.
+        release: the earliest Kafka release that must be able to start on the directory.
     """
     plan = ExportPlan(root, release=release)
     problems = plan.problems

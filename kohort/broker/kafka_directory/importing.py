@@ -46,7 +46,7 @@ _EARLIER_SUFFIX: Final = ".before-import"
 _NEW_SUFFIX: Final = ".importing"
 
 _RESERVED_IDS: Final = 100
-"""Directory ids below it are reserved: for a lost, migrating or unassigned directory."""
+"""Smaller directory ids are reserved: for a lost, migrating or unassigned directory."""
 
 
 @dataclass(slots=True)

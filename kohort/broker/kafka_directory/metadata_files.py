@@ -159,7 +159,7 @@ class MetadataReader:
 
 DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
-"""The bootstrap records of a new cluster, which the controller copies into its log once."""
+"""File with the bootstrap records of a new cluster, which its controller copies into the log."""
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 """The bootstrap file as written by `kafka-storage format` before KIP-1170, in the same directory.
 Later releases read it too if the log is empty."""

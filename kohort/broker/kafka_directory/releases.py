@@ -19,7 +19,7 @@ class Release(NamedTuple):
     are 0.
     """
     older: Mapping[type, int] = {}
-    """By record type, the version of this release, if it is older than the latest one."""
+    """Versions of those record types whose latest version this release does not know."""
     begins_with_file: bool = False
     """Whether a new cluster's records are read from bootstrap.checkpoint, as before KIP-1170
     (4.4)."""
