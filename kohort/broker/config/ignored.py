@@ -1,9 +1,9 @@
 """Broker settings of any Kafka release that have no effect here, read from ignored.txt when needed.
 
 They are accepted at the start, so that a server.properties of Kafka can be used unchanged; the log
-lists them once. Those that Kafka describes, or accepts at run time, are described with Kafka's
-type and default; their values are validated as in Kafka and stored, so that a tool that sets one
-finds it set.
+lists them once. Settings that Kafka describes, or accepts at run time, are described with Kafka's
+type and default. Their values are validated as in Kafka and stored, so that tools can read back
+what they have set.
 """
 
 from collections.abc import Iterable, Mapping
