@@ -92,7 +92,7 @@ class ConnectionLimits:
                 return
             error = done.exception()
             if error is not None:
-                # The host is resolved again at the next change of the settings.
+                # Removed, so that the next change of the settings resolves the host again.
                 del self._addresses[host]
                 logger.error("%s; its override is ignored until the settings change again", error)
                 return
