@@ -95,7 +95,7 @@ class RebalanceHistory:
         """Groups with a rebalance in progress; True once it was recorded as running."""
         self._queue = ClosingQueue()
         self._recorded: RecordedGenerations | None = None
-        """The generations of groups that have a record; None once the groups are loaded."""
+        """Generations that have a record in the history; None once the groups are loaded."""
         self._cut_short: dict[str, Entry] = {}
         """Records of rebalances that were running when the last process ended; empty once the
         groups are loaded."""
