@@ -84,7 +84,7 @@ async def wait_configs(entries: Iterable[ConfigEntry], time_slice: Slice) -> lis
 
 
 async def wait_set_configs(source: ConsoleSource) -> Json:
-    """Return the broker's settings that do not have their default."""
+    """Return the broker's settings that were set, at the start or at run time."""
     settings = source.topics.settings
     listed = await wait_configs(settings.describe_broker(), Slice(source.clock, SLICE_MS))
     return {
