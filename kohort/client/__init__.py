@@ -3,5 +3,5 @@
 Loggers are named `kohort.client.<module>`, so `logging.getLogger("kohort")` controls all of them.
 
 Users import from `kohort`, never from here. `consumer` is the public interface, `engine` the
-implementation behind it, `group` the group membership, `fetcher` the read-ahead.
+implementation behind it, `group` the group membership, `fetch` the read-ahead.
 """

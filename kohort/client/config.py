@@ -176,7 +176,7 @@ class ConsumerConfig(SecuritySettings):
     fetch_max_bytes: int = 50 << 20
     """The largest fetch response."""
     max_partition_fetch_bytes: int = 1 << 20
-    """The largest part of one partition in a response."""
+    """The most data of one partition in a fetch response."""
     prefetch_bytes_limit: int = 50 << 20
     """Bytes fetched ahead of the polls, as received; also the limit for decompressed batches that
     are partly read."""

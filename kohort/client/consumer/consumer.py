@@ -34,7 +34,7 @@ from kohort.client.processing.options import RunSettings, batch_options_from, op
 from kohort.client.processing.run_controller import RunController
 
 if TYPE_CHECKING:
-    # Only type checkers see this. A plain `Consumer` without parameters means `Consumer[Any, Any]`.
+    # Not imported at run time. For type checkers, a plain `Consumer` means `Consumer[Any, Any]`.
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=Any)
@@ -53,8 +53,9 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
     value_deserializer=Order.parse)` is a `Consumer[Any, Order]`. Without a deserialiser, and with
     mypy for coroutine functions, the type is Any, unless it is named: `Consumer[str, Order](...)`.
 
-    Only one task may poll at a time; `async for`, `poll`, `getone` and `getmany` all poll. Other
-    tasks may commit, seek, pause and query meanwhile.
+    Only one task may poll at a time (`async for`, `poll`, `getone`, `getmany`), or several if each
+    passes partitions of its own to `getone` or `getmany`. Other tasks may commit, seek, pause and
+    query meanwhile.
     """
 
     def __init__(
@@ -70,8 +71,8 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
             ConfigError: a setting cannot be used (see `ConsumerConfig`).
         """
         if settings.get("client_id") is None:
-            # Distinguishes the metrics of several consumers, and the member ids that brokers derive
-            # from it.
+            # The number distinguishes consumers in metrics, and in the member ids that brokers
+            # derive from the client id.
             settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
         config = config_from(
             {
@@ -131,7 +132,7 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an error, the records returned last may not have been processed.
+        # After an error, do not commit the records returned last: they may not have been processed.
         await self._lifecycle.stop(CLOSE_TIMEOUT_S, leave=None, commits_all=error is None)
 
     # Reading.
@@ -261,7 +262,7 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
     def end_run(self) -> None:
         """Make `run` return once the running handlers have finished. Handlers may call this too.
 
-        Has no effect before `run` has begun, which is not before its task runs for the first time.
+        Has no effect before `run` has begun: a new task begins it in the next event loop iteration.
         """
         self._runs.end()
 
@@ -284,9 +285,9 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
         self._running().enforce_rebalance(reason, state_changed=state_changed)
 
     def group_metadata(self) -> GroupMetadata:
-        """The metadata with which a transactional producer commits this consumer's positions:
-        aiokafka's producer takes its `group_id`, confluent-kafka's its `for_librdkafka()`. Get a
-        fresh one for each commit.
+        """The metadata with which a transactional producer commits this consumer's positions: pass
+        `group_id` of the result to aiokafka's producer, `for_librdkafka()` to confluent-kafka's.
+        Call this again for each commit.
 
         Raises:
             IllegalStateError: there is no group_id.
@@ -296,9 +297,8 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None = None) -> None:
-        """Store positions with the group, by default those after all returned records. Retries
-        where that may help; earlier `commit_async` calls are completed first, including their
-        callbacks.
+        """Store positions with the group, by default those after all returned records. Retries if
+        that may help; earlier `commit_async` calls are completed first, including their callbacks.
 
         Args:
             offsets: the next offset to read of each partition: a number, or with metadata text, or

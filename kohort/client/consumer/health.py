@@ -41,15 +41,15 @@ class Health:
     group_instance_id: str | None = None
     """The setting."""
     is_subscribed: bool = False
-    """Whether a group assigns its partitions."""
+    """Whether the consumer subscribes to topics, whose partitions its group assigns."""
     is_closed: bool = False
-    """Whether it was stopped."""
+    """Whether the consumer was stopped."""
     is_assigned: bool = False
     """Whether partitions were assigned manually."""
     error: str | None = None
     """The error that every poll raises until the application subscribes again."""
     started_seconds_ago: float | None = None
-    """Time since it connected."""
+    """Time since the consumer connected."""
 
     member_state: MemberState = MemberState.UNJOINED
     """unjoined, preparing rebalance, completing rebalance or stable; in the consumer group
@@ -82,7 +82,7 @@ class Health:
     rebalance_phase: RebalancePhase = RebalancePhase.NONE
     """finding coordinator, preparing, joining, assigning, syncing, applying or none."""
     rebalance_phase_seconds: float | None = None
-    """How long this phase has taken so far."""
+    """How long the current `rebalance_phase` has taken so far."""
     rebalance_seconds: float | None = None
     """How long the current rebalance has taken so far; None if there is none."""
     rebalance_cause: str | None = None
@@ -109,7 +109,8 @@ class Health:
     unanswered_seconds: Mapping[TopicPartition, float] = dataclasses.field(default_factory=dict)
     """How long fetches of a partition have gone unanswered, or its leader has been unknown."""
     unread: Mapping[TopicPartition, OngoingFailure] = dataclasses.field(default_factory=dict)
-    """Partitions whose error was raised, without a seek or a successful read since."""
+    """Partitions that cannot be read: a poll raised the error, and no seek or successful read
+    followed."""
     run: RunFigures | None = None
     """Figures of the current or last `Consumer.run`; None if there was no run."""
     limits: HealthLimits
@@ -117,7 +118,7 @@ class Health:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that it reads."""
+        """The partitions that the consumer reads."""
         return frozenset(self.lag)
 
     @property

@@ -1,4 +1,4 @@
-"""Starts and stops a consumer's engine, each at most once, even if several tasks call."""
+"""Starts and stops a consumer's engine, each only once, even if several tasks request it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lifecycle:
         self._listener: RebalanceListener = listener_from(None)
         self._starting: asyncio.Task[None] | None = None
         self._is_given_up = False
-        """Whether it was stopped before the engine was created."""
+        """Whether the consumer was stopped before the engine was created."""
 
     @property
     def is_closed(self) -> bool:
@@ -101,7 +101,7 @@ class Lifecycle:
         self.engine = engine
 
     async def _ready_config(self) -> ConsumerConfig:
-        """Load the system's CAs once, for all connections."""
+        """Return the config; if TLS trusts the system's CAs, load them once for all connections."""
         config = self.config
         is_given = config.ssl_context is not None or config.security.files is not None
         if config.security.uses_tls and not is_given:

@@ -88,7 +88,7 @@ class Measured(Protocol):
 
 class Figure(NamedTuple):
     name: str
-    """Its Java name."""
+    """The metric's Java name."""
     text: str
 
 

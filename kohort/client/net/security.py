@@ -48,8 +48,8 @@ class SecuritySettings:
     ssl_context: ssl.SSLContext | None = None
     """A context of your own, instead of the settings below."""
     ssl_cafile: str | None = None
-    """PEM file with the CAs to trust, instead of the system's. This file and the next two may be
-    renewed: each new connection uses their current content."""
+    """PEM file with the CAs to trust, instead of the system's. This file, `ssl_certfile` and
+    `ssl_keyfile` may be renewed: each new connection uses their current content."""
     ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
     """The CAs to trust as PEM text, instead of a file."""
     ssl_certfile: str | None = None
@@ -65,7 +65,7 @@ class SecuritySettings:
     sasl_plain_username: str | None = None
     """Used by all mechanisms with passwords, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
-    """The password of that user."""
+    """The password of `sasl_plain_username`."""
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
     """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
     an object with a method `token`, as aiokafka's AbstractTokenProvider."""

@@ -48,7 +48,7 @@ class RunFigures:
     oldest_in_flight_seconds: float | None
     """Seconds since the first attempt at the oldest record in flight; None if there is none."""
     oldest_in_flight: tuple[TopicPartition, int] | None
-    """The partition and offset of that record."""
+    """The partition and offset of the oldest record in flight."""
     handler_seconds: float | None
     """How long the longest-running handler has been running; None if none runs."""
     dead_letters_failing_seconds: float | None
