@@ -55,7 +55,7 @@ class ReadOptions(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """The producer's records from this offset up to its next marker are not returned."""
+    """An aborted transaction: the producer's records from `first_offset` to its marker are void."""
 
     first_offset: int
     producer_id: int
@@ -68,7 +68,7 @@ class _Open(NamedTuple):
 
 
 class Fetched:
-    """Fetched batches. `data` consists of whole batches, of which the last one may be truncated."""
+    """Fetched batches. If the last batch in `data` is truncated, it is dropped."""
 
     def __init__(
         self,
@@ -176,7 +176,9 @@ class Fetched:
             self._left = self._open.header.record_count
 
     def _begin_batch(self, floor: int) -> bool:
-        """Move on to the next batch with records for users; False if there is none."""
+        """Move on to the next batch with records to return: neither control nor aborted ones. False
+        if there is none.
+        """
         self._open = self._block = None
         while self._cursor < self._stop:
             header = read_header(self._data, self._cursor)
@@ -287,8 +289,9 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """The offset to continue from after a batch. Its header, if damaged, may give too high an
-        offset, but the broker has validated the next batch's base offset.
+        """Return the offset after a batch: the next batch's base offset if that is lower than the
+        one in `header`. A damaged header may give too high an offset; base offsets are validated by
+        the broker.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
         if cursor < self._stop:

@@ -97,7 +97,8 @@ class _Ahead(NamedTuple):
     partition: TopicPartition
     records: Iterator[AnyRecord]
     version: int
-    """The version of the positions; after a change the records have to be checked."""
+    """The version of the positions when the records were decoded; after a change they are read
+    again."""
 
 
 class FetchBuffers:
@@ -162,7 +163,7 @@ class FetchBuffers:
         """Forget data that was fetched for positions that have changed."""
         has_fence = self._positions.has_fence
         outdated = [tp for tp, its in self._waiting.items() if not has_fence(tp, its.fence)]
-        # All are removed before any callback, since the first one may send the next request.
+        # Remove all of them before any callback: a callback may send the next request.
         for partition in outdated:
             del self._waiting[partition]
             self._partly_read.forget(partition)
@@ -201,7 +202,9 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return all known positions, without the records that each reader got last."""
+        """Return the positions up to which records are processed, which exclude the records that
+        each reader got last.
+        """
         processed = self._positions.consumed()
         if self._record_in_hand is not None:
             partition, record = self._record_in_hand
@@ -301,7 +304,8 @@ class FetchBuffers:
             used_bytes = had_bytes - chunk.byte_count
         else:
             if chunk.next_offset > state.position:
-                # Control records, and offsets removed by compaction.
+                # Only control records, aborted records and compaction gaps are left: move past
+                # them.
                 self._positions.advance(partition, chunk.next_offset, chunk.leader_epoch)
             used_bytes = had_bytes + CHUNK_OVERHEAD_BYTES
             waiting.chunks.popleft()

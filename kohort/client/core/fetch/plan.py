@@ -2,8 +2,8 @@
 
 A partition is requested while less of it waits to be taken than one response brings, so that the
 next response arrives while the previous one is being taken. It is left out while it is paused or
-held, while enough data waits, during a backoff after a failure, and while its broker has a request
-in flight: there is one request per broker at a time.
+about to be revoked, while enough data waits, during a backoff after a failure, and while its broker
+has a request in flight: there is one request per broker at a time.
 
 All waiting data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
 share, so that none of them can keep the others from being read. The bound is exceeded by at most

@@ -31,7 +31,7 @@ class PartitionState:
 
     fence: int
     placed: int = 0
-    """Changes with each seek, reset and committed offset; stays the same while reading on."""
+    """A number that changes with each seek, reset and committed offset, but not by reading on."""
     floor: int | None = None
     """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
@@ -116,8 +116,8 @@ class Positions:
         return state is not None and state.fence == fence
 
     def has_place(self, partition: TopicPartition, placed: int) -> bool:
-        """Whether the partition is assigned and its position has only advanced since it was
-        `placed`. A new fence after a leader change makes no difference.
+        """Whether the partition is assigned and its number `placed` is unchanged: its position has
+        only advanced by reading. A new fence after a leader change makes no difference.
         """
         state = self._states.get(partition)
         return state is not None and state.placed == placed

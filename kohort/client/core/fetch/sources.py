@@ -45,7 +45,7 @@ class FetchSources:
     A consumer that cannot reach the follower would be sent there again and again, because the
     leader sees no failure as long as it can reach the follower itself. So after a failure the rack
     is withheld for a while, and the leader serves the partition. Java keeps sending the rack, and
-    goes back and forth.
+    alternates between leader and follower.
     """
 
     def __init__(self, cluster: KnownCluster, *, rack: str | None, lifetime_ms: int) -> None:

@@ -74,8 +74,8 @@ class Note(NamedTuple):
 
 
 class FetchState:
-    """The fetch state of one consumer. Other code may change `positions` between any two calls; it
-    then calls `drop_outdated`, or `set_assigned` if partitions were added or removed.
+    """The fetch state of one consumer. Code that changes `positions` must call `drop_outdated`
+    afterwards, or `set_assigned` if partitions were added or removed.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class FetchState:
             config.retry_backoff_ms, config.retry_backoff_max_ms, random
         )
         self._unreadable: set[TopicPartition] = set()
-        """Partitions whose next record could not be returned. Readers have no clock, so that
-        `next_fetches` postpones them."""
+        """Partitions whose next record could not be returned. `next_fetches` postpones them, since
+        readers have no clock."""
         self.next_made: Final = self._buffers.next_made
         """Fast path of `next_record`: returns a record that is deserialised already, or None, and
         has no effects. Called for each record, so it is the buffers' own method."""
@@ -353,7 +353,7 @@ class FetchState:
             return False
         self._note(f"{_name(partition)}: reading from broker {follower}, a follower")
         if self._sources.is_doubtful(partition, now_ms):
-            # Otherwise requests would go back and forth without a pause.
+            # Without a pause, requests would alternate between the leader and the follower.
             self._postpone(partition, now_ms)
             self.effects.add(Effect.REFRESH)
         return True
@@ -387,7 +387,8 @@ class FetchState:
             self._report_behind_records(partition, error, now_ms)
             return
         if chunk.next_offset <= requested.offset:
-            # The response has no records at or after the requested offset; a retry would not help.
+            # No record is at or after the requested offset; an immediate retry would return the
+            # same.
             self._postpone(partition, now_ms)
             return
         self._plan.set_waiting(partition, self._buffers.add(partition, requested.fence, chunk))
@@ -427,7 +428,7 @@ class FetchState:
         spec = self.default_reset(wall_ms)
         name = _name(partition)
         if self._buffers.next_offset(partition) is not None:
-            # The records before it are returned first; by then the error will recur.
+            # Earlier fetched records are returned first; the fetch after them fails again.
             self._postpone(partition, now_ms)
         elif spec is None:
             error = OffsetOutOfRangeError(
@@ -462,8 +463,8 @@ class FetchState:
     def _retry_unserved(
         self, partitions: Iterable[TopicPartition], since_ms: int, now_ms: int
     ) -> list[int]:
-        """Retry partitions later that were not served: their leader is unknown, unreachable, or not
-        the leader. Returns when, for each that is still assigned.
+        """Postpone partitions that were not served: their leader is unknown, unreachable, or has
+        returned a temporary error. Returns until when, for each that is still assigned.
         """
         left = self.failures.note_unanswered(partitions, since_ms)
         return [self._postpone(partition, now_ms) for partition in left]

@@ -1,4 +1,4 @@
-"""Whether the offset of a position is still that of the same record. Pure.
+"""Detects that other records have the offsets that a consumer has read. Pure.
 
 A leader that takes over without all records of its predecessor continues from its own log end: the
 same offsets get other records. A consumer that has read further would continue in the middle of
@@ -6,7 +6,7 @@ them and miss the others (KIP-320). So when a partition has a newer leader than 
 last record was read from, the new leader is asked where the older leader's records end before
 anything is read.
 
-In a topic that was deleted and recreated, all offsets are other records; its id shows that.
+A topic that was deleted and recreated has other records at all offsets; its new id shows this.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LeaderChecks:
             parted = OffsetAndMetadata(end.offset, "", end.leader_epoch) if is_known else None
             return LogTruncatedError(partition, doubt.offset, parted)
         elif is_known:
-            # With an older epoch, so that the position is validated again.
+            # `end.leader_epoch` is older than the leader's, so the position is validated again.
             self._positions.seek(partition, end.offset, end.leader_epoch)
         else:
             self._positions.seek_to(partition, default_reset)

@@ -1,8 +1,8 @@
-"""Decodes the records of a decompressed batch: the only work that a consumer does for each record.
+"""Decodes the records of a decompressed batch.
 
-:mod:`kohort.protocol.records.walk` describes the format. This module is compiled where there is a C
-compiler; unpack.pxd beside it gives the types. Without compilation it works the same, ten times
-slower.
+:mod:`kohort.protocol.records.walk` describes the format. Because it runs for each record, this
+module is compiled if there is a C compiler, with the types in unpack.pxd. Without compilation it
+works the same, ten times slower.
 """
 
 from __future__ import annotations

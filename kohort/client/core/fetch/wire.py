@@ -33,13 +33,13 @@ STALE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Our metadata is outdated, or the broker has a problem: refresh, and possibly ask another
-broker."""
+"""Errors of outdated metadata, or of a broker with a problem: refresh the metadata, which may name
+another broker, and retry."""
 
 PASSING: Final = frozenset(
     {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
 )
-"""The broker has a temporary problem: ask it again."""
+"""Temporary errors: ask the same broker again."""
 
 
 class RequestedPartition(NamedTuple):
