@@ -99,7 +99,7 @@ class BaseMembership:
         self.trouble = ""
         """The error in the coordinator's last response; empty after a successful one."""
         self.has_joined = False
-        """Whether it has ever been a member."""
+        """Whether the consumer has ever been a member."""
         self._subscription = subscription
         self._backoff = backoff
         self._is_coordinator_known = False
@@ -164,7 +164,7 @@ class BaseMembership:
 
     @property
     def wish(self) -> str:
-        """Why it wants to join or to have another assignment; empty if it does not."""
+        """The reason to join or to request another assignment; empty if there is none."""
         return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
 
     # For subclasses.

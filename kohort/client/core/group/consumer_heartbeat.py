@@ -46,7 +46,8 @@ class Report(NamedTuple):
     """The expression that the broker resolves; empty for none."""
     owned: PartitionsById = frozenset()
     rejoin: Rejoin | None = None
-    """The reason to state once."""
+    """Why the member joins or requests an assignment; dropped once a heartbeat with it has
+    succeeded."""
 
 
 _GONE: Final = frozenset(
@@ -61,7 +62,7 @@ _GONE: Final = frozenset(
 _DENIALS: Final = frozenset(
     {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""The next poll raises them; the member stays, since it may be authorized again."""
+"""Errors that the next poll raises. The member stays, since it may be authorized again."""
 
 
 class ConsumerHeartbeatRules(HeartbeatRules):
@@ -134,7 +135,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
 
     def _may_be_temporary(self, code: ErrorCode, now_ms: int) -> bool:
         if code is ErrorCode.UNRELEASED_INSTANCE_ID:
-            # The member of a process that crashed; the coordinator removes it after its session.
+            # Retry: the member of a crashed process has the instance id until its session expires.
             return now_ms - self._joined_ms < self._config.session_timeout_ms
         return code.retriable or code in _DENIALS or code is ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -1,9 +1,9 @@
 """A consumer's membership in the consumer group protocol (KIP-848): when to join, and how to take
 over the assignments that the coordinator makes.
 
-Pure. Heartbeats carry everything, and the heartbeat
-thread sends them: this core sets the `report` for them, and processes what their responses say.
-Partitions that stay assigned are read throughout.
+Pure. Heartbeats join, report the member's state, and return assignments. The heartbeat thread sends
+them: this class sets their `report`, and processes the findings from their responses. Partitions
+that stay assigned are read throughout.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -138,7 +138,7 @@ class ConsumerMembership(BaseMembership):
             self._resolve_ms = 0
             self.state = MemberState.STABLE
             return Idle()
-        # The metadata lacks a topic, which may just have been created.
+        # The metadata lacks an assigned topic, which may just have been created.
         if now_ms < self._resolve_ms:
             return Idle(self._resolve_ms)
         self._resolve_ms = now_ms + self._backoff.fail()

@@ -59,12 +59,12 @@ class Answer(NamedTuple):
     assignment: PartitionsById | None
     """The new assignment; None if it has not changed."""
     stated: Rejoin | None
-    """The last reason that was stated in an answered request."""
+    """The last reason to rejoin that an answered request contained; None if none did."""
 
 
 class FindingKind(Enum):
     ANSWERED = "answered"
-    """The member has another epoch or assignment, or has stated its reason."""
+    """A heartbeat changed the member's epoch or assignment, or delivered its reason to rejoin."""
 
     REBALANCING = "rebalancing"
     """The group is rebalancing: rejoin, unless the consumer is already doing so."""
@@ -73,8 +73,8 @@ class FindingKind(Enum):
     MEMBERSHIP_LOST = "membership lost"
     """Rejoin as a new member."""
     POLL_EXPIRED = "poll expired"
-    """Rejoin as a new member: this client left, since max.poll.interval.ms has passed without a
-    poll."""
+    """Rejoin as a new member: this client has ended its membership, since max.poll.interval.ms has
+    passed without a poll."""
     COORDINATOR_LOST = "coordinator lost"
     REFUSED = "refused"
     """The next poll raises the error. Heartbeats continue, since the member may be authorized again
@@ -106,8 +106,9 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """The rules of one consumer. At most one request is in flight: after each action that sends a
-    request, exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
+    """The rules of one consumer. At most one request is in flight. The thread reports its result
+    with `answered` (`heartbeat_answered` in the consumer group protocol), `found_coordinator`,
+    `failed` or `refused`, but does not report the response to a leave request.
     """
 
     def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
@@ -120,14 +121,15 @@ class HeartbeatRules:
         self._wanted_count = 0
         self._confirmed_before = 0
         self.confirmed = 0
-        """The number of the last successful heartbeat, of all that were sent."""
+        """The number of the last successful heartbeat, counting all heartbeats sent."""
         self._next_ms = 0
         self._polled_ms = 0
         self.expired: Identity | None = None
-        """The identity that left because polls were too far apart; None after `begin`."""
+        """The identity whose membership ended because polls were too far apart; None after
+        `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
-        """When the coordinator last responded, was found, or was doubted."""
+        """When the coordinator last responded, was found, or was dropped after a silent session."""
         self.last_success_ms: int | None = None
         self.trouble = ErrorCode.NONE
         """The error of the last heartbeat; NONE if it succeeded."""
@@ -171,7 +173,7 @@ class HeartbeatRules:
 
     @property
     def is_coordinator_known(self) -> bool:
-        """Whether the coordinator is believed to be known, so that heartbeats can be sent."""
+        """Whether the coordinator is known; if not, it is looked up before the next heartbeat."""
         return self._is_coordinator_known
 
     @property
@@ -213,8 +215,8 @@ class HeartbeatRules:
         elif code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
             self._lose_coordinator(now_ms, code)
         elif code not in _ENDS:
-            # As in Java, this includes unknown errors: one odd response is no reason to give up a
-            # membership that is valid for a whole session.
+            # As in Java, retry even after an unknown error: the membership is valid for a whole
+            # session, so a single odd response should not end it.
             self._try_again(code, now_ms)
         elif sent == self._identity:
             self._identity = NO_MEMBER
@@ -235,7 +237,8 @@ class HeartbeatRules:
         """Process a FindCoordinator response; NETWORK_EXCEPTION if there was none."""
         if code is ErrorCode.NONE:
             self._is_coordinator_known = True
-            # The silence while there was no known coordinator must not count against the new one.
+            # Measure silence from now on: without a known coordinator no heartbeat could be
+            # answered.
             self._next_ms = self._heard_ms = now_ms
         else:
             self._try_again(code, now_ms)
@@ -256,7 +259,9 @@ class HeartbeatRules:
         self.statistics.answered(self._sent_ms, now_ms)
 
     def _watch_session(self, now_ms: int) -> None:
-        """Doubt a coordinator that has been silent for a whole session."""
+        """Drop a coordinator that has been silent for a whole session, so that it is looked up
+        again.
+        """
         is_silent = now_ms - self._heard_ms >= self._config.session_timeout_ms
         if is_silent and self._is_coordinator_known:
             self._heard_ms = now_ms
@@ -283,6 +288,6 @@ class HeartbeatRules:
         message: str = "",
     ) -> None:
         finding = Finding(kind, identity, code, message)
-        # One finding is enough for a consumer that does not poll for minutes.
+        # Store equal findings once: they would pile up if the consumer does not poll for minutes.
         if finding not in self._findings:
             self._findings.append(finding)

@@ -3,13 +3,12 @@ partitions that move from one cooperative member to another (KIP-429).
 
 When a count changes, the assignment no longer covers the topic, and the leader has to rejoin.
 
-A partition that moves is assigned to no member in the first round. Its owner learns from its new
-assignment that it has to give it up, does so and rejoins; that second round assigns the partition.
-But the owner may lose its membership in between. A static member (KIP-345) then returns without a
-rebalance: it is given the assignment of the first round, owns nothing that it could give up, and so
-has no reason to rejoin. Nor has any other member, and the partition stays unread until something
-else makes the group rebalance. Only the leader knows about the move, so the leader rejoins when the
-owner has had enough time.
+A partition that moves is assigned to no member in the first round. The owner's new assignment lacks
+the partition, so the owner gives it up and rejoins; that second round assigns it. But the owner may
+lose its membership in between. A static member (KIP-345) then returns without a rebalance: it gets
+the assignment of the first round, owns no partition to give up, and so has no reason to rejoin. Nor
+has any other member, and the partition stays unread until something else makes the group rebalance.
+Only the leader knows about the move, so the leader rejoins when the owner has had enough time.
 
 That time is `max_poll_interval_ms`, which the coordinator knows as the rebalance timeout. An owner
 gives up its partitions in a poll, and a member that does not poll for so long is removed in any
@@ -34,7 +33,9 @@ CHANGES_MAX: Final = 10
 
 
 class WatchedTopics:
-    """The topics of one generation's leader; none for a member that does not lead."""
+    """The topics whose partition counts the leader of one generation watches; none for other
+    members.
+    """
 
     def __init__(self) -> None:
         self._counts: Mapping[str, int] | None = None
@@ -84,7 +85,7 @@ UNLED = NO_MEMBER.generation
 def held_back(
     members: Iterable[GroupMember], assignment: Assignment, partition_counts: Mapping[str, int]
 ) -> int:
-    """Return how many partitions exist, are owned by members, and were assigned to none.
+    """Return how many existing partitions are owned by a member, but assigned to none.
 
     Args:
         partition_counts: by topic; topics that do not exist are missing.
@@ -113,8 +114,9 @@ class Handover:
         """When the leader must check the group; None if it need not check."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
-        """Process a JoinGroup response. In any other generation the state starts over. A static
-        leader that was away may return in the generation for which it made the assignment.
+        """Process a JoinGroup response: reset the state unless this member leads the same
+        generation. A static leader that was away may return in the generation for which it made the
+        assignment.
         """
         if generation != self._generation or not is_leader:
             self._generation = generation if is_leader else UNLED

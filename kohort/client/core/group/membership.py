@@ -241,8 +241,8 @@ class Membership(BaseMembership):
             return
         known, self._known_topics = self._known_topics, None
         if known is not None and not self._joined_topics <= known:
-            # A static member that returns gets its old assignment, whatever its subscription is
-            # now.
+            # A returning static member gets its old assignment, which lacks topics added to its
+            # subscription.
             self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
         owned = self._subscription.assigned
         revoked = owned - assigned
@@ -351,7 +351,7 @@ class Membership(BaseMembership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has taken over its assignment and need not rejoin."""
+        """Whether the member has taken over its assignment and need not rejoin."""
         return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
 
     # Internals.

@@ -25,7 +25,8 @@ from kohort.protocol.messages.offset_fetch import (
 from kohort.protocol.types import ZERO_UUID
 
 NAMED_UNTIL: Final = 9
-"""The last version of both that identifies topics by name; later ones use ids."""
+"""The last version of OffsetCommit and OffsetFetch that identifies topics by name; later ones use
+ids."""
 
 
 def commit_request(

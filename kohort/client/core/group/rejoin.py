@@ -12,8 +12,8 @@ TEXT_LENGTH_MAX: Final = 255
 """How much of the text is sent to the broker; the log has all of it."""
 
 FAILURES_LENGTH_MAX: Final = 1_000
-"""Limits the text as failures are appended. A broker may be away for hours, with two attempts a
-second."""
+"""The length from which no more failed attempts are appended to a text: a broker may be away for
+hours, with two attempts a second."""
 
 _BY_WEIGHT: Final = (
     JoinReason.ENFORCED,
@@ -47,7 +47,7 @@ class Rejoin(NamedTuple):
 def combined(stored: Rejoin | None, new: Rejoin) -> Rejoin:
     """Combine two reasons: the more significant reason wins; of equal ones, the newer.
 
-    That the group is rebalancing is the least significant reason.
+    GROUP_REBALANCING is the least significant reason.
     """
     if stored is None:
         return new

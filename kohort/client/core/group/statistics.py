@@ -178,7 +178,7 @@ class GroupStatistics:
         first cause of a rebalance is kept.
         """
         phase = _PHASES.get(type(action), RebalancePhase.NONE)
-        # Idle although it needs to join: it is in a backoff.
+        # A member that needs to join but is idle is in a backoff, during which its phase continues.
         if not (cause and isinstance(action, Idle)):
             self.entered(phase, now_ms)
         if isinstance(action, Join):
@@ -233,7 +233,7 @@ class GroupStatistics:
         self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
-        """Record the current state. Called whenever the state may have changed."""
+        """Record whether the consumer is a settled member; called when this may have changed."""
         if is_settled:
             self.unsettled_since_ms = None
         elif self.unsettled_since_ms is None:

@@ -27,7 +27,8 @@ class Subscription:
         """The topics subscribed to by name, or those that match the pattern at present."""
         self.pattern: re.Pattern[str] | None = None
         self.broker_pattern = ""
-        """The RE2 expression that the coordinator resolves instead (KIP-848); empty for none."""
+        """The RE2 expression that the coordinator, not this client, resolves (KIP-848); empty for
+        none."""
         self.assigned: frozenset[TopicPartition] = frozenset()
 
     @property

@@ -1,7 +1,8 @@
 """Assignors, with which the leader of a group decides which member reads which partition.
 
 Range, round robin, sticky and cooperative sticky behave as Java's classes of the same names in
-everything visible from outside (rule, user data, names), so that either may lead a mixed group.
+everything visible from outside (rule, user data, names), so that a member of either client may lead
+a mixed group.
 """
 
 from collections.abc import Mapping

@@ -62,7 +62,7 @@ def _share_equally(
     least, more_count = divmod(count, len(members))
     kept: Assignment = {}
     for member_id in members:
-        # A member that already has more keeps the extra partition that some member must have.
+        # `more_count` members get one more than `least`: first those that already have more.
         may_have_more = more_count > 0 and len(held[member_id]) > least
         more_count -= may_have_more
         limit = least + may_have_more
@@ -134,7 +134,9 @@ class _Balance:
         return shares
 
     def give_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign each partition to the subscriber with the fewest, rarest partitions first."""
+        """Assign each partition to the subscriber with the fewest, beginning with the topics that
+        have the fewest subscribers.
+        """
         for partition in sorted(
             partitions, key=lambda partition: (len(self._subscribers[partition.topic]), partition)
         ):
@@ -152,7 +154,9 @@ class _Balance:
                     again = True
 
     def _relieve(self, loaded: str, movable: set[TopicPartition] | None) -> bool:
-        """Take one partition from a member by the shortest chain that improves the balance."""
+        """Take a partition from a member by the shortest chain of moves that improves the balance;
+        False if there is none.
+        """
         limit = self._count[loaded] - 2
         reached_from: dict[str, tuple[str, str]] = {}
         seen_topics: set[str] = set()

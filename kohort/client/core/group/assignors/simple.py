@@ -1,4 +1,4 @@
-"""Assignors that keep nothing: contiguous ranges of each topic, and all partitions round robin."""
+"""Assignors that ignore the previous assignment: ranges of each topic, and round robin."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
