@@ -62,7 +62,8 @@ class Backoffs(Generic[Key]):
 
 
 TWICE: Final = 2
-"""A single failure may already be resolved; a second one shows that it is not."""
+"""The number of failures from which a problem counts as lasting: a single one may be resolved
+already."""
 
 
 class OngoingFailure(NamedTuple):

@@ -32,8 +32,8 @@ ConsumerError
   HandlerError                 a record could not be handled by Consumer.run
   UnexpectedResponseError      an error code that this request should never get
 
-Each carries its `code`, the ErrorCode behind it, if a broker sent one. A PartitionError carries the
-place as well: `consumer.seek(error.partition, error.next_offset)` skips what cannot be read.
+Each has the broker's ErrorCode, if there is one, as `code`. A PartitionError also has the partition
+and offsets: `consumer.seek(error.partition, error.next_offset)` skips what cannot be read.
 """
 
 from __future__ import annotations

@@ -25,11 +25,12 @@ class Failure:
         self.failed_at_ms = 0
         """When the last attempt failed, in milliseconds since the epoch."""
         self.is_final = False
-        """Whether it is stored as a dead letter, and its handler not called any more."""
+        """Whether the record is now to be stored as a dead letter, without another call of its
+        handler."""
         self.write_failures = 0
         """How often storing the dead letter has failed."""
         self.is_alone = False
-        """Whether its batch has failed, so that it is handled by itself."""
+        """Whether the record is handled by itself, because a batch with it has failed."""
 
 
 class Item:
@@ -74,7 +75,7 @@ class Item:
         return self.failure is not None and self.failure.is_final
 
     def singles(self) -> list[Item]:
-        """Take a batch apart, as if none of its records had been begun."""
+        """Split a batch into its records, as if none of them had been begun."""
         members, self.members = self.members or [self], None
         for member in members:
             member.began_ms = None
@@ -98,9 +99,10 @@ class Lane:
         self.share = share
         self.items: deque[Item] = deque()
         self.resting = 0
-        """The number of its valid entry in `Work._resting`; 0 if it has none."""
+        """The number of this lane's valid entry in `Work._resting`; 0 if it has none."""
         self.since_ms: int | None = None
-        """With batches: when its oldest record began to wait for others, or an earlier time."""
+        """With batches: when the lane began to wait for more records for its next batch; None if it
+        has not."""
 
 
 class Share:
@@ -135,8 +137,8 @@ class Share:
         self.is_held = False
         """Whether only records up to `started_to` may start."""
         self.drain_until_ms: float = float("inf")
-        """While held: the end of the drain. Waiting retries that are due later are made at once;
-        after another failure such a retry is not made."""
+        """While held: the end of the drain. Retries already scheduled for later are made at once;
+        new ones for later are not made."""
         self.end: float = float("inf")
         """While held: no record from this offset on may start. An earlier record was given up, so
         the records after it are handled again in any case."""
@@ -165,7 +167,7 @@ NOTHING_BEGUN: Final = -1
 
 
 class DoneOffsets:
-    """Up to which offset one partition is done when its records finish in any order.
+    """Tracks up to which offset one partition's records are done; they may finish in any order.
 
     A position may be committed when everything before it is done. Offsets have gaps (compaction,
     transaction markers), so this tracks the started records in order instead of counting offsets.
@@ -185,9 +187,9 @@ class DoneOffsets:
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """The offset up to which everything is done; None until a record has started. It is set
-        from the first record on: when committed, it keeps a consumer that starts at the end of a
-        log from skipping records that it received and did not finish.
+        """The offset up to which everything is done; None until a record has started. It begins at
+        the first record's offset. Committed before any record is done, this keeps a consumer that
+        starts at the end of a log from skipping records that it received and did not finish.
         """
         if self.last_begun < 0:
             return None

@@ -27,7 +27,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     key: K
     value: V
     serialized_key_size: int
-    """Bytes; -1 if the key, or the value, is None."""
+    """The key's bytes before deserialisation; -1 for None. `serialized_value_size` likewise."""
     serialized_value_size: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH

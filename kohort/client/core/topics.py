@@ -62,8 +62,8 @@ class KnownTopics:
         if update.topic_id != known.topic_id:
             return known if self._is_former(update) else update
         if update.topic_id == ZERO_UUID:
-            # Brokers before Kafka 2.8 send no ids: it may be another topic, whose epochs start
-            # over.
+            # Brokers before Kafka 2.8 send no ids: the topic may have been recreated, and its
+            # epochs start over.
             return update
         older = [
             index

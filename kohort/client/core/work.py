@@ -65,7 +65,8 @@ class Work:
         records of its batch. Valid if the lane still has this number."""
         self._rests = 0
         self._gone: set[TopicPartition] = set()
-        """Partitions revoked and not reassigned: records read from them may not be done."""
+        """Partitions revoked and not reassigned. They have no committable offset: records read from
+        them may not be done."""
         self._is_closed = False
         self._was_full = False
         self._mean_bytes = 0.0
@@ -357,7 +358,8 @@ class Work:
         before it are still handled: otherwise the records behind them, which are done, would be
         delivered again.
 
-        Retries due by `until_ms` happen when they are due, and all others once, at once.
+        Retries due by `until_ms` are made when due. Retries already scheduled for later are made at
+        once; new ones for later are not made.
         """
         for partition in partitions:
             share = self._share(partition)
@@ -396,7 +398,7 @@ class Work:
                 self._release(item)
             for lane in share.lanes.values():
                 for item in lane.items:
-                    # A running record stays in memory until it is returned.
+                    # A running record counts as held until its worker gives it back.
                     if item.runs_since_ms is None:
                         self._release(item)
         self._ready = deque(lane for lane in self._ready if not lane.share.is_dropped)
@@ -464,9 +466,9 @@ class Work:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offset up to which everything is done, of each partition with a position.
 
-        `positions`: the read positions. They are used where everything that arrived is done: below
-        them there are at most transaction markers. Partitions that were revoked and not reassigned
-        are left out.
+        `positions`: the read positions. If all records read from a partition are done, its read
+        position is returned, even if transaction markers precede it. Partitions that were revoked
+        and not reassigned are left out.
         """
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 ROOM_SHARE: Final = 4
-"""When the limit was reached, one part in this many of it must be free before records are taken
-again, to avoid taking them one by one."""
+"""After a limit was reached, 1/ROOM_SHARE of it must be free before more records are taken, to
+avoid taking them one by one."""
 
 FIRST_TAKE: Final = 16
 """How many records are taken before their size is known."""
@@ -20,10 +20,10 @@ class WorkLimits(NamedTuple):
     byte_count: int
     """Maximum bytes of the held records. The records taken last may exceed it."""
     uncommitted: int
-    """Records of one partition after its committable position, done or not."""
+    """Maximum records of one partition after its committable position, done or not."""
 
     def most_held(self, *, once_full: bool) -> tuple[int, int]:
-        """Return the records and bytes that may be held when more are taken."""
+        """Return up to how many held records and bytes more records may be taken."""
         share = ROOM_SHARE if once_full else max(self.records, self.byte_count) + 1
         free_records = max(1, self.records // share)
         return self.records - free_records, self.byte_count - max(1, self.byte_count // share)
