@@ -116,7 +116,8 @@ class Engine:
         self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
         self._enforces = False
-        """Whether the brokers enforce rebalances of the consumer group protocol."""
+        """Whether `enforce_rebalance` has an effect in the consumer group protocol: only with
+        Kohort brokers."""
         self._reader: asyncio.Task[Any] | None = None
         """The task of `Consumer.run`, the only one that may read and commit during a run."""
         self._next_yield_s = 0.0
@@ -377,7 +378,8 @@ class Engine:
                 raise IllegalStateError("there is nothing to read: subscribe() or assign() first")
             self._check_open()
             await self.housekeeping.run(deadline_s)
-            # Records returned after this would be committed as processed by the final commit.
+            # Closing may have begun: its final commit would include records that are returned from
+            # now on.
             self._check_open()
             if result := take():
                 return result

@@ -21,7 +21,7 @@ from kohort.client.group.rebalance import Rebalance
 from kohort.client.net.metadata import MetadataKeeper
 
 EVERY_S: Final = 0.005
-"""Interval between runs while records are returned one by one."""
+"""Interval between runs of the housekeeping while records are returned one by one."""
 
 
 class PollHousekeeping:
@@ -49,7 +49,8 @@ class PollHousekeeping:
         now."""
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
-        """The task that runs it at present; plain-function callbacks run in that task."""
+        """The task that runs the housekeeping at present; plain-function callbacks run in that
+        task."""
 
     async def run(self, deadline_s: float) -> None:
         """Do what is due, including application callbacks.
@@ -64,7 +65,8 @@ class PollHousekeeping:
             try:
                 await self._run(deadline_s)
             except BaseException:
-                # Retry what failed before more records are returned.
+                # Before it returns records, the next poll runs the housekeeping again, to retry
+                # what failed.
                 self.due_s = 0.0
                 raise
             finally:

@@ -56,7 +56,7 @@ class Shutdown:
         engine.rebalance.raise_error()
 
     def check_not_unsubscribing(self) -> None:
-        """Raise an IllegalStateError during an unsubscribe: it would drop the subscription."""
+        """Raise an IllegalStateError during an unsubscribe, which would drop a new subscription."""
         if self._unsubscribing is not None:
             raise IllegalStateError("unsubscribe() is still in progress; await it first")
 

@@ -1,9 +1,9 @@
 """Sends requests to partition leaders independently, so that a slow leader delays only its own
 partitions.
 
-The user of this class defines the requests and interprets the responses. This module decides when a
-leader is queried: at once; after a growing backoff if it fails; or without the backoff when the
-leader or the query has changed.
+The user of `LeaderRounds` defines the requests and interprets the responses. This module decides
+when a leader is queried: at once; after a growing backoff if it fails; or without the backoff when
+the leader or the query has changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LeaderRounds(Generic[T]):
             ask: asks one broker, given by node id, and returns the partitions to ask about again.
             leader_of: node id of the broker to ask; None if it is unknown.
             backoff_ms: the first and the longest wait after a failure.
-            on_due: called when `begin` would send a request again.
+            on_due: called when a backoff has ended, so that `begin` would send the query again.
             on_answered: called after each response and each failure.
             on_metadata_wanted: called if a leader is unknown or did not answer.
             on_failed: called with the exception that `ask` raised.
