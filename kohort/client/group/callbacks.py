@@ -90,7 +90,7 @@ class Callbacks:
         while self._running is not None:
             name, task = self._running
             if self._cut.done():
-                # The callback was started after its time was already over.
+                # The callback began when the time for callbacks was already over: give it GRACE_S.
                 await asyncio.wait([task], timeout=GRACE_S)
                 if not task.done():
                     _cut_short(name, task)
@@ -135,9 +135,9 @@ async def wait_for_callback(answer: Awaitable[None]) -> None:
     """Await the result of an application's callback.
 
     Raises:
-        RuntimeError: it raised CancelledError although its task was not cancelled, because
-            something that it awaited was.
-        Exception: whatever it raised.
+        RuntimeError: the callback raised CancelledError although its task was not cancelled:
+            something that it awaited was cancelled.
+        Exception: whatever the callback raised.
     """
     try:
         await answer

@@ -22,7 +22,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Committer:
-    """The identity under which commits are made: none, for manually assigned partitions."""
+    """Provides the identity to commit with: here NO_MEMBER, for manually assigned partitions."""
 
     @property
     def is_joining(self) -> bool:
@@ -51,7 +51,7 @@ class Committer:
 
 
 class MemberCommits(Committer):
-    """The identity of a member, if it may commit now."""
+    """Provides a member's identity to commit with, if the member may commit now."""
 
     def __init__(
         self,
@@ -171,12 +171,13 @@ class CommitIdentity(NamedTuple):
     """The member and generation that made a commit; every attempt is sent under them, or under a
     later epoch of a member that has given up no partition since.
 
-    The offsets belong to that moment. Under a later identity the coordinator would accept them,
-    although another member may have owned the partitions meanwhile, and its commit would be undone.
-    Likewise, an offset of a deleted topic would be stored for the topic recreated by its name.
+    The coordinator would accept the offsets under a later identity, too, although another member
+    may have owned the partitions meanwhile, whose commit they would overwrite. Likewise, an offset
+    of a deleted topic would be stored for the topic recreated by its name.
     """
 
     committer: Committer
     identity: Identity
     topic_ids: Mapping[str, bytes]
-    """The topic ids in the metadata at that moment; topics without an id are committed by name."""
+    """The topic ids in the metadata when the commit was made; topics without an id are committed by
+    name."""

@@ -82,7 +82,7 @@ class AutoCommit:
         """The offsets of the last commit, unless it failed."""
         self._sent_s = 0.0
         self._rest_until_s = 0.0
-        """The time before which only a new poll can bring something to commit."""
+        """Auto commit had nothing new to commit, and needs no poll before this time."""
 
     @property
     def idle_until_s(self) -> float:
@@ -113,7 +113,8 @@ class AutoCommit:
         if wait_s is not None:
             again_s = time.monotonic() + wait_s
             is_retried = isinstance(error, ConsumerError) and error.code.retriable
-            # Retry no earlier than this, even with a shorter interval.
+            # Commit again after the backoff, and after other than retriable errors not before the
+            # interval has passed.
             self.due_s = again_s if is_retried else max(self.due_s, again_s)
 
 
@@ -131,7 +132,7 @@ class Commits:
         """`calls` are the application's calls that are waiting for the cluster."""
         self.offsets = offsets
         self.handled: Callable[[], Offsets] | None = None
-        """During a run: returns the offsets that it has handled; the run commits them by itself."""
+        """During a run: returns the run's handled offsets, which the run commits by itself."""
         self._config = config
         self._subscription = subscription
         self._positions = positions

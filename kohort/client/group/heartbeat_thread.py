@@ -4,8 +4,8 @@ Nothing here waits for the loop: the thread has its own connection, finds the co
 and its findings wait until the loop has time. So an application that blocks its event loop keeps
 its membership, limited only by max.poll.interval.ms.
 
-Both sides share only a `HeartbeatRules`, behind one lock that is never held while waiting for the
-network.
+The thread and the loop share only a `HeartbeatRules`, behind one lock that is never held while
+waiting for the network.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class HeartbeatThread:
 
     @property
     def expired(self) -> Identity | None:
-        """The identity whose member left because polls were too far apart; None after `begin`.
+        """The identity whose membership ended because polls were too far apart; None after `begin`.
 
         Read without the lock, because runs read it in each event loop iteration.
         """

@@ -19,7 +19,7 @@ class RebalanceListener:
     All methods are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`). They may
     use the consumer: commit, seek, pause; but not poll. Their run time counts as time between
     polls, so max_poll_interval_ms bounds it. Coroutines run in a task of their own: cancelling a
-    poll leaves them running, and the next poll waits for them. Only `stop` may cancel one.
+    poll leaves them running, and the next poll waits for them. Only `stop` may cancel them.
 
     An exception does not stop the rebalance: that poll raises the first exception once the
     rebalance is complete, or the poll has timed out.

@@ -142,7 +142,8 @@ class MembershipShell:
             loop=asyncio.get_running_loop(),
             on_findings=self._learn,
         )
-        # All brokers known to the thread may have been replaced by now.
+        # The thread cannot find the coordinator by itself if all brokers that it knows were
+        # replaced.
         self.coordinator.on_found = self.heartbeats.coordinator_found
 
     @property
@@ -213,16 +214,15 @@ class MembershipShell:
 
     @property
     def has_expired(self) -> bool:
-        """Whether the member was removed because polls were too far apart, and has not joined
-        again. True even before a poll has learned of it.
+        """Whether the membership ended because polls were too far apart, and the consumer has not
+        joined again. True even before a poll has learned of it.
         """
         expired, identity = self.heartbeats.expired, self.membership.identity
         return expired is not None and (identity == expired or not identity.is_valid)
 
     async def confirm(self, timeout_s: float) -> bool:
-        """Send a heartbeat and return whether it succeeded within `timeout_s`. If it did, no other
-        member had been given a partition of this one before, unless the partition was revoked or
-        lost.
+        """Send a heartbeat and return whether it succeeded within `timeout_s`. If so, this member
+        was still in the group, so it owned all partitions that were neither revoked nor lost.
         """
         number = self.heartbeats.confirm()
         try:
@@ -292,7 +292,8 @@ class MembershipShell:
         action = self.membership.next_action(now_ms)
         self.statistics.begun(action, self.membership.wish, now_ms)
         if isinstance(self.membership, ConsumerMembership):
-            # Joining is no action of its own: the heartbeat thread does it.
+            # In this protocol no action joins: the heartbeat thread joins with the member's
+            # identity.
             self._align_consumer_heartbeats(self.membership)
         self._note_state()
         return action

@@ -137,7 +137,7 @@ class GroupOffsets:
     async def commit(
         self, offsets: Offsets, timeout_s: float, *, is_automatic: bool = False
     ) -> None:
-        """Store positions, after all commits requested before; retries where that may help.
+        """Store positions, after all commits requested before; retries if that may help.
 
         Every attempt is sent under the identity that the consumer has now.
 
@@ -145,8 +145,8 @@ class GroupOffsets:
             is_automatic: do not wait for topics that have been deleted.
 
         Raises:
-            CommitFailedError, RebalanceInProgressError: see there. Also if the consumer's member id
-                or generation changes before an attempt succeeds.
+            CommitFailedError, RebalanceInProgressError: see these classes. Also if the consumer's
+                member id or generation changes before an attempt succeeds.
             OperationTimedOutError: no success in time.
             AuthorizationError, CommitError: the coordinator refuses the commit.
         """
@@ -426,7 +426,8 @@ def _dequeue(own: asyncio.Future[None], previous: asyncio.Future[None] | None) -
     if previous is None or previous.done():
         own.set_result(None)
     else:
-        # Cancelled while earlier commits are pending; later ones must still wait for those.
+        # This commit was cancelled while earlier ones are pending, for which later ones must still
+        # wait.
         previous.add_done_callback(lambda _: own.set_result(None))
 
 

@@ -49,7 +49,9 @@ class Rebalance:
         commit_timeout_s: float,
         on_progress: Callable[[], None],
     ) -> None:
-        """`processed` returns the offsets to commit; a rebalance waits `commit_timeout_s`."""
+        """`processed` returns the offsets to commit, for which a rebalance waits `commit_timeout_s`
+        at most.
+        """
         self.listener: RebalanceListener = NO_LISTENER
         self.first_listener: RebalanceListener | None = None
         """Notified before the listener; lets a run commit before other members take over."""
@@ -94,7 +96,8 @@ class Rebalance:
             self._finish(self._subscription.assigned - action.revoked)
             return True
         self.own(action.assigned)
-        # The hold also covers a later poll with another action while this callback runs.
+        # Do not read the added partitions until on_assigned returns, which may be during a later
+        # poll.
         self._positions.hold(action.added)
         await self._call("on_assigned", self._called_listener.on_assigned, action.added)
         self._positions.release(action.added)
@@ -160,7 +163,7 @@ class Rebalance:
         self.callbacks.begin()
         self._is_committed = False
         if self._commit is not None:
-            # The partitions that it was for are not owned any more.
+            # The partitions of this commit are not owned any more.
             self._commit.cancel()
             self._commit = None
 
