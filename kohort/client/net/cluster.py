@@ -62,7 +62,7 @@ class Cluster:
         self.version = 0
         """Changes with every metadata response."""
         self.received_bytes = 0
-        """Received over all connections, not counting their handshakes."""
+        """Bytes received over all connections, without their handshakes."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[BrokerConnection]] = {}
         self._backoffs: Backoffs[Address] = Backoffs(

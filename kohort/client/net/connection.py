@@ -296,8 +296,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transmit(self._held.popleft())
 
     async def _wait_drained(self) -> None:
-        """Wait for the responses to all requests that were sent. Their callers have their own
-        timeouts; that of a delayed request is longer than the handshake's.
+        """Wait for the responses to all requests that were sent. There is no timeout here: their
+        callers have timeouts, which for delayed requests are longer than that of the handshake.
         """
         if self._waiting:
             self._drained = asyncio.get_running_loop().create_future()

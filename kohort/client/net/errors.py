@@ -23,6 +23,6 @@ def connect_error(address: str, error: OSError, security: SecurityConfig) -> Con
         return failure
     is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
     hint = TLS_HINT if security.uses_tls and is_shut else ""
-    # Without the number of the error.
+    # The text of the error without "[Errno ...]".
     reason = error.strerror or error
     return DisconnectedError(f"{address} cannot be reached: {reason}{hint}")

@@ -24,7 +24,7 @@ async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
     """Return a token. Raises TokenError, as `token_for`."""
     attempt = tokens.ask(timeout_s, runner=_Loop(asyncio.get_running_loop()))
     waiting = asyncio.wrap_future(attempt)
-    # The call may complete after this wait has timed out.
+    # Retrieve an exception that arrives after this wait has timed out; asyncio would log it.
     waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
     if not waiting.done():
         await asyncio.wait([waiting], timeout=tokens.wait_max_s(timeout_s))

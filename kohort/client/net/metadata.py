@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataConfig(NamedTuple):
-    """Kafka's settings of the same names; None: a topic may be missing for ever."""
+    """The consumer's settings of the same names; `ConsumerConfig` explains them."""
 
     metadata_max_age_ms: int = 300_000
     retry_backoff_ms: int = 100

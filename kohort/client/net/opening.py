@@ -122,7 +122,7 @@ async def _connect_to(
 
 
 async def _give_up(attempts: Iterable[asyncio.Task[BrokerConnection]]) -> None:
-    """Cancel the other attempts, and close connections that they have opened."""
+    """Cancel these attempts, and close the connections that they have opened."""
     for attempt in attempts:
         attempt.cancel()
     for made in await asyncio.gather(*attempts, return_exceptions=True):

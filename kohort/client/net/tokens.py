@@ -89,7 +89,8 @@ class TokenSource:
             if token is not None and is_fresh(token, self._fetched_s, self._wall_s()):
                 return _done(token)
             if running is not None and running.is_under_way:
-                # The loop that calls this is not blocked any more.
+                # A call that has not begun was waiting for a blocked loop. The caller's loop runs
+                # again.
                 is_only_late = runner is not None and not running.is_begun
                 if running.age_s < running.timeout_s or is_only_late:
                     return running.future
@@ -153,7 +154,7 @@ class TokenSource:
             attempt.fail(error)
             return
         if is_awaitable(answer):
-            # A plain function that returns a coroutine.
+            # The plain function returned an awaitable, which begins once the loop runs it.
             attempt.is_begun = False
             _run(attempt, lambda: answer)
         else:
