@@ -44,7 +44,7 @@ class Attempts:
         """Begin an attempt: deserialise the record and call its handler. Returns None if that has
         succeeded already, else an awaitable of the rest.
 
-        Both may raise:
+        This call, and awaiting the result, may raise:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not
                 help.
             TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, even if the
@@ -80,7 +80,8 @@ class Attempts:
     async def _read(self, record: AnyRecord) -> AnyRecord:
         if self._is_direct:
             return record
-        # For each attempt anew: the handler may have changed the last one's value.
+        # Deserialise anew for each attempt: the handler may have changed the previous attempt's
+        # value.
         return await deserialised(record, self._read_key, self._read_value)
 
 
@@ -90,7 +91,7 @@ class _Begun:
     def __init__(self, coroutine: Coroutine[Any, Any, object], awaited: object) -> None:
         self._coroutine = coroutine
         self._awaited = awaited
-        """What the event loop has to wait for: what the coroutine yielded."""
+        """The object that the coroutine yielded, for which the event loop has to wait."""
 
     def __await__(self) -> Generator[object, Any, object]:
         send, throw, awaited = self._coroutine.send, self._coroutine.throw, self._awaited
@@ -116,7 +117,7 @@ async def _within_time(attempt: _Begun, began_s: float, timeout_ms: int) -> None
         if not timeout.expired():
             raise
         cause = error
-    # Also if the handler suppressed its cancellation: its work may be incomplete.
+    # Raised even if the handler suppressed its cancellation: its work may be incomplete.
     if timeout.expired():
         raise TimeoutError(
             f"the handler did not return within handler_timeout_ms ({timeout_ms})"
@@ -149,8 +150,8 @@ class Outcomes:
         group_id: str | None,
         redo: Callable[[int], None] | None = None,
     ) -> None:
-        """`redo`: with transactions, called with the time of the next attempt; the current
-        transaction is aborted then.
+        """`redo`: with transactions, called with the time of the next attempt, to abort the
+        transaction.
         """
         self._redo = redo
         self._work = work

@@ -78,7 +78,7 @@ class RunCommits:
         self._is_under_way = False
         wait_s = note_outcome(error, self._backoff)
         if error is None and drops == self._work.drop_count:
-            # Otherwise a partition was revoked and reassigned, and others may have committed since.
+            # Not if partitions were revoked since: other members may have committed other offsets.
             self._work.committed(wanted)
         is_retried = isinstance(error, ConsumerError) and error.code.retriable
         if wait_s is not None and is_retried:

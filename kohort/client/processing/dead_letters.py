@@ -1,7 +1,7 @@
 """Dead letters: records that cannot be handled are stored unchanged, with the failure in headers.
 
-The headers follow those of Kafka Streams (KIP-1034) and Kafka Connect (KIP-298), with a prefix of
-their own and, as there, with text values: `__kohort.errors.topic`, and so on.
+The headers follow those of Kafka Streams (KIP-1034) and Kafka Connect (KIP-298), with text values,
+but with the prefix `__kohort.errors.`.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class TopicSink(DeadLetterSink):
         if producer is None:
             return
         try:
-            # No write is pending any more.
+            # aiokafka first waits for pending writes, without a limit of its own.
             async with asyncio.timeout(STOP_S):
                 await producer.stop()
         except Exception as error:  # noqa: BLE001 - nothing depends on it any more.

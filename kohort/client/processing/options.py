@@ -216,7 +216,7 @@ def check_handler(handler: object) -> None:
         )
     if not callable(handler):
         raise ConfigError(f"handler must be a function that takes records, not {handler!r}")
-    # An object's own __call__ may be one as well.
+    # An object's __call__ method may be a generator function, too.
     for function in (handler, type(handler).__call__):
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigError(

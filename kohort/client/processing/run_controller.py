@@ -98,7 +98,7 @@ class StopSignals:
 
     def _remove(self, run: _Run) -> None:
         others = [other for other in tuple(self._runs) if other is not run]
-        # Before the run is removed, so that no signal is lost: until then, a signal ends this run.
+        # Restore the handlers before removing the run: until then, a signal still ends the run.
         for number in run.signals.difference(*(other.signals for other in others)):
             before = self._before.pop(number, None)
             # The application may have set another handler meanwhile.
@@ -160,7 +160,7 @@ class RunController:
             self._current.end()
 
     async def end_within(self, timeout_s: float) -> None:
-        """Wait for a run to end, within its share of the timeout of `stop`."""
+        """End the current run, if any, and wait for it, for STOP_SHARE of `timeout_s` at most."""
         runner = self._current
         if runner is None:
             return
@@ -241,7 +241,7 @@ class _EngineSource:
         self._engine = engine
         self._dead_letter = dead_letter
         self._count_max = engine.config.max_poll_records
-        # The run time of callbacks counts as time between polls.
+        # A drain runs in a callback, whose run time counts as time between polls: use half of it.
         self.delay_max_s = engine.config.max_poll_interval_ms / 1000 / 2
 
     @property

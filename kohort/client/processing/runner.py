@@ -2,7 +2,8 @@
 
 One task reads and keeps polling, so that the membership is kept however long handlers take.
 `concurrency` workers run the handlers; `kohort.client.core.work` decides which record may start and
-which offsets are done. `revoke` and `lose` report partitions that are taken away.
+which offsets are done. The consumer calls `revoke` and `lose` for partitions that the group takes
+away.
 """
 
 from __future__ import annotations
@@ -476,7 +477,8 @@ class Runner:
 
     def _let_go(self) -> None:
         # Reading is ahead of handling; later reads and commits must start from the done offsets.
-        # With transactions, the last one's outcome may not be known here.
+        # With transactions they start from the group's committed offsets, because the outcome of
+        # the last transaction may be unknown here.
         self._source.go_back({} if self._transactions is not None else self.committable())
         self._work.drop(self._work.partitions)  # No worker handles their records any longer.
         if not self.over.done():

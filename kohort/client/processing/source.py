@@ -46,7 +46,8 @@ class Source(Protocol):
         take: Callable[[], Any],
         only: frozenset[TopicPartition] | None,
     ) -> object:
-        """Run the group's duties, and return the result of `take` as soon as it is true.
+        """Poll the consumer, which keeps its group membership, until `take` returns a true result;
+        return it.
 
         `take` is called whenever something may have changed, and after `wake`. `only`: the
         partitions that it takes from; None: all.

@@ -53,7 +53,7 @@ def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no typ
         raise ConfigError("producer has no transactional_id, which its transactions need")
     sender = getattr(producer, "_sender", producer)
     if getattr(sender, "sender_task", sender) is None or getattr(producer, "_closed", False):
-        # Its transactions would wait for ever.
+        # The transactions of a producer that is not started would wait for ever.
         raise ConfigError("producer is not running: start() it before run(), and stop() it after")
 
 
@@ -99,8 +99,8 @@ class Transactions:
     # Called by the runner.
 
     def start(self, on_error: Callable[[BaseException], None]) -> None:
-        """Start the task. `on_error` gets what the producer raises, if the transaction cannot be
-        aborted either.
+        """Start the task. `on_error` is called with the producer's exception if a transaction
+        cannot begin, or can be neither committed nor aborted.
         """
 
         def on_done(task: asyncio.Task[None]) -> None:
@@ -111,7 +111,7 @@ class Transactions:
         self._task.add_done_callback(on_done)
 
     async def stop(self, timeout_s: float) -> None:
-        """End the task, and the current transaction; abort that if it takes too long."""
+        """End the current transaction, or abort it if that takes too long; then end the task."""
         if self._task is None:
             return
         self.end()
@@ -121,7 +121,9 @@ class Transactions:
         await asyncio.wait([self._task])
 
     def note(self) -> None:
-        """Check again whether to begin or end: there are new records, or some were given back."""
+        """Reconsider whether to begin or end a transaction: records were added, or workers have
+        finished.
+        """
         self._changed.set()
 
     def failed(self, redo_at_ms: int = 0) -> None:

@@ -29,7 +29,7 @@ class Unreadable:
         self._source = source
         self._counts = counts
         self._reads: dict[TopicPartition, tuple[int, int]] = {}
-        """The offset that could not be read last, and how often."""
+        """By partition, the last offset that could not be read, and how often that failed."""
 
     def pass_over(self, error: RecordError, now_ms: int) -> None:
         """Continue after the batch, or have it read again.
