@@ -15,7 +15,7 @@ row wins.
 | 10 | Stable | remaining | forcing | yes |
 | 11 | Stable | leader | TOPIC_METADATA_CHANGE | yes |
 | 12 | Stable | follower | TOPIC_METADATA_CHANGE | no: only the leader's statement counts |
-| 13 | Stable | leader, known | RESTART | no: the purpose of the extension |
+| 13 | Stable | leader, known | RESTART | no: the case for which the tag exists |
 | 14 | Stable | leader, known | other | yes: as in Kafka |
 | 15 | Stable | replacement | other | no (KIP-345, KIP-814) |
 | 16 | Stable | follower, known | other | no |

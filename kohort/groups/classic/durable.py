@@ -54,10 +54,9 @@ def group_record(
 
 
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
-    """The hash of the assignment's topics, for the subscriptions that a restored group will have.
-
-    The restored subscriptions differ from the present ones if a static member has returned with
-    other topics.
+    """Return the hash of the topics in the subscriptions that are stored with `members`, and that a
+    restored group will have. They differ from the subscriptions at the beginning of the generation
+    if a static member has returned with other topics.
     """
     ours = group.topics_hash
     if ours is None:
@@ -93,8 +92,8 @@ def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
     if restoring:
         group.state = state
         group.note_subscriptions()
-        # If others have written the topic, the leader may be missing from the members; the first
-        # one leads then.
+        # In a record of another writer, the leader may be missing from the members; then the first
+        # member leads.
         if record.leader_id is not None and record.leader_id in group.roster:
             group.roster.leader_id = record.leader_id
     else:

@@ -43,7 +43,7 @@ def on_deadlines(group: ClassicData, keys: Iterable[TimerKey], now: Now) -> None
         rebalance.cause_all(group, triggers, now)
     else:
         rebalance.try_complete(group, now)
-    # The steps above may have re-armed or cancelled these; take_due checks.
+    # The steps above may have rescheduled or cancelled the phase's timer; take_due checks.
     for key in phases:
         if group.take_due(key, now.ms):
             _end_phase(group, key, now)
@@ -80,7 +80,7 @@ def _expire(group: ClassicData, member: Member) -> Trigger:
         member.ref,
         was_leader=member.member_id == group.roster.leader_id,
         removed=(member.member_id,),
-        # A new member is given longer, but only until its first heartbeat.
+        # Until its first heartbeat, a new member has another timeout than its session timeout.
         timeout_ms=None if member.is_new else member.session_timeout_ms,
     )
     fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED

@@ -2,7 +2,7 @@
 
 The checks come in this order, and the first that fails answers: group id and session timeout
 (before the group is looked up, `check_request`), size, Dead, protocols, identity. So a new client
-with the wrong assignor learns only that, and gets no member id.
+with the wrong assignor gets INCONSISTENT_GROUP_PROTOCOL and no member id.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, Ticke
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
-# For every join: see `NO_ERROR` in `kohort.protocol.errors`.
+# Constants, because every join needs them: in Python 3.11 lookups in the enum are slow.
 _EMPTY: Final = ClassicState.EMPTY
 _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
 _DEAD: Final = ClassicState.DEAD
@@ -157,7 +157,9 @@ def _refuse(group: ClassicData, request: JoinRequest, limit: str, ticket: Ticket
 
 
 def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
-    """Whether the protocols are compatible, also with the sender's own earlier list."""
+    """Whether the join has the group's protocol type, and a protocol that all members offer: the
+    sender, if it is a member, in its previous join. In an Empty group any protocol will do.
+    """
     if group.state is _EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
@@ -318,7 +320,7 @@ def _with_subscription(
     subscribed, unsubscribed = map(tuple, map(sorted, topics))
     is_same = not subscribed and not unsubscribed
     reason = request.reason
-    # The application's own text, of Consumer.enforceRebalance: clients state known ones.
+    # A text that is not a client library's is the application's: that of enforceRebalance.
     is_enforced = is_same and reason.text and not reason.reason
     if is_enforced:
         reason = reason._replace(reason=JoinReason.ENFORCED, source=ReasonSource.INFERRED)
@@ -344,10 +346,10 @@ _KIND_BY_ROW = {
 def _welcome_back(
     group: ClassicData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
-    """Row 13: the leader has restarted and keeps its assignment.
+    """Answer a leader that joins again after a restart: it keeps its assignment (decision row 13).
 
-    To clients whose version has no flag for skipping the assignment, no leader is named: a client
-    that finds itself named would compute a new assignment.
+    If the response's version has no flag for skipping the assignment, it names no leader, because
+    a client that is named as the leader computes a new assignment.
     """
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)

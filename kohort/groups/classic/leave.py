@@ -52,8 +52,8 @@ def leave_steps(
     if triggers:
         rebalance.cause_all(group, triggers, now)
     else:
-        # An id that was given back may be the last that a rebalance waited for. It does not start a
-        # rebalance, as it does in Kafka for a Stable group.
+        # A rebalance may have waited only for an unused id that was given back. In a Stable group
+        # the id does not start a rebalance; in Kafka it does.
         rebalance.try_complete(group, now)
 
 

@@ -51,11 +51,9 @@ class LostMembers:
             lost.is_heard = True
 
     def take(self, request: JoinRequest, now_ms: int) -> tuple[bool | None, int | None]:
-        """Find the lost member that a new one may have been, by instance id, or by client id and
-        host, and forget it. Return whether both are the same process, and if so the time since the
-        last heartbeat of the lost member.
-
-        None if no such member was lost.
+        """Find the lost member that a new member may have been, by instance id, or by client id and
+        host, and forget it. Return whether both are the same process, None if no such member was
+        lost; and if they are, the time since the lost member's last heartbeat.
         """
         same = self._by_id.get(request.former_member_id)
         if same is not None:

@@ -131,7 +131,7 @@ def size_of(protocols: Protocols) -> int:
 
 
 def size_of_ids(client_id: str, instance_id: str | None) -> int:
-    """Return the length of a member's names, which may be a hundred times as long as usual."""
+    """Return the memory of a member's ids, which may be a hundred times as long as usual."""
     return _size_of_text(client_id) + (0 if instance_id is None else _size_of_text(instance_id))
 
 

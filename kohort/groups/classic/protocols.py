@@ -29,7 +29,8 @@ PartitionCount = Callable[[str], int | None]
 """Returns the partition count of a topic, None if it does not exist."""
 
 GrownSince = Callable[[int], Mapping[str, int]]
-"""Returns the topics that got more partitions since a wall-clock time, with the time."""
+"""Returns the topics that got more partitions since a wall-clock time, each with the time of its
+last increase."""
 
 
 def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:

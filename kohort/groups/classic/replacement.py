@@ -82,8 +82,8 @@ def _silent_ms(old: Member, now: Now) -> int | None:
 def have_topics_changed(group: ClassicData) -> bool:
     """Whether partition counts have changed since the assignment was made; False if unknown.
 
-    A leader that was away has not seen the changes, and the response to its join tells it to skip
-    the assignment.
+    A leader that returns is told to skip the assignment, and so would not notice changes that were
+    made while it was away.
     """
     if not group.config.check_partition_counts or group.topics_hash is None:
         return False
@@ -164,7 +164,7 @@ def _replace_quietly(
         if leads:
             result = replace(result, members=rebalance.joined_members(group), skip_assignment=True)
     else:
-        # Naming another leader keeps a returning leader from computing an assignment.
+        # A returning leader gets its old id as the leader's, so that it computes no assignment.
         result = replace(result, leader=leader_before or "")
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)

@@ -46,7 +46,7 @@ class Roster:
         self.parked_joins = 0
         self.metadata_bytes = 0
         self.kept_bytes = 0
-        """The members' share of `memory`, with their assignments."""
+        """The part of `memory` that this group's members use, with their assignments."""
         self.memory = MemberMemory() if memory is None else memory
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class Roster:
         self.memory.used_bytes = self.kept_bytes
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether every member offers one and the same of these; always true without members."""
+        """Whether any of `protocols` is offered by all members; true of each without members."""
         count = len(self._members)
         for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
             if self._offers[name] == count:

@@ -58,7 +58,7 @@ def encode_group(record: GroupRecord) -> Steps[bytes]:
     try:
         members = yield from _encode_members(record.members)
     except struct.error:
-        # The codec raises the error.
+        # A text or a number does not fit: the codec raises EncodeError for it.
         every = [_metadata(member) for member in record.members]
         return encode_versioned(_group_value(record, every), _VERSION)
     value = encode_versioned(_group_value(record, []), _VERSION)

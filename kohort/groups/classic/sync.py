@@ -15,7 +15,7 @@ from kohort.groups.records import DurableRecord, GroupRecord
 from kohort.groups.requests import Now, SyncRequest, SyncResult, Ticket
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
-# For every sync: see `NO_ERROR` in `kohort.protocol.errors`.
+# Constants, because every sync needs them: in Python 3.11 lookups in the enum are slow.
 _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
 _COMPLETING_REBALANCE: Final = ClassicState.COMPLETING_REBALANCE
 _STABLE: Final = ClassicState.STABLE
@@ -84,7 +84,7 @@ def _park(
         if group.roster.memory.has_room(_growth(group, assignments)):
             group.outbox.stage(write)
         else:
-            # The same error as for an assignment too large to be stored.
+            # No memory for the assignment: answer as if it were too large to be stored.
             write.on_failed(ErrorCode.UNKNOWN_SERVER_ERROR, now)
 
 
@@ -95,8 +95,8 @@ def _growth(group: ClassicData, assignments: dict[str, bytes]) -> int:
 
 
 def _record(group: ClassicData, assignments: dict[str, bytes]) -> GroupRecord:
-    """Create the record of the group with the assignment in effect. As in Kafka, its timestamp is
-    that of the end of the join phase.
+    """Create the record of the group with `assignments`. As in Kafka, its timestamp is the end of
+    the join phase.
     """
     topics_hash = hash_partition_counts(group.subscribed_topics(), group.partition_count)
     return durable.group_record(group, assignments=assignments, topics_hash=topics_hash)

@@ -17,11 +17,11 @@ GROUP_BYTES: Final = 4_800
 """Memory of a group that was created for an id, without the id and the name of the group, which may
 have 32 kB: 5,720 bytes were measured for group and id with a short name."""
 UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Maximum memory of the unused ids of a broker: 268,000 in a few groups (256 MiB / 1,000), 46,000
-in groups of their own (256 MiB / 5,800), 2,000 if each of these has the longest name. Ordinary
-clients use an id within milliseconds, so that even a burst of starts stays far below the limit.
-Without it, the bounds on groups (200,000) and on the ids of each (100,000) would allow more than
-any machine has, and 1.1 GB with one id in each group."""
+"""Maximum memory of the unused ids of a broker: 268,000 ids in a few groups (256 MiB / 1,000),
+46,000 ids if each is in another group (256 MiB / 5,800), 2,000 if these groups have the longest
+names. Ordinary clients use an id within milliseconds, so that even a burst of starts stays far
+below. The limits on groups (200,000) and on the ids of each group (100,000) are not enough: one id
+in each group takes 1.1 GB, and the most ids in each take more memory than any machine has."""
 _WIDE: Final = 4
 """Bytes that Python uses for each character of a text that is not ASCII, at most."""
 
@@ -49,7 +49,7 @@ class UnusedIds:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether some have to be dropped: see `take_oldest`."""
+        """Whether ids have to be dropped: see `take_oldest`."""
         return self.size_bytes > self._bytes_max
 
     def add(self, group_id: str, member_id: str) -> None:
@@ -69,7 +69,7 @@ class UnusedIds:
             self._count_down(group_id)
 
     def take_oldest(self) -> Iterator[tuple[str, str]]:
-        """Remove the oldest while there are too many; yield the group and the id of each."""
+        """Remove the oldest ids while there are too many; yield each as (group id, member id)."""
         while self._groups and self.are_too_many:
             member_id, group_id = self._groups.popitem(last=False)
             self._count_down(group_id)
