@@ -153,7 +153,8 @@ def _assign_homogeneous(
                 kept[topic_id] = list(partitions[:quota])
             unassigned += [(topic_id, partition) for partition in partitions[quota:]]
             quota = 0
-        # Leave the extra partition to a later member, which may use it to keep one of its own.
+        # This member keeps less than its quota: leave the extra partition to a later member, which
+        # may then keep one more of its own.
         if quota and has_extra and len(members) - number > extra:
             quota -= 1
             has_extra = False

@@ -49,7 +49,7 @@ def join_steps(
     if not request.member_id and request.instance_id is None and request.requires_known_id:
         raise JoinRefused(ErrorCode.MEMBER_ID_REQUIRED, new_member_id())
     try:
-        # All assignors' metadata have the subscription in common.
+        # The metadata for all assignors contain the same subscription: read the first.
         topic_names, owned = parse_subscription(request.protocols[0][1], data.topics)
     except DecodeError:
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -134,8 +134,8 @@ class Draft:
 
     @property
     def is_full(self) -> bool:
-        """Whether it accepts no further command: a rebalance that begins after the target was
-        computed needs records of its own.
+        """Whether it accepts no further command: it has too many records, or has computed a target,
+        and a rebalance that begins after that needs records of its own.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
 

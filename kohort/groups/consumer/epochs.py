@@ -59,10 +59,10 @@ def note_topics(draft: Draft) -> Steps[None]:
 
 
 def _are_topics_new(draft: Draft) -> bool:
-    """Whether topics have changed since they were last checked.
+    """Whether any topic of the broker has changed since the subscribed topics were last checked.
 
-    Topics that an expression matched before it was replaced are no reason to check: they leave the
-    subscription when the new expression is resolved, and both together need one target.
+    If a member replaces its expression, that alone is no reason to check. The topics of the old
+    expression leave the subscription when the new one is resolved, so that one target suffices.
     """
     return draft.data.topics.version != draft.checked_version
 

@@ -104,7 +104,7 @@ class ConsumerMembership:
         if member is None or self.needs_resolution(now_ms):
             return None
         data = self.data
-        # Read once: nearly all requests of a group end here. A classic member does not.
+        # The settings are read once, because nearly all requests of a group end here.
         settings = data.settings
         deadline_ms = now_ms + settings.session_timeout_ms
         extend(data.sessions, data.outbox, member.member_id, deadline_ms)
@@ -181,7 +181,7 @@ class ConsumerMembership:
         """
         if not reason:
             return
-        # Without its id, which is another one with each attempt, and that of no member.
+        # Without the client's member id: it differs in each attempt, and no member has it.
         ref = MemberRef("", request.instance_id, request.client_id, request.client_host)
         trigger = Trigger(TriggerKind.MEMBER_REFUSED, ref, error=error, detail=reason)
         self.data.refusals.note(self.data.outbox, trigger, now.ms)
@@ -284,7 +284,7 @@ class ConsumerMembership:
         if not data.regex_subscribers:
             return False
         if self.resolved_ms is None or not data.regexes:
-            # As in Kafka, the interval begins with the matches that the group has.
+            # As in Kafka, a group without matches does not wait for the interval.
             return True
         elapsed_ms = now_ms - self.resolved_ms
         if elapsed_ms < RESOLVE_INTERVAL_MS:
@@ -356,7 +356,7 @@ class ConsumerMembership:
                 data.apply(record)
         for member in sorted(data.members.values(), key=lambda member: member.epoch):
             self._claim(member)
-        # A member that joined without topics may have reached an epoch that was not stored.
+        # The epoch of a member that joined without topics may be above the stored group epoch.
         data.epoch = max(
             data.epoch, data.target_epoch, *(m.epoch for m in data.members.values()), 0
         )
@@ -368,7 +368,7 @@ class ConsumerMembership:
             self._go_on_rebalancing()
 
     def _go_on_rebalancing(self) -> None:
-        """Report again a rebalance whose target was not computed when the last process ended."""
+        """Report a rebalance again: the last process ended before it had computed the target."""
         data = self.data
         try:
             begun = None if data.begun is None else decode_cause(data.begun)

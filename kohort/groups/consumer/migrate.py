@@ -131,7 +131,7 @@ def downgraded(
     draft: Draft, new: Callable[[], ClassicMembership], now: Now
 ) -> tuple[ClassicMembership, GroupRecord]:
     """Return the classic membership that replaces a consumer group's, and its record. Each member's
-    assignment is its target. A rebalance has to follow unless nothing has changed.
+    assignment is its target. If the draft has causes, the caller must start a rebalance.
     """
     data = draft.data
     members = [draft.member(member_id) for member_id in draft.members()]

@@ -43,7 +43,8 @@ def match_steps(regexes: Sequence[str], names: Sequence[str]) -> Steps[dict[str,
             continue
         includes_internal = regex.lstrip("(^").startswith("__")
         for name in names:
-            # Mostly a microsecond, but some expressions need milliseconds for one long name.
+            # A match mostly takes a microsecond, but with some expressions and a long name
+            # milliseconds.
             yield
             if compiled.fullmatch(name) and (includes_internal or not name.startswith("__")):
                 matched.append(name)

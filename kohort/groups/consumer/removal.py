@@ -122,7 +122,7 @@ def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draf
     if causes:
         at_once(epochs.note_removals(draft, causes))
     if is_interval_over and is_due(draft, now) and _is_small(draft):
-        # In a large group some member's heartbeat computes the target at once, in steps.
+        # The target of a large group is computed by the next heartbeat, which may take many steps.
         at_once(target_steps(draft, now))
     return draft
 

@@ -114,10 +114,10 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
 
 
 def _released(holder: Member, request: HeartbeatRequest) -> Member:
-    """Return the holder of an instance id if the sender may replace it. A process may if it states
-    that it was restarted, which it does only in its first join: so two processes with the same
-    instance id do not replace each other again and again, because the error that the replaced one
-    gets is fatal. A classic member is replaced at once, as in classic groups.
+    """Return the holder of an instance id if the sender may replace it; otherwise raise Rejected.
+    The sender may if the holder has left for a restart or is a classic member, or if the sender
+    states that its process was restarted. A process states that only in its first join, and the
+    replaced process gets a fatal error, so that the two do not replace each other for ever.
     """
     if (
         holder.epoch == LEFT_FOR_RESTART
@@ -144,7 +144,8 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
             " and rejoin.",
         )
     if 0 < epoch < member.epoch:
-        # If the member owns no more than the previous answer assigned, that answer was lost.
+        # If the member owns only partitions that it was assigned, it repeats its heartbeat because
+        # the answer was lost.
         is_repeated = epoch == member.previous_epoch and (
             request.owned is not None and all(p in member.assigned for p in request.owned)
         )
@@ -183,9 +184,9 @@ def unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
 def validate_commit(
     data: ConsumerData, request: CommitRequest, *, transactional: bool
 ) -> ErrorCode:
-    """Return whether the sender may commit. A member may at its epoch, and at an older epoch for
-    partitions that it has owned since then; other clients only while the group is Empty. A commit
-    does not restart a session.
+    """Return NONE if the sender may commit, otherwise the error. A member may at its epoch, and at
+    an older epoch for partitions that it has owned since then; other clients only while the group
+    is Empty, or in a transaction without a member id. A commit does not restart a session.
     """
     if data.is_dead:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -218,8 +219,8 @@ def _has_had_since(data: ConsumerData, member: Member, request: CommitRequest) -
 
 
 def validate_fetch(data: ConsumerData, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """Return whether the sender of an OffsetFetch may read offsets: clients without membership
-    (None, -1), and members at their present epoch.
+    """Return NONE if the sender of an OffsetFetch may read offsets, otherwise the error. Clients
+    without membership (None, -1) may, and members at their present epoch.
     """
     if member_id is None and member_epoch < 0:
         return NO_ERROR

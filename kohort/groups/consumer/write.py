@@ -81,8 +81,8 @@ class ConsumerWrite:
         if self.converts is not None:
             self.converts[1].close()
         if error is ErrorCode.UNKNOWN_SERVER_ERROR and len(self._answers) > 1:
-            # The records of one command were perhaps refused. Each has its own append from now on,
-            # so that a repeated request fails alone.
+            # Perhaps the records of only one command were refused. From now on each command has its
+            # own append, so that if the clients retry, only that command fails.
             self.draft.data.shares_appends = False
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self.answer_early(error)
@@ -109,7 +109,7 @@ def report(draft: Draft) -> None:
         reports.append(
             TargetAssigned(draft.target_epoch, assignor, computed_ms, _assigned_by(draft))
         )
-    # A static member that returns has the partitions of its previous process, and gains none.
+    # A static member that returns under a new id does not gain the partitions of its old id.
     gone = [old for member_id, old in draft.before.items() if old and not draft.member(member_id)]
     taken_over = {partition for old in gone for partition in old.assigned}
     for member_id, old in draft.before.items():
@@ -145,7 +145,7 @@ def _assigned_by(draft: Draft) -> str:
         return AT_ONCE
     if draft.heartbeat_of is not None:
         return "heartbeat"
-    # If the interval was over when the rebalance began, the timer fired at once.
+    # The timer computed the target; at once if the interval was over when the rebalance began.
     over_ms = data.target_computed_ms + data.settings.assignment_interval_ms
     return AT_ONCE if over_ms <= data.since_ms else "interval"
 
