@@ -10,7 +10,9 @@ from kohort.groups.history.names import cut_ids
 
 
 def waited_for(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return the longest wait: for the last join, for the leader's assignment, or for the disk."""
+    """Return the longest wait: for joins or the initial delay, for the leader's assignment, or for
+    the disk.
+    """
     return max(_waits(facts, until_ms), key=lambda wait: wait.ms, default=WaitedFor())
 
 
@@ -64,7 +66,7 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return the wait in a join phase that has not ended, or never did."""
+    """Return the wait for missing members if the join phase is running, or was superseded."""
     missing = [
         member.member_id
         for member in facts.started.members
@@ -82,7 +84,9 @@ def _with_told(wait: WaitedFor, facts: RebalanceFacts, member_ids: list[str]) ->
 
 
 def leader_change(facts: RebalanceFacts) -> LeaderChange | None:
-    """Return why the new generation has another leader; None if it has the same."""
+    """Return why the new generation has another leader; None if the leader has not changed, or no
+    generation has begun.
+    """
     before = facts.leader_before
     leader = None if facts.join_phase is None else facts.join_phase.leader
     if leader is None or facts.join_phase is None:

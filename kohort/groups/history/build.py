@@ -203,7 +203,8 @@ class _Builder:
         is_consumer_group = self.facts.consumers is not None
         if join is None or is_consumer_group or self.facts.protocol_type != CONSUMER:
             return False
-        # Until a protocol is chosen any counts: eager members have given up all that they owned.
+        # Before a protocol is chosen, owned partitions count in the metadata of any: eager members
+        # own none when they join.
         return any(
             (protocol is None or name == protocol) and owns_partitions(data)
             for name, data in join[1].protocols
@@ -252,7 +253,9 @@ class _Builder:
             self.taken_after = yield from self._moves.still_taken(self._taken_at, sequence)
 
     def _find_link(self) -> Iterator[None]:
-        """Find the rebalance that this one continues."""
+        """Set `_follows` to the rebalance that this one superseded, otherwise to the latest
+        rebalance whose revoked partitions this one assigns.
+        """
         self._follows = self.facts.follows
         if self._follows is not None or not self._moves.is_known:
             return
@@ -323,7 +326,7 @@ class _Builder:
         finished_ms = facts.finished_ms
         if synced_ms is None or finished_ms is None:
             return None
-        # A sync that arrived after the end was answered at once.
+        # Syncs are answered when the group becomes Stable, later ones when they arrive.
         return max(synced_ms, finished_ms) if facts.outcome is RebalanceOutcome.STABLE else None
 
     # Listed members.

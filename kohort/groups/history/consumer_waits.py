@@ -107,7 +107,7 @@ def waited_for(
     Args:
         facts: the facts.
         present: ids of the members that belong to the group.
-        classic_ids: ids of members that used the classic protocol when it began.
+        classic_ids: ids of members that used the classic protocol when the rebalance began.
         began_ms: when the rebalance began.
         end_ms: when it ended or was superseded, or now.
         is_over: whether it has ended because there was nothing left to wait for.

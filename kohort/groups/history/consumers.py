@@ -42,7 +42,7 @@ class Progress:
     gone_ms: int | None = None
     """When it was removed."""
     taken: dict[Partition, None] = field(default_factory=dict)
-    """The partitions that it had to revoke, whether or not it has."""
+    """The partitions that it had to revoke, including those that it has not revoked yet."""
     gained: list[Partition] = field(default_factory=list)
     freed_ms: int | None = None
     """When the last of the partitions that it gained from others lost its owner."""

@@ -58,8 +58,8 @@ SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""
 
 RESTART_MS: Final = 60_000
-"""A restart of the broker can cause a rebalance within this time: members missed their session
-timeouts, or could not reach the broker for longer."""
+"""How long after a restart of the broker it may cause a rebalance, because members missed their
+session timeouts, or reached the broker again only after a while."""
 
 _OF_RESTART: Final = frozenset(
     {
@@ -212,7 +212,7 @@ class GroupFold:
         self._departed = []
         replaced, self._replaced = self._replaced, None
         trigger = event.trigger.member
-        # A member that was replaced without a rebalance did not cause a later one.
+        # A replacement in an earlier step began no rebalance, and is not a cause of this one.
         is_now = replaced is not None and replaced.at_ms == now.ms
         if is_now and replaced and trigger and replaced.replaced_by == trigger.member_id:
             facts.add_departure(replaced)
@@ -259,8 +259,8 @@ class GroupFold:
         self.stop()
         self.generation = event.generation
         self.protocol_type = event.protocol_type
-        # If the history is younger than the group, no rebalance may get a number that an earlier
-        # one may have had.
+        # The group may have had rebalances that are not in the history; their sequence numbers, up
+        # to the generation, may not be used again.
         self.sequence = max(self.sequence, event.generation)
         self._leader = event.leader
         self._assignments = dict(event.assignments)
@@ -384,7 +384,7 @@ class GroupFold:
         self._renamed[new.member_id] = self._renamed.pop(old, old)
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
-        # If it has a waiting request, that is answered at once: it is fenced.
+        # If a request of the replaced member waits, it is answered at once, with an error: fenced.
         waits = facts is not None and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )

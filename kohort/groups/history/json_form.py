@@ -38,9 +38,9 @@ from kohort.groups.steps import SOME, Steps
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""An optional field, only in additional causes."""
+"""A field of additional causes, left out of other causes."""
 _CERTAINTY: Final = "certainty"
-"""Optional in members, of which there are many."""
+"""A field that is left out of members with a certain fate, because records list many members."""
 
 
 def kind_of(record: HistoryRecord) -> str:
@@ -136,7 +136,7 @@ def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
 
 
 def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
-    """Read the partitions of a record, which are counts, or of a member, which are not."""
+    """Read the field `partitions` of a record, or that of a member, which has other fields."""
     is_total = "moved" in data
     made: PartitionCounts | MemberPartitions
     made = _made(PartitionCounts if is_total else MemberPartitions, data)

@@ -36,7 +36,7 @@ def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[
     for index, row in enumerate(rows):
         is_gone = row.gone is not None or row.stopped_open
         rank = 2 * (row.member.member_id in named) + is_gone
-        # A single number, all different, so that thousands are sorted in a millisecond.
+        # The order as a number, different for each row: thousands are sorted in a millisecond.
         weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
         if index % FEW == 0:
             yield

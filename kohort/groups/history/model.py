@@ -77,7 +77,7 @@ class TriggerRecord:
     detail: str | None = None
     silent_ms: int | None = None
     """Time since the last request of the previous process of a static member that came back; None
-    for others."""
+    for other members."""
     unfetched_ms: int | None = None
     """Time for which a member that left had not fetched although it sent heartbeats, if that was
     long."""
@@ -96,18 +96,18 @@ class TriggerRecord:
     """Of a classic consumer that joined again: whether it subscribes to the same topics as before;
     None if that is unknown."""
     subscribed: tuple[str, ...] = ()
-    """Topics that it did not subscribe to before; truncated."""
+    """Topics that the member added to its subscription; truncated."""
     unsubscribed: tuple[str, ...] = ()
-    """Topics that it subscribed to before; truncated."""
+    """Topics that the member removed from its subscription; truncated."""
     away_ms: int | None = None
     """If `same_process`: the time from the last heartbeat of its former member id to this join."""
     certainty: Certainty = Certainty.CERTAIN
     """certain for all that a broker saw itself; likely or unclear if it was concluded from a
     cluster's __consumer_offsets."""
     candidates: tuple[TriggerKind, ...] = ()
-    """If it is unclear: all possible causes, the most likely first."""
+    """If the cause is unclear: all possible causes, the most likely first."""
     evidence: tuple[Evidence, ...] = ()
-    """The facts from which it was concluded."""
+    """The facts from which the cause was concluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +146,11 @@ class WaitedFor:
     tell or give; None if nothing was waited for.
     """
     member_ids: tuple[str, ...] = ()
-    """Truncated."""
+    """Ids of these members; truncated."""
     pending_ids: tuple[str, ...] = ()
     """Ids given to members that never joined with them; truncated."""
     ms: int = 0
-    """Time waited since all others were present."""
+    """How long the rebalance waited for nothing else."""
     were_told: bool = False
     """Whether all these members, of a classic group in the join phase, had learned of the rebalance
     from a heartbeat: their processes ran, but did not poll."""
@@ -226,7 +226,7 @@ class MemberTimeline:
     told_ms: int | None = None
     """Time of the first answer REBALANCE_IN_PROGRESS; from then to its join the member revokes and
     commits. In a consumer group: time of the first answer with fewer partitions or, if none are
-    taken, with the new epoch; 0 if a rebalance before has asked it for partitions that it keeps."""
+    revoked, with the new epoch; 0 if it still has partitions that an earlier rebalance revoked."""
     join_received_ms: int | None = None
     join_answered_ms: int | None = None
     sync_received_ms: int | None = None
@@ -238,7 +238,7 @@ class MemberTimeline:
     revoked_ms: int | None = None
     """Time at which it had revoked its partitions."""
     reached_ms: int | None = None
-    """Time at which it was told the new epoch."""
+    """Time at which it got the new epoch."""
     completed_ms: int | None = None
     """Time at which it got the last partition of its target."""
     fate: MemberFate = MemberFate.KEPT
@@ -380,7 +380,7 @@ class AssignedRecord:
     members_dropped: int = 0
     members: tuple[MemberChange, ...] = ()
     """Members whose partitions have changed, and those that left or were removed; truncated. The
-    last field, because pages cut it off."""
+    last field, so that the HTTP pages can cut off the members without parsing the record."""
 
 
 HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord | AssignedRecord

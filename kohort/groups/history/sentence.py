@@ -90,7 +90,7 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
         case RebalanceOutcome.UNFINISHED:
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if is_of_consumers(record):
-            # It has a result: members of a consumer group keep the partitions that they got.
+            # Not "without a result": members of a consumer group keep the partitions that they got.
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
             return f"began a rebalance without a result at {at},{_after(record)}"
@@ -180,7 +180,8 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
         return
     is_one = unread.partition_count == 1
     since_left = is_stuck(record.trigger) and record.trigger.unfetched_ms is None
-    # Without a Fetch, or while the broker was away, the last sign of life was earlier.
+    # If the time of the last Fetch is unknown, or the broker was restarted, the partitions had no
+    # reader for longer than was measured.
     least = "at least " if since_left or record.restart_ms is not None else ""
     for_ms = f"for {least or ('' if is_one else 'up to ')}{duration(unread.longest_ms)}"
     if unread.member_count == 1 and record.trigger.kind in _ENDS:

@@ -49,7 +49,7 @@ def unread_steps(
         member_count += 1
         since_ms = gone.at_ms - silent.get(gone.member.member_id, 0)
         if gone.member.member_id not in facts.joins:
-            # It knew of the rebalance, but did not poll.
+            # The member learned of the rebalance and did not join, so it did not poll since then.
             since_ms = min(since_ms, facts.told.get(gone.member.member_id, since_ms))
         for partition in partitions:
             until_ms = end_ms

@@ -198,7 +198,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.MEMBER_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
-"""Texts that contain the detail; after the other texts the detail follows."""
+"""Texts for causes with a detail, which contain it; to other texts the detail is appended."""
 
 _REJOINED: Final = frozenset(
     {
