@@ -105,7 +105,7 @@ class Change(NamedTuple):
     state: RecordState
     delivery_count: int
     lock: Lock
-    """The lock that held them."""
+    """The lock of the offsets before the change."""
     cause: int
     """The type of acknowledgement, LOCK_TIMEOUT, SESSION_END or DEAD_LETTER."""
 
@@ -123,14 +123,14 @@ class _Run(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
-    """As in the request: one, or one per offset."""
+    """The acknowledge types: one for all offsets, or one per offset."""
     borders: Sequence[int] = ()
-    """First offsets of the request's batches that were joined to this run, except that of the
-    first."""
+    """First offsets of the request's batches that were joined to this run, without the first
+    batch."""
 
 
 def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
-    """Join neighbours of the same type. Some clients send a batch per record."""
+    """Join adjacent batches of the same type: some clients send a batch per record."""
     runs: list[_Run] = []
     first = last = -1
     types: Sequence[int] = ()
@@ -157,7 +157,7 @@ def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
 
 
 class Acknowledger:
-    """The acknowledgements of one request for one share-partition: all or none."""
+    """Applies the acknowledgements of one request for one share-partition: all of them or none."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Acknowledger:
         runs = _joined(batches)
         error = self._apply(runs)
         if error is not None and len(runs) < len(batches):
-            # Whether this is an error, and which, depends on the batches before they were joined.
+            # Apply the batches as they were sent: only this shows whether there is an error.
             error = self._apply(
                 [
                     _Run(batch.first_offset, batch.last_offset, batch.acknowledge_types)
@@ -277,7 +277,7 @@ class Acknowledger:
             index = in_flight.segments.index(last)
             segment = in_flight.segments.items[index] if index >= 0 else None
             if segment is not None and segment.first <= first and last <= segment.last:
-                # Nearly always: all of it is in one state.
+                # Nearly always, the whole run is in one segment.
                 origin = segment.origin
                 if origin is not None:
                     return self._apply_part(index, first, last, types[0], run)

@@ -135,7 +135,7 @@ class Acquirer:
                 count = segment.count
                 if count >= threshold and not is_limited:
                     is_limited = True
-                    # As in Kafka, without effect if more are taken already.
+                    # As in Kafka, this limits nothing if the range has yielded as many already.
                     left = records_to_take(range_size, count, self.limit) - self.taken + before
                     if left > 0:
                         most = min(most, left)
@@ -242,7 +242,7 @@ def _first_offset(batch: LogBatch) -> int:
 
 
 def _add(ranges: list[AcquiredRange], first: int, last: int, count: int) -> None:
-    """Add offsets of a range; neighbours with equal counts are one."""
+    """Add offsets of a range; join them with the previous ones if delivery counts are equal."""
     if ranges and ranges[-1].last_offset == first - 1 and ranges[-1].delivery_count == count:
         ranges[-1] = ranges[-1]._replace(last_offset=last)
     else:
@@ -278,8 +278,8 @@ def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
     """Return the most records that are acquired from a throttled range.
 
     `range_size` is the size of the range when it was first acquired, `delivery_count` that of the
-    first Available record at or above the threshold. Available records before that one count, too,
-    but are taken in any case.
+    first Available record at or above the threshold. The result includes the Available records
+    before it, which are always acquired.
     """
     return max(1, range_size >> (delivery_count - throttle_threshold(limit) + 1))
 

@@ -72,7 +72,8 @@ def _distribute(
         if wanted:
             missing.append((member, wanted))
         yield
-    # The partition with the fewest members goes first. The free places equal the missing ones.
+    # The partition with the fewest members is assigned first. There are as many free places as the
+    # members lack partitions.
     free = [(count, partition) for partition, count in counts.items() if count < sharing]
     heapify(free)
     for member, places in missing:

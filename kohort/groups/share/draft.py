@@ -116,7 +116,7 @@ class ShareDraft:
         state.remove(member.member_id)
         self.removed.append((member, reason))
         self.bump(cause)
-        # Partitions of topics that have changed are initialized by the next heartbeat.
+        # The hash alone is updated: the next heartbeat initializes partitions of changed topics.
         state.metadata_hash = yield from metadata_hash((yield from self.existing()))
         if not state.members:
             state.target_epoch = state.epoch

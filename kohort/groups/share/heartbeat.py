@@ -36,8 +36,9 @@ def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
 
 
 def changes_nothing(data: ShareData, request: ShareHeartbeatRequest) -> ShareMember | None:
-    """Return the sender of a heartbeat that has no effect except on its session; None if it may
-    have one. Such heartbeats are answered even while an append is in progress.
+    """Return the sender of a heartbeat that has no effect except on its session; None if the
+    heartbeat may have another effect. A heartbeat without effect is answered even while an append
+    is in progress.
     """
     state = data.state
     member = state.members.get(request.member_id)

@@ -75,8 +75,8 @@ class InFlight:
             self._count(segment.state, segment.lock, segment.write, segment.first, size)
 
     def shrink_hole(self, index: int, first: int) -> None:
-        """Remove the beginning of a hole up to `first`, which may be the offset after the whole
-        hole.
+        """Remove the offsets below `first` from a hole (see `Segment.origin`); the whole hole if
+        they are all of it.
         """
         hole = self.segments.items[index]
         self.available -= first - hole.first

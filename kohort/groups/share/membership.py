@@ -123,14 +123,13 @@ class ShareMembership:
         *,
         begins: Group | None = None,
     ) -> Steps[None]:
-        """Execute an AlterShareGroupOffsets: initialize the partitions that are not. Answer:
-        OffsetsResult.
+        """Execute an AlterShareGroupOffsets; initialize partitions that the group has no state of.
+        Answer: OffsetsResult.
 
         Args:
             topics: partitions that exist, by topic id.
-            alter: changes the state of the partitions, and gets its state epoch; called if the
-            group may be altered, before its record is appended and the event of the initialized
-            partitions.
+            alter: changes the state of the partitions; its argument is the state epoch. Called only
+                if the group has no members, before the group's record is appended.
             ticket: answered when the record is durable.
             now: the time of the step.
             begins: the group whose membership this becomes with the request.
@@ -266,7 +265,7 @@ class ShareMembership:
                 )
                 at_once(draft.remove(member, RemovalReason.SESSION_EXPIRED, cause))
         if is_interval_over and draft.is_due(now) and draft.is_small:
-            # In a large group some member's heartbeat computes the target, in steps.
+            # The target of a large group is computed by the next heartbeat, in many steps.
             at_once(draft.target_steps(now))
         if draft.state != data.state:
             self._store(draft, Retry(data.sessions, data.deadlines, keys, now), now)
@@ -275,7 +274,7 @@ class ShareMembership:
         del now
         self.data.is_dead = True
         if error is ErrorCode.GROUP_ID_NOT_FOUND:
-            # Removed, and not only unloaded.
+            # The group is removed, and not only unloaded.
             gone = tuple(
                 (topic_id, number)
                 for topic_id, topic in self.initialized.items()

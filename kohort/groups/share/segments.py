@@ -32,8 +32,8 @@ class Lock:
     def __init__(self, member_id: str, since_ms: int, deadline_ms: int) -> None:
         self.member_id = member_id
         self.since_ms = since_ms
-        """Monotonic time of the acquisition; of a renewed lock, of the earliest that it
-        continues."""
+        """Monotonic time of the acquisition; of a renewed lock, that of the earliest acquisition
+        that it renews."""
         self.deadline_ms = deadline_ms
         self.held = 0
         """Number of offsets that are Acquired by it."""
@@ -180,7 +180,7 @@ class Segments:
 
 
 def _are_equal(left: Segment, right: Segment) -> bool:
-    """Check whether neighbours in the same state may be one."""
+    """Check whether two adjacent segments in the same state may be joined."""
     return (
         left.write is right.write
         and left.lock is right.lock

@@ -45,7 +45,7 @@ class ShareSession:
         self.epoch = 1
         """The epoch that the next request must have. A parked fetch is stale if it has changed."""
         self.is_closed = False
-        """Whether it has ended, or was replaced by the member."""
+        """Whether it has ended; also if its member has opened another session."""
         self.partitions: dict[SessionPartition, None] = {}
         """In the order in which they were added."""
         self.due: set[SessionPartition] = set()
@@ -53,7 +53,7 @@ class ShareSession:
         self.unknown: set[SessionPartition] = set()
         """Partitions whose topic did not exist when they were added."""
         self.located: object = None
-        """What the shell remembers about the partitions."""
+        """The shell's cache for the partitions; None after partitions were removed."""
 
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()

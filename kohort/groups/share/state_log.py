@@ -63,7 +63,7 @@ class StoredState:
     """-1: not determined; written by Kafka only."""
     delivery_complete_count: int
     create_ms: int
-    """Wall time of the snapshot, or of the one that a cold snapshot repeats."""
+    """Wall time of the snapshot; a cold snapshot repeats that of the snapshot before."""
     write_ms: int
     batches: list[StateBatch] = field(default_factory=list)
     update_count: int = 0

@@ -89,8 +89,8 @@ class DeadLetters(NamedTuple):
     """Inclusive."""
     delivery_count: int
     cause: int
-    """REJECT; otherwise the type or cause of a release at the delivery count limit. After a restart
-    as Kafka concludes it: REJECT below the limit."""
+    """REJECT, or the type or cause of a release at the delivery count limit. After a restart, as in
+    Kafka, it is guessed from the count: RELEASE at the limit, REJECT below."""
     member_id: str | None
     """The member that had acquired the records; None after a restart."""
 
@@ -123,7 +123,7 @@ class Window:
         self._open = PendingWrite()
         """Collects changes until `take_write`."""
         self._writes: list[PendingWrite] = []
-        """Taken, and neither written nor failed."""
+        """Writes that `take_write` has returned, and whose result is not known yet."""
         limit = settings.delivery_count_limit
         self._dead_letters = [
             DeadLetters(
@@ -262,7 +262,7 @@ class Window:
         return count
 
     def _release(self, locks: set[Lock], cause: int) -> None:
-        """Release what is Acquired by certain locks."""
+        """Release the offsets that are Acquired by `locks`; `cause` is for the changes."""
         if not locks:
             return
         segments = self._in_flight.segments
@@ -361,7 +361,7 @@ class Window:
         return self._in_flight.locks
 
     def segments(self, first_offset: int | None = None) -> Iterator[Segment]:
-        """Yield the offsets in flight in equal states, for reading, from an offset on."""
+        """Yield the segments in flight from `first_offset` on; they must not be changed."""
         segments = self._in_flight.segments
         index = 0 if first_offset is None else max(0, segments.index(first_offset))
         yield from islice(segments.items, index, None)

@@ -98,7 +98,9 @@ def restart_session(data: ShareData, member_id: str, now_ms: int) -> None:
 
 
 def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
-    """Report the partitions that have state in only one of two states."""
+    """Report partitions whose state is new, and those of topics that the group has no state of any
+    more.
+    """
     if old.initialized == new.initialized:
         return
     added: dict[bytes, tuple[str, tuple[int, ...]]] = {}
