@@ -95,7 +95,7 @@ class CommitWrite:
         self.answer_early(error)
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Answer with the error; offsets that were refused individually keep their own."""
+        """Answer with the error; offsets that were refused individually keep their errors."""
         errors = (own or error for own in self.result.errors)
         self.answer(CommitResult(tuple(errors)))
 
@@ -151,7 +151,8 @@ class PendingWrite(CommitWrite):
     positions: Sequence[OffsetRecord]
     transaction: EnclosingTransaction
     is_committed: bool | None = None
-    """How the transaction ended, if it did before these records were known to be durable."""
+    """Whether the transaction has committed; None if it has not ended. It may end before these
+    records are known to be durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Return nothing if the transaction has ended while the commit was queued."""

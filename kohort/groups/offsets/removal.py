@@ -75,8 +75,7 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
 
     Args:
         topics: names of deleted topics, each with the id of the topic that has the name now, or
-        None. Offsets
-            committed for that topic are kept.
+            None. Offsets committed for the new topic are kept.
     """
     assert not owner.outbox.is_writing
 
@@ -94,8 +93,9 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
         else:
             kept.add(place)
     if not owner.is_dead:
-        # A tombstone would also remove what a transaction holds for the new topic. Offsets of the
-        # former topic are hidden meanwhile, and the next start looks for them again.
+        # If a partition also has an offset for the new topic, in a transaction, no tombstone is
+        # written, which would remove both. OffsetFetch does not return the offset for the former
+        # topic, and the next start tries to remove it again.
         _stage(owner, [place for place in gone if place not in kept], None)
 
 

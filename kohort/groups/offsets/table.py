@@ -29,8 +29,8 @@ class _Held(NamedTuple, Generic[V]):
 
 
 class HeldValues(Generic[K, V]):
-    """Records of open transactions in a log, of offsets or of something else, by key and by the
-    producer on whose transaction they depend.
+    """The records of open transactions in a log, such as offsets, by key and by the producer whose
+    transaction they belong to.
 
     Of the records of a key, the last one in the log is valid, whichever transaction ends first.
     Records arrive here in log order, so it suffices to remember the order of those that wait. A
