@@ -60,7 +60,7 @@ def _by_id(listed: Iterable[TopicPartition], topics: Topics) -> frozenset[Partit
     for entry in listed:
         topic = topics.get(entry.topic)
         if topic is not None:
-            # A classic group's leader, which is a client, may have assigned others.
+            # The leader of a classic group may have assigned partitions that do not exist.
             existing = range(topic.partition_count)
             found += [(topic.topic_id, number) for number in entry.partitions if number in existing]
     return frozenset(found)

@@ -61,14 +61,15 @@ class WaitingFor(NamedTuple):
     unused_ids: tuple[str, ...] = ()
     """Ids that were handed out and not used to join yet."""
     partition_count: int = 0
-    """In phase revoke: partitions that these members have to give up."""
+    """In phase revoke: number of partitions that `members` have to give up."""
     partitions: tuple[tuple[str, int], ...] = ()
-    """The first `PARTITIONS_LISTED` of these partitions, as topic and number."""
+    """The first `PARTITIONS_LISTED` partitions that `members` have to give up: topic and number."""
     blocked_count: int = 0
-    """In phase revoke: members that wait for partitions of others."""
+    """In phase revoke: number of members that wait for partitions of other members."""
     heard_ms: tuple[int, ...] = ()
-    """When each of these members sent its last heartbeat (monotonic); empty if unknown."""
+    """When each of `members` sent its last heartbeat (monotonic); empty if unknown."""
     session_ends_ms: tuple[int, ...] = ()
-    """When each of them is removed unless it sends a heartbeat (monotonic); empty if unknown."""
+    """When the session of each of `members` ends without a heartbeat (monotonic); empty if unknown.
+    """
     is_any: bool = False
-    """Whether it is not known which of these members are missing, only that at least one is."""
+    """Whether it is unknown which of `members` are missing; at least one of them is."""

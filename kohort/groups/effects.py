@@ -19,7 +19,7 @@ class TimerKey(NamedTuple):
     kind: str
     """Purpose of the timer; each kind of group has its own purposes."""
     member_id: str = ""
-    """The member whose timer it is, of which there may be thousands; empty if it is the group's."""
+    """Id of the member that the timer is for; empty for a timer of the group."""
 
 
 @dataclass(slots=True)
@@ -28,8 +28,7 @@ class Reply:
 
     ticket: Ticket
     body: Any
-    """The result class that belongs to the request; see
-    :mod:`kohort.groups.requests`."""
+    """The result of the request, such as a JoinResult; see :mod:`kohort.groups.requests`."""
 
 
 class Replies(NamedTuple):
@@ -53,7 +52,7 @@ class Append(NamedTuple):
 
     records: tuple[DurableRecord, ...]
     is_paced: bool = False
-    """Whether the next append that holds the whole group should wait; see
+    """Whether a pause should follow before the next append of the whole group's record; see
     `kohort.broker.coordinator.inbox`."""
 
 
@@ -67,8 +66,8 @@ class Schedule(NamedTuple):
 
 
 class ScheduleSessions(NamedTuple):
-    """Schedule each of these as with `Schedule`, but not necessarily at once: no deadline is near,
-    and until a key is rescheduled its present deadline stays.
+    """Schedule each key as `Schedule` does, but not necessarily at once: no deadline is near, and
+    until a key is rescheduled its present deadline remains valid.
     """
 
     deadlines: Mapping[TimerKey, int]

@@ -153,8 +153,8 @@ def batch_steps(
     """Encode a batch as `encode_as_batch` does, in steps.
 
     Raises:
-        KafkaError: INVALID_RECORD as there; MESSAGE_TOO_LARGE, if the values alone have more than
-            `bytes_max`: the last step joins them.
+        KafkaError: INVALID_RECORD, as by `encode_as_batch`; MESSAGE_TOO_LARGE, if the values alone
+            have more than `bytes_max`: the last step joins them.
     """
     encoded: list[Record] = []
     size_bytes = 0

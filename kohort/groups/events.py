@@ -72,7 +72,7 @@ class TriggerKind(Enum):
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
     MEMBER_REFUSED = "member_refused"
-    """A client got another error for which clients give up."""
+    """A client was refused for another reason, with an error after which clients give up."""
     UNKNOWN = "unknown"
     """The cause is unknown; used only by observers of a group."""
 
@@ -185,7 +185,7 @@ class RebalanceStarted(NamedTuple):
     """Name of the state that the group leaves."""
     generation: int
     members: tuple[MemberRef, ...]
-    """The group's members, without one that is joining and without those that have left."""
+    """The group's members, without members that are joining or have left."""
     kind: GroupKind
     pending_transactions: int = 0
     """Producers whose open transactions hold offsets of the group."""
@@ -427,7 +427,7 @@ class SharePartitionsInitialized(NamedTuple):
     topics: Mapping[bytes, tuple[str, tuple[int, ...]]]
     """Name of each topic by its id, and the added partitions."""
     grown: frozenset[bytes] = frozenset()
-    """Topics of which the group had partitions before: the new ones begin at offset 0."""
+    """Topics of which the group already had partitions: it reads the added ones from offset 0."""
 
 
 class SharePartitionsForgotten(NamedTuple):

@@ -1,8 +1,8 @@
 """A group of any kind: its id, its committed offsets, its log, and its membership if it has one.
 
 This is the interface for the shell that runs a group. Every method is one atomic step; after one or
-several of them `take_effects` says what to do. Nothing here waits, keeps a clock or uses
-randomness. What depends on the protocol of the members is in the :mod:`membership
+several steps `take_effects` returns what the shell has to do. Nothing here waits, keeps a clock or
+uses randomness. What depends on the protocol of the members is in the :mod:`membership
 <kohort.groups.membership>`, which a group acquires, replaces (`convert`) or loses while its id,
 offsets, outbox and unanswered tickets stay.
 
@@ -77,7 +77,7 @@ _CAUSED_BY_RECORDS: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-"""Errors of an append that one of its writes caused: the others may succeed without it."""
+"""Append errors that the records of a single write cause: other writes may succeed without it."""
 
 _OF_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
 
@@ -151,8 +151,8 @@ class Group:
             offsets.store_in_transaction(self, request, transaction, ticket, now)
 
     def _validate_commit(self, request: CommitRequest) -> ErrorCode:
-        """Return whether a commit is allowed in a group without membership: only to clients that
-        are not members.
+        """Return NONE or the error for a commit to a group without membership: only a commit
+        without a generation is valid.
         """
         if self.is_dead:
             return UNAVAILABLE

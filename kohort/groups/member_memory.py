@@ -33,8 +33,8 @@ class MemberMemory:
 
 
 class MemberAccount:
-    """The members of all consumer groups, or of all share groups: their number, and their memory,
-    which members of all kinds of groups share.
+    """The number of members of all consumer groups, or of all share groups, and their memory, which
+    counts towards one limit for all kinds of groups.
     """
 
     __slots__ = ("count", "memory")

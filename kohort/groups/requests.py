@@ -3,8 +3,8 @@
 Handlers translate: a request of any version becomes one of these, and a result is encoded as the
 version of the request requires (top-level or per-partition errors, "" or null).
 
-Those of which every commit, or every member in a rebalance, needs an instance are dataclasses that
-are not frozen: creating one takes half the time of a named tuple. They must not be changed either.
+The classes that every commit, or every member in a rebalance, needs are dataclasses that are not
+frozen: an instance is created in half the time of a named tuple. It must not be changed either.
 """
 
 from collections.abc import Callable, Mapping
@@ -82,8 +82,8 @@ class JoinRequest:
 
 
 JoinedMember: TypeAlias = JoinGroupResponseMember
-"""A member as the leader gets it, in the form in which it is sent: the thousands of a large group
-are not copied, and the compiled codec accepts no other form."""
+"""A member in the response to the leader. It is the protocol's own class, so that the thousands of
+members of a large group are not copied; the compiled codec accepts no other class."""
 
 
 @dataclass(slots=True)

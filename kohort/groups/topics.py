@@ -13,8 +13,8 @@ from kohort.groups.steps import FEW, Steps
 try:
     from xxhash import xxh3_64_intdigest as _hash
 except ImportError:
-    # Spark's executors replay histories with the standard library alone. Their hashes are compared
-    # with each other and never stored.
+    # Spark's executors replay histories with the standard library alone. There the hashes are only
+    # compared with each other, and never stored.
     def _hash(data: bytes) -> int:  # type: ignore[misc]
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
