@@ -32,14 +32,14 @@ def is_running(event: Event) -> bool:
 
 
 def has_row(event: Event) -> bool:
-    """Whether the event is complete, and of a kind that the tables have. They have no assignments
-    of share groups, because no member stops for these.
+    """Whether the event is complete, and of a kind that the tables store. They do not store
+    assignments of share groups, because no member stops for them.
     """
     return event.get("kind") in {REBALANCE, AVOIDED} and not is_running(event)
 
 
 def begun_ms(event: Event) -> int | None:
-    """Return the time at which the rebalance began, or at which an avoided rebalance was due."""
+    """Return the time at which the rebalance began, or at which it was avoided."""
     name = "started_at_ms" if event.get("kind") == REBALANCE else "at_ms"
     began_ms: int | None = event.get(name)
     return began_ms

@@ -28,14 +28,17 @@ from kohort.insight.advisor.weighing import (
 )
 
 UNREAD_MOST: Final = 2.0
-"""Limit for the Pareto front: unread time as a multiple of the recorded setting's."""
+"""A setting is kept off the Pareto front if its unread time (partitions without a reader) exceeds
+this multiple of the recorded setting's, plus UNREAD_SLACK_MS for each partition."""
 UNREAD_SLACK_MS: Final = 5_000
-"""Unread time allowed for each partition in addition, so that a few seconds in a quiet history do
-not count as a large multiple of zero."""
+"""Added to the limits of unread time, because a quiet history has almost none, and a few seconds
+would be a large multiple of it."""
 UNREAD_OF_BEST: Final = 1.25
-"""Limit for `best`: unread time as a multiple of the recorded setting's."""
+"""No setting is recommended if its unread time exceeds this multiple of the recorded setting's,
+plus half of UNREAD_SLACK_MS for each partition."""
 LATER_MOST_MS: Final = 60_000
-"""Limit for the Pareto front: additional delay until a crash is detected."""
+"""A setting is kept off the Pareto front if it detects a crash later than the recorded setting by
+more than this."""
 COUNT_OFF_MOST: Final = 0.2
 STOPPED_OFF_MOST: Final = 0.1
 """Nothing is recommended if the replay under the recorded settings differs from the history by more
@@ -43,8 +46,8 @@ than this share, and by more than chance."""
 RECOMMENDED_FROM: Final = 5
 """No setting is recommended for a history with fewer rebalances than this."""
 START_MS: Final = 60_000
-"""No setting is recommended for a history that is shorter than this and begins with the start of a
-group."""
+"""No setting is recommended for a history that is shorter than this, and in which an empty group
+gets its first members."""
 SHOWN_MS: Final = 100
 """Deviations below this are ignored, because the check line shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
@@ -64,7 +67,8 @@ class Advice:
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
-    """The recommended setting; None if no setting is an improvement, or `is_off`."""
+    """The recommended setting; None if no setting is an improvement, `is_off`, or the history is
+    too short."""
     check: str
     """Text that compares the replay under the recorded settings with the history."""
     is_off: bool
@@ -211,8 +215,8 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
         or changes_protocol,
         Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
-        # The other protocol comes with a longer session. Its rebalances are at worst overestimated,
-        # so it is ranked.
+        # A change of the protocol also lengthens the session. Pauses are replayed as restarts,
+        # which at worst overestimates the rebalances under the new protocol, so it is ranked.
         Uncertainty.PAUSES: is_longer and setting.static is False and not changes_protocol,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
@@ -242,9 +246,8 @@ def _is_off(trace: Trace, recorded: Prediction) -> bool:
     """Whether the replay under the recorded settings differs from the history by more than two runs
     differ by chance.
 
-    Small counts get no extra tolerance: if the replay has two of three rebalances, its predictions
-    for other settings may be just as far off, and a recommendation could gain one rebalance at
-    most.
+    A history with few rebalances gets no extra tolerance: if the replay has two of three
+    rebalances, its predictions for other settings may be just as far off.
     """
     off = abs(recorded.rebalances - trace.rebalances)
     is_off = off > max(COUNT_OFF_MOST * trace.rebalances, recorded.rebalances_spread)

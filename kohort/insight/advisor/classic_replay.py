@@ -72,14 +72,14 @@ class ClassicReplay(Replay[SimulatedMember]):
         """
         if not self.is_calm:
             return
-        # Depends on time and seed only, so that settings are compared by pairs.
+        # Seeded by time and seed only: settings are compared by their replays with the same seed.
         chance = Random(self.now_ms * SEEDS_MOST + self.seed)  # noqa: S311 - as all of the replay.
         moved_ms = chance.randrange(self.setting.heartbeat_interval_ms)
         for member in self.alive.values():
             member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup; a new member id is attributed to this member."""
+        """Send a JoinGroup; if the group generates a member id, it belongs to `member`."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 

@@ -23,7 +23,7 @@ _STATES_NOTHING: Final = "unknown"
 _LIBRARIES: Final = {
     "apache-kafka-java": JAVA,
     "kohort-python": KOHORT,
-    # Of the libraries whose settings are known here, only this one does not state its software.
+    # Of the libraries in _SINCE, only aiokafka does not state its software.
     _STATES_NOTHING: AIOKAFKA,
 }
 _RDKAFKA: Final = re.compile(r"rdkafka-?(.*)")

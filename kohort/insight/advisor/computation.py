@@ -42,8 +42,8 @@ def compute_advice(
 
 
 STARTS_LEAST: Final = 2
-"""Minimum number of starts of an empty group from which other initial rebalance delays, which
-affect all groups of a broker, are tried."""
+"""Other initial rebalance delays, which affect all groups of a broker, are only tried if the
+history has at least this many first rebalances of an empty group."""
 WAITED_LEAST: Final = 0.2
 """The slowest member is replayed as fast as the others if at least this share of all waiting was
 for it."""

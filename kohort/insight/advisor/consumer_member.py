@@ -41,7 +41,7 @@ class ConsumerMember(Process):
     """The assignment that is being applied."""
     number: int = 0
     scheduled: int = 0
-    """Number of the request whose next heartbeat has been scheduled."""
+    """The `number` of the last request for which a following heartbeat was scheduled."""
 
     @property
     def sends_heartbeats(self) -> bool:
@@ -139,7 +139,7 @@ class ConsumerMember(Process):
             self._send(owned=target)
 
     def _time_to_notice_ms(self) -> int:
-        """Return the time until the application polls, without partitions to revoke."""
+        """Return the time until the next poll, which applies an assignment without revocations."""
         replay, trace = self.replay, self.replay.trace
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         # Random, because the next poll may come at any moment. With the same delay for all members,

@@ -87,14 +87,14 @@ class ConsumerReplay(Replay[ConsumerMember]):
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> ConsumerMember:
-        # The order of the ids decides between members that are equal otherwise.
+        # Random, because assignors order members by their ids.
         member_id = f"{self.random.getrandbits(128):032x}"
         member = ConsumerMember(self, slot, index, instance_id, heartbeat_times, member_id)
         self._by_id[member_id] = member
         self.meter.slot_of[member_id] = index
         return member
 
-    # Requests of members. Each is a step of its own, after those that were sent before.
+    # Requests of members. Each is queued, and runs after the requests that were sent before it.
 
     def heartbeat(self, request: HeartbeatRequest, ticket: RequestHandle | None = None) -> None:
         self._ready.append(lambda: self._heartbeat(request, ticket))

@@ -10,11 +10,11 @@ from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
-"""Session timeout and heartbeat interval; a longer session needs no longer heartbeat interval."""
+"""Session timeouts with their heartbeat intervals, which need not grow with the timeout."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
-"""Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the shortest
-interval that Kohort's broker sends to members, which it does while it has few members."""
+"""Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the interval
+that Kohort's broker sends to its members while they are few."""
 LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
 """The longest session that Kafka allows by default (group.consumer.max.session.timeout.ms)."""
 ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)

@@ -177,7 +177,8 @@ def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
         phase_ms / beats
         for since_ms, _ in notified
         for beats, phase_ms in [divmod(since_ms, interval_ms)]
-        # Other members have sent one when they had their assignment.
+        # A larger phase means that the member also sent a heartbeat when it got its assignment,
+        # which restarted its timer.
         if 1 <= beats <= HEARTBEATS_MOST and phase_ms <= beats * LOOK_MS / 2
     ]
     if len(late_ms) < SAMPLES_LEAST:

@@ -1,8 +1,8 @@
 """A simulated client process of a classic group: joins, syncs and sends heartbeats, with recorded
 delays.
 
-It behaves like the Java client: stock clients state no reason, static members do not send
-LeaveGroup, and an eager member revokes its partitions before it joins.
+It behaves like the Java client: a static member does not send LeaveGroup, and an eager member
+revokes its partitions before it joins. Only under `Setting.states_reasons` it sends a JoinReason.
 """
 
 from __future__ import annotations
@@ -239,8 +239,9 @@ class SimulatedMember(Process):
     def _join_delay_ms(self) -> int:
         """Return the time from the notification to the join.
 
-        An eager member revokes its partitions in this time. If the history recorded the other mode,
-        the delay is corrected by the revocation time.
+        An eager member revokes its partitions in this time. If it was cooperative in the history,
+        the revocation time is added; if it was eager and is cooperative in the replay, the delay is
+        at most that of a member without partitions.
         """
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:

@@ -114,7 +114,7 @@ class MemberLifetimes:
                 lifetime.session_timeout_ms = _number(cause.get("session_timeout_ms"))
 
     def _set_aside(self, member_id: str, at_ms: int) -> None:
-        """Keep an ended lifetime apart: a consumer joins again under the same id."""
+        """Move an ended lifetime to another key: consumers (KIP-848) rejoin under the same id."""
         lifetime = self.by_id.get(member_id)
         if lifetime is not None and lifetime.end_ms is not None and lifetime.end_ms <= at_ms:
             self.by_id[f"{member_id} until {lifetime.end_ms}"] = self.by_id.pop(member_id)
@@ -227,7 +227,8 @@ UNCLEAR_MOST: Final = 0.1
 """Maximum share of unclear departures at which all departures are still used for advice."""
 
 _LEFT: Final = frozenset({"left", "removed_by_admin"})
-"""Reasons that need no distinction: in both cases the member left before its session ended."""
+"""A departure counts as certain if these are its only possible reasons: for advice they are equal,
+because the session did not expire in either case."""
 
 
 class Departures(NamedTuple):

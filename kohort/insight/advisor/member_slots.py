@@ -85,7 +85,7 @@ def heard_ms(lifetime: MemberLifetime, recorded: Setting) -> int | None:
     for asked_ms, answered_ms in lifetime.parked:
         if abs(answered_ms - renewed_ms) <= _TIMER_MS and asked_ms < renewed_ms:
             return asked_ms
-    # With an assumed session timeout, it could otherwise end before it began.
+    # If the session timeout is only assumed, `renewed_ms` may be before the member's first join.
     return max(renewed_ms, (lifetime.start_ms or renewed_ms - 1) + 1)
 
 

@@ -158,7 +158,7 @@ class Meter:
         self._some_own |= owns
 
     def count_guess(self, now_ms: int) -> None:
-        """Record that this rebalance uses an estimated join or revocation time."""
+        """Record that the current rebalance uses an estimated join or revocation time."""
         if now_ms >= self.begin_ms:
             self.guessed.add(self.rebalances)
 

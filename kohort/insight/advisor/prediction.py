@@ -51,7 +51,9 @@ class Prediction(ReplayOutcome):
 
     @property
     def notice_ms(self) -> int:
-        """The mean time until a crash is detected: it occurs between two heartbeats."""
+        """The mean time until a crash is detected: the session counts from the last heartbeat, half
+        an interval before the crash on average.
+        """
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 
     @property
@@ -81,8 +83,8 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
 def gain_by_pairs(
     before: tuple[int, ...], after: tuple[int, ...], *, share: float, least: float
 ) -> float:
-    """Return the mean difference of `before` and `after` over the seeds; 0 unless it exceeds
-    `share` of `before`, `least`, and chance.
+    """Return the mean difference of `before` and `after` over the seeds; 0 if it is below `least`,
+    below `share` of the mean of `before`, or within chance.
     """
     gains = [a - b for a, b in zip(before, after, strict=False)]
     if not gains:

@@ -45,8 +45,8 @@ EFFECTS: Final = frozenset({REVOKED, LOST, "GROUP_REBALANCING"})
 """Reasons of joins that are responses to a rebalance, not causes."""
 TOPICS: Final = "TOPIC_METADATA_CHANGE"
 CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CHANGE"})
-"""Reasons that come with changed protocols. A cooperative member's metadata differs at every join.
-"""
+"""Stated reasons with which changed metadata counts as a changed subscription or assignor. With
+others it does not, because a cooperative member's metadata differs at every join."""
 REJOINS: Final = frozenset(
     {
         "leader_rejoined",
@@ -158,7 +158,8 @@ def _doubts(
     if member_slots.silences:
         yield Uncertainty.PAUSES
     if recorded.consumer:
-        # The times that members take to join and to give up partitions do not depend on settings.
+        # The following doubts are about eager and cooperative members: how long consumers take to
+        # join and to revoke partitions does not depend on settings.
         return
     if not modes_seen(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
@@ -252,8 +253,8 @@ def _rejoin(
     is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
     is_change |= kind == "subscription_changed"
     if reason == TOPICS and kind != "follower_rejoined":
-        # Only the leader's join counts, whichever member that is; a cooperative leader's metadata
-        # differs too.
+        # Replayed as a join of the leader, whichever member leads then. Its changed metadata is
+        # ignored, because a cooperative leader's metadata differs at every join.
         is_follower = kind == "forced_by_reason" and not cause.get("was_leader")
         return Rejoin(at_ms, slot if is_follower else None, JoinReason.TOPIC_METADATA_CHANGE)
     if kind == "leader_rejoined" and reason is None:
@@ -278,7 +279,8 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
         if (parts := record.get("partitions") or {}).get("known")
     )
     if counts:
-        # Fewer while some have no owner; more if a consumer gained some and lost them again.
+        # The most frequent count: a record has fewer partitions while some have no owner, and more
+        # if a consumer gained some and lost them again.
         return max(counts, key=lambda count: (counts[count], count))
     notes.append("the members' partitions are not in the history: partition figures are 0")
     return slots * PARTITIONS_EACH

@@ -46,8 +46,8 @@ CALM_INTERVALS: Final = 3
 """After this number of heartbeat intervals without an action of a process, the time of the next
 action is independent of the heartbeats."""
 SETTLE_MS: Final = 3_600_000
-"""How long a group may take to become stable after the end of the trace. It never does if consumers
-take longer than max.poll.interval.ms to revoke partitions."""
+"""How long a group may take to become stable after the end of the trace. A group never becomes
+stable if its consumers take longer than max.poll.interval.ms to revoke partitions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -221,7 +221,7 @@ class Replay(ABC, Generic[P]):
         heappush(self._heap, (at_ms, self._entries, act, None))
 
     def _settle(self) -> None:
-        """Carry out the group's effects, and any further effects that these have."""
+        """Carry out the group's effects, then the queued actions of members with their effects."""
         while True:
             for effect in self.group.take_effects():
                 self._carry_out(effect)
@@ -250,7 +250,7 @@ class Replay(ABC, Generic[P]):
                 for reply in replies:
                     self._answer(reply)
             case Append():
-                # The disk time is part of the leader's delay.
+                # Takes no time: the leader's recorded delay includes the write to disk.
                 self.group.on_appended(self.clock)
 
     def _schedule(self, deadlines: Mapping[TimerKey, int]) -> None:
@@ -334,7 +334,7 @@ class Replay(ABC, Generic[P]):
         self.leave(member, run.end)
 
     def _shut_down_static(self, member: P) -> None:
-        """End a static member, which is expected to return."""
+        """Stop the process of a static member, which is expected to return."""
         self._go_silently(member)
 
     def _go_silently(self, member: P) -> None:
@@ -381,7 +381,7 @@ class Replay(ABC, Generic[P]):
     # Timers.
 
     def _arm(self, key: TimerKey, *, must: bool = False) -> None:
-        """Schedule the deadline, unless it belongs to a session that heartbeats keep alive."""
+        """Schedule the deadline; without `must`, not for a session that heartbeats keep alive."""
         deadline_ms = self._timers.get(key)
         if deadline_ms is None:
             return

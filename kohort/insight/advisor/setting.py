@@ -13,7 +13,7 @@ class Setting:
     """Static membership (KIP-345); None: each process keeps the recorded kind of membership."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
-    """Set, as the session timeout is, by the clients of classic groups and by the broker for
+    """Like the session timeout, a setting of the clients in a classic group, and of the broker for
     consumer groups."""
     rebalance_timeout_ms: int = 300_000
     """max.poll.interval.ms of the consumers."""
@@ -22,7 +22,7 @@ class Setting:
     cooperative: bool = False
     """Whether members keep their partitions during a rebalance, unless revoked (KIP-429)."""
     states_reasons: bool = False
-    """Whether clients send JoinReason, which stock clients do not."""
+    """Whether clients send a JoinReason, Kohort's tag in JoinGroup, which stock clients do not."""
     consumer: bool = False
     """Whether the group uses the consumer protocol (KIP-848): group.protocol=consumer.
     `cooperative` and `initial_rebalance_delay_ms` then have no effect."""

@@ -154,14 +154,14 @@ class Uncertainty(StrEnum):
     """An unknown fact; settings whose outcome depends on it are not ranked."""
 
     ABSENCES = "how long static members were away is not recorded"
-    """A shorter session may expire during these absences."""
+    """Affects shorter sessions, which may expire during an absence."""
     CRASHES = "whether static members that did not come back had crashed is unknown"
-    """After a clean shutdown, dynamic members would have left at once."""
+    """Affects dynamic members, which would have left at once after a clean shutdown."""
     FATES = "whether members had left or their sessions had expired is unclear"
     """Under another session timeout, or with static members, only a departure or only an expiry
     would have begun a rebalance at that time."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
-    """A longer session would not have expired during a pause."""
+    """Affects longer sessions, which would not have expired during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"
     REVOCATIONS = (
         "the history has no revocation by a member, and eager members revoke at every rebalance"

@@ -45,7 +45,7 @@ def is_improved_by_every_part(
     by_setting: Mapping[Setting, Prediction],
     slack_ms: int,
 ) -> bool:
-    """Whether the setting beats every predicted setting that undoes one of its changes."""
+    """Whether the setting beats each of its `ablations` that was predicted."""
     candidates = (by_setting.get(setting) for setting in ablations(prediction.setting, recorded))
     return all(
         ablation is None or improves_on(prediction, ablation, slack_ms) for ablation in candidates
@@ -55,7 +55,7 @@ def is_improved_by_every_part(
 def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
     """Yield the setting with each of its changes undone."""
     names = [field.name for field in fields(Setting) if field.name not in (*_SESSION, "consumer")]
-    # The two protocols have sessions of their own.
+    # The session settings are undone with the protocol: each protocol has its own.
     protocol = () if setting.consumer == recorded.consumer else ("consumer",)
     for part in ((*_SESSION, *protocol), *((name,) for name in names)):
         ablation = replace(setting, **{name: getattr(recorded, name) for name in part})

@@ -92,8 +92,7 @@ class _Run:
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         self.episodes: list[Episode] = []
         self._ends: list[int] = []
-        """The latest end of the episodes up to each index, so that a long run is not searched
-        again."""
+        """For each index, the latest end of the episodes up to it: saves a search per gap."""
         for episode in episodes:
             self.add(episode)
 
@@ -107,15 +106,16 @@ class _Run:
 
 
 def _end_of_deploy(restarts: _Run) -> int:
-    """Return how many restarts belong to a deploy that ended before the last restart, because that
-    restarts a process of the deploy again; 0 if the deploy continues.
+    """Return the number of restarts in a deploy that has ended; 0 if it continues. It has ended if
+    the last restart is of a process that the deploy had restarted already.
     """
     episodes = restarts.episodes
     *before, last = episodes
     again = [place for place, other in enumerate(before) if not other.names.isdisjoint(last.names)]
     if not again:
         return 0
-    # It ended before the last restart, unless another pause is clearly longer.
+    # The deploy ended right before the last restart, unless the gap before an earlier restart is
+    # clearly longer.
     gaps_ms = {
         end: restarts.gap_ms(episodes[end], end) for end in range(again[-1] + 1, len(episodes))
     }
@@ -125,8 +125,8 @@ def _end_of_deploy(restarts: _Run) -> int:
 
 
 def _restarted(run: Sequence[Episode], rest: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-    """Yield a deploy or a single restart. If a single process left and another joined, they may be
-    unrelated.
+    """Yield a deploy or a single restart. If one process left and another joined, append the
+    departure and the arrival to `rest` instead, because they may be unrelated.
     """
     if len(run) > 1:
         yield "deploy", list(run)

@@ -40,7 +40,7 @@ WENT: Final = _SLOW | {
 }
 """Kinds of causes that remove a member from the group."""
 _KIND_OF_FATE: Final = {"left": "member_left", "rebalance_timeout": "join_expired"}
-"""Kinds of causes, by the fates that have another name."""
+"""The kind of cause for a member's fate, if its name differs from the fate's."""
 _REJOINED: Final = frozenset({"protocols_changed", "leader_rejoined", "forced_by_reason"})
 _OF_REASON: Final = {
     "TOPIC_METADATA_CHANGE": "topic_change",
@@ -228,11 +228,11 @@ class EpisodeReader:
         self._gone: dict[str | None, Move] = {}
         """Departures of former members, by their ids."""
         self._departures: list[Move] = []
-        """Recent departures without a return."""
+        """Departures not paired with an arrival; those older than RETURN_MS move to `_lost`."""
         self._lost: list[Move] = []
-        """Departures whose processes did not return in time."""
+        """Departures whose processes did not return within RETURN_MS."""
         self._arrivals: list[Move] = []
-        """Arrivals that are not returns."""
+        """Arrivals that are not paired with a departure."""
         self._revoking: dict[str | None, tuple[int, int]] = {}
         """Sequence and time of the last cooperative rebalance that revoked partitions of a member.
         """
@@ -242,7 +242,7 @@ class EpisodeReader:
     def add(self, event: Rebalance | Avoided) -> None:
         trigger = {name.removeprefix("trigger_"): value for name, value in event._asdict().items()}
         if isinstance(event, Avoided):
-            # Members that joined again without an effect are no act.
+            # Other triggers, such as a rejoin without effect, make no episode.
             if event.trigger_kind in _CAME:
                 move = self._came(event.sequence, event.at or 0, trigger)
                 if move is not None and move in self._of_move:
@@ -256,7 +256,8 @@ class EpisodeReader:
             return
         others = list(self._further(event, started_at))
         if event.trigger_member_id is None and event.trigger_kind in WENT:
-            # Several went at once, and which was the first is not known: they are further causes.
+            # The trigger has no member id if several members left at once: use the further cause of
+            # the same kind.
             of_kind = (
                 (dict(one), when) for one, when in others if one.get("kind") == trigger["kind"]
             )
@@ -293,8 +294,8 @@ class EpisodeReader:
                 self._gone[member_id] = move
 
     def _further(self, event: Rebalance, started_at: int) -> Iterator[tuple[Cause, int]]:
-        """Yield the causes beside the trigger with their times, including causes that only member
-        rows show.
+        """Yield the causes other than the trigger, with their times. Some are listed by the event;
+        others only show in the rows of members that joined or left.
         """
         moved = {row.member_id: row for row in self._moves.of_rebalance.get(event.sequence, ())}
         named = {(event.trigger_member_id, event.trigger_kind in _CAME)}
@@ -332,7 +333,7 @@ class EpisodeReader:
         if arrival is not None:
             arrival.gone_at = at
         if move.kind == "session_expired":
-            # A crashed process may be back before its session expires.
+            # The process may have rejoined before the session of its former member expired.
             since = move.silent_at if cause.get("session_timeout_ms") else at - REPLACED_MS
             quick = takewhile(lambda came: came.at >= since, reversed(self._arrivals))
             successor = _match(
@@ -374,8 +375,8 @@ class EpisodeReader:
         return episode
 
     def _first_half(self, event: Rebalance, cause: Cause, at: int) -> "Move | Episode | None":
-        """Return the move or episode of the rebalance that revoked the partitions which this one
-        assigns; None if it assigns no revoked partitions.
+        """Return the move or episode of the cooperative rebalance whose revoked partitions `event`
+        assigns; None if it assigns none.
         """
         reason = cause.get("reason")
         if cause.get("kind") not in _REJOINED or reason in _OF_REASON or cause.get("grown_topics"):
@@ -424,7 +425,7 @@ class EpisodeReader:
             episode = self._of_move[cause] if isinstance(cause, Move) else cause
             episode.rebalances.append(event)
             episode.second_halves += event.sequence in self._second_halves
-        # A pair has two moves.
+        # The two moves of a pair have the same episode.
         return list(dict.fromkeys([*self._of_move.values(), *self._others]))
 
     def _pair_replaced(self) -> None:
@@ -463,7 +464,7 @@ def _match(move: Move, others: Sequence[Move]) -> Move | None:
 
 
 def _is_act_alone(cause: Cause) -> bool:
-    """Whether a cause beside the trigger is an act of its own, and not merely a rejoin."""
+    """Whether a further cause, other than the trigger, is more than a rejoin."""
     kind = cause.get("kind")
     return _OF_KIND.get(str(kind)) in _OF_REASON.values() and (
         kind not in _REJOINED or cause.get("reason") in _OF_REASON

@@ -51,8 +51,8 @@ class OwnershipIntervals:
 
 
 def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
-    """Of successive intervals with the same owner keep only the first, all that `_stints` needs;
-    keep all without an owner.
+    """Omit intervals that follow one with the same owner, which `_stints` would ignore anyway.
+    Intervals without an owner are returned.
     """
     ordered = sorted(owned, key=lambda interval: interval.sequence)
     return [
@@ -63,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return the first interval of each period with one owner, across its stops."""
+    """Return the first of successive intervals with the same owner, which its stops separate."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):
@@ -76,7 +76,7 @@ def _stints(owned: Iterable[Interval]) -> list[Interval]:
 def _moves(
     stints: Sequence[Interval], window_ms: int
 ) -> tuple[int, int, int, int, int, int] | None:
-    """Return the figures of Flapping; None if the partitions never moved."""
+    """Return the columns of Flapping after `partition`; None if the partitions never moved."""
     moved = list(pairwise(stints))
     if not moved:
         return None

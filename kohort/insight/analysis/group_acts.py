@@ -71,8 +71,8 @@ def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[li
 
 
 def sums_up(act: Row) -> bool:
-    """Whether the act is more than a single rebalance. For a single rebalance, its sentence says
-    the same.
+    """Whether to show the act's summary: the sentence of a single rebalance says the same, except
+    for a deploy or a restart of the broker.
     """
     return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
 
@@ -94,7 +94,7 @@ def act_text(act: Row, names: str = "") -> str:
     if act["avoided_count"]:
         text += f", {counted(act['avoided_count'], 'rebalance')} avoided"
     lasted_ms = (act["ended_at_ms"] or 0) - act["started_at_ms"]
-    # Without a rebalance it lasted as long as the processes were away.
+    # An act without rebalances lasts as long as its processes are away, which is stated already.
     if lasted_ms > 0 and (act["rebalance_count"] or not act["away_longest_ms"]):
         text += f" in {duration(lasted_ms)}"
     if act["stopped_longest_ms"]:

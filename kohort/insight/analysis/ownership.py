@@ -231,7 +231,7 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """Return, by owner, the rebalances in which it stops reading, in order, and the stops."""
+    """Return the stops of each owner, and the sequences of their rebalances, in order."""
     stops_by_owner: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):
@@ -306,7 +306,7 @@ def _intervals(
         elif transition.edge == _STOP:
             yield transition, following, "assigned"
         else:
-            # Two starts in a row: it is unknown what revoked the partition in between.
+            # If a start follows a start, the history lacks the revocation in between.
             yield transition, following, "unknown" if following.edge == _START else following.how
 
 

@@ -22,7 +22,7 @@ GONE: Final = frozenset(
         "new_member_expired",
     }
 )
-"""Fates of members that have left the group and whose process has ended or is unreachable."""
+"""Fates of members that left or were removed; not of static members that were replaced."""
 
 
 class Rebalance(NamedTuple):

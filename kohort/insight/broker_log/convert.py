@@ -22,8 +22,8 @@ class Converter:
     """Time zone of the broker's clock, for lines without an offset."""
     record_count: int = 0
     unread_count: int = 0
-    """Number of unparsed lines: they log the start of a rebalance in an unknown layout or with an
-    unknown reason."""
+    """Number of lines that log the start of a rebalance in an unknown layout or with an unknown
+    reason."""
     first_unread: str = ""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 

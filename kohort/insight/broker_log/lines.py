@@ -233,7 +233,7 @@ def _pattern(kind: type[Fact], text: str) -> tuple[type[Fact], re.Pattern[str]]:
 
 
 _PATTERNS: Final = (
-    # "restabilize" until 0.10; without state and reason until 2.0.
+    # Kafka up to 0.10 writes "restabilize"; up to 2.0, state and reason are missing.
     _pattern(
         Preparing,
         r"Preparing to (?:rebalance|restabilize) group (?P<group>.+?)"
@@ -245,7 +245,7 @@ _PATTERNS: Final = (
         r"Stabilized group (?P<group>.+) generation (?P<generation>\d+)"
         rf"{_TOPIC}(?: with (?P<members>\d+) members)?{_END}",
     ),
-    # Without the leader until 2.7.
+    # Up to Kafka 2.7, the leader's id is missing.
     _pattern(
         Assigned,
         r"Assignment received from leader (?:(?P<leader>.+?) )?for group (?P<group>.+) "
@@ -254,13 +254,14 @@ _PATTERNS: Final = (
     _pattern(
         Emptied, rf"Group (?P<group>.+) with generation (?P<generation>\d+) is now empty{_TOPIC}"
     ),
-    # 4.x: all members; before, a debug line.
+    # Kafka 4.x writes this for all dynamic members, earlier versions only at debug level.
     _pattern(
         Joined,
         r"Pending dynamic member with id (?P<member_id>.+) joins group (?P<group>.+) in \w+ "
         r"state\. Adding to the group now",
     ),
-    # Dynamic members must rejoin with their new id, except with JoinGroup up to version 3.
+    # Of dynamic members, this is only written for JoinGroup up to version 3: since version 4 they
+    # must rejoin with their new id.
     _pattern(
         Joined,
         r"(?:Static [Mm]ember with groupInstanceId=(?P<instance_id>.+) and|Dynamic [Mm]ember "
@@ -274,20 +275,20 @@ _PATTERNS: Final = (
         r"group (?P<group>.+) in \w+ state\. "
         r"Replacing previously mapped member (?P<member_id>.+) with this",
     ),
-    # 3.x, with a reason since 3.2.
+    # Kafka 3.x; since 3.2 with the client's reason.
     _pattern(
         Left,
         rf"Member {_METADATA} has left group (?P<group>.+) through explicit `LeaveGroup`"
         rf"(?:; client reason: (?P<text>.*?))?{_END}",
     ),
-    # 4.x. Ids that were assigned but never used do not count as members.
+    # Kafka 4.x. Does not match pending members, whose id was assigned but never used.
     _pattern(
         Left,
         r"\[Group (?P<group>.+)\] (?:Static )?Member (?P<member_id>.+?)"
         r"(?: with instance id (?P<instance_id>.+?))? has left group through explicit "
         rf"`LeaveGroup` request; client reason: (?P<text>.*?){_END}",
     ),
-    # 2.4 to 2.8.
+    # Kafka 2.4 to 2.8.
     _pattern(
         Left,
         r"Member\[group\.instance\.id (?P<instance_id>.+), member\.id (?P<member_id>.+)\] "

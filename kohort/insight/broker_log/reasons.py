@@ -9,7 +9,8 @@ UNKNOWN: Final = "unknown"
 """The kind of a cause that is not logged (until Kafka 2.0), or whose text is unknown."""
 
 _BEHIND: Final = ") ("
-"""Separates the reason from text that an unknown layout appended, which would end up in an id."""
+"""In a reason, shows that an unknown log layout has appended text in parentheses. The reason is
+not parsed then, because the text would end up in an id."""
 
 LEFT: Final = "member_left"
 REMOVED_BY_ADMIN: Final = "removed_by_admin"
@@ -74,7 +75,7 @@ _OTHER_PROTOCOL: Final = (
     r"Group's selectedProtocol will change because static member (?P<id>.+) with "
     r"instance id (?P<instance>.+) joined with change of protocol"
 )
-# Kafka's text lacks the space too.
+# In some versions of Kafka the space before "during" is missing.
 _NOT_STORED: Final = (
     r"[Ee]rror (?:(?P<error>\S.*?) )?when storing group assignment ?during SyncGroup "
     r"\(member: (?P<id>.+)\)"

@@ -88,7 +88,7 @@ class Open:
         if is_continued:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms
         else:
-            # The group changed in between without a log line, or the broker was down.
+            # The group's generation changed without a log line, or the broker was down.
             self.outcome = "unfinished"
         return is_continued
 

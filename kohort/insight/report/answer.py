@@ -43,16 +43,16 @@ class FirstScreen:
     causes: Sequence[Cause]
     """The most expensive causes, and the rarest cause at the end if it is not among these."""
     rarest: Cause | None
-    """The cause with the fewest acts; None if only the most expensive one has so few."""
+    """The cause with the fewest acts; None if that is also the most expensive cause."""
     newest: Sequence[Row]
     """Acts of the last hour of the history, newest first; at least the newest act."""
     late: Row | None
-    """The acts in which static members returned late, summed up; None if there are fewer than
-    two."""
+    """The result of `late_returns`: static members that returned late; None if fewer than two
+    did."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
-    """The usual join delay of members that others do not wait for."""
+    """The usual join delay of the members other than the slowest."""
     also: Sequence[str]
     """Sentences on other findings."""
     recorded: Row | None
@@ -106,7 +106,8 @@ def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
 
 def setting_of(row: Row) -> Setting:
     names = [field.name for field in fields(Setting)]
-    # Rows of older releases have no value for newer settings; null is a value of `static`.
+    # Rows of older releases are null in the columns of newer settings, which then have their
+    # default. For `static`, null is a value.
     present = [name for name in names if row.get(name) is not None or name == "static"]
     return replace(Setting(), **{name: row[name] for name in present})
 
@@ -122,7 +123,7 @@ def numbered(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cause(page: GroupPage, row: Row) -> Cause:
-    # The group's own figure may cover more time.
+    # Not the total of the row in `groups`, which may cover more time than the acts.
     stopped_ms = sum(int(row["stopped_total_ms"]) for row in page.causes)
     return Cause(
         row["kind"],
@@ -152,7 +153,7 @@ def _who(row: Row) -> str:
 
 
 def _newest(acts: Sequence[Row]) -> Sequence[Row]:
-    # The last one to begin may end before others do.
+    # Acts are sorted by their start: the newest act may end before an older one.
     since_ms = max((act["ended_at_ms"] for act in acts), default=0) - HOUR_MS
     return [act for place, act in enumerate(acts) if not place or act["ended_at_ms"] >= since_ms]
 

@@ -29,7 +29,7 @@ class History:
             raise ValueError(f"records of {len(histories)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """Return rows for plots and sentences; `event` is the record itself."""
+        """Return a row for each rebalance, for plots and sentences; `event` is the whole record."""
         return [
             {
                 "sequence": event["sequence"],

@@ -60,7 +60,9 @@ def headline(page: GroupPage) -> str:
 
 
 def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers, one line each, and the lines to paste, for small screens."""
+    """Render the content of `first_screen` for small screens: a line for each section, and the
+    configuration lines to paste.
+    """
     answers: list[tuple[str, Markup | str]] = []
     if summary.newest:
         answers.append(("Last hour", _newest_briefly(summary)))
@@ -168,7 +170,9 @@ def _price(summary: FirstScreen) -> Markup | None:
 
 
 def _both(summary: FirstScreen, both: str) -> Markup | None:
-    """Say whether to make a member quicker and change the setting; None without either."""
+    """Say whether to change the setting and also make the slowest member quicker; None if no
+    setting is recommended, or the gain by a quicker member is unknown.
+    """
     recorded, best, together = summary.recorded, summary.best, summary.both
     if recorded is None or best is None or _price(summary) is None:
         return None
@@ -189,7 +193,7 @@ def _off(recorded: Row) -> str:
 
 
 def first_screen(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
-    """Render the answers of the first screen. On narrow screens they are stacked."""
+    """Render the sections on causes, slow members and what to change; stacked on narrow screens."""
     also = [element("li", sentence) for sentence in summary.also]
     return element(
         "div",

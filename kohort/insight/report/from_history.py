@@ -141,9 +141,9 @@ def _ownership(intervals: Sequence[Row], totals: Row, acts: Sequence[Row]) -> Ow
 
 
 def drawn_part(totals: Row, acts: Sequence[Row], times: int) -> tuple[int, int, str]:
-    """Return the time range of the ownership chart, with a sentence on it. A short history is drawn
-    in full, of a long history only the most expensive act: an hour would be invisible on the scale
-    of a week.
+    """Return the time range of the ownership chart, and a sentence that describes it. If the
+    history has more than OWNED_TIMES_MAX ownership periods, only the most expensive act is drawn:
+    an hour would be invisible on the scale of a week.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
     ended = [row for row in acts if row["rebalance_count"] and row["ended_at_ms"] is not None]
@@ -177,7 +177,7 @@ def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Owner
 
 
 def _fair(times: list[Row]) -> list[Row]:
-    """Return the longest periods, because short ones would be invisible in the plot."""
+    """Return the OWNED_TIMES_MAX longest periods, because short ones would be invisible."""
     if len(times) <= OWNED_TIMES_MAX:
         return times
 

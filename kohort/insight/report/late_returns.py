@@ -9,15 +9,15 @@ from kohort.insight.report.contents import Row
 from kohort.insight.report.text import duration
 
 LATE_MS: Final = 60_000
-"""A static member that returned later than this after its session expired was not merely slow."""
+"""A static member that returned more than this after its session expired was down, not slow."""
 LATE_LEAST: Final = 2
 _SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 _SPARE: Final = 1.25
 
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
-    """Sum up the acts in which static members returned soon after their session had expired; None
-    if there are fewer than two.
+    """Sum up the acts in which static members returned at most LATE_MS after their session had
+    expired; None if fewer than two returned so, or if a session timeout is unknown.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)
@@ -33,14 +33,14 @@ def late_returns(acts: Sequence[Row]) -> Row | None:
 
 
 def enough(late: Row) -> str:
-    """Return the setting of a session timeout that exceeds the members' absences."""
+    """Return the client's setting of a session that lasts longer than the members were away."""
     return f"session.timeout.ms={_enough_ms(late)}"
 
 
 def reason(late: Row, names: str) -> str:
     """Explain why a longer session avoids these rebalances, and what it costs."""
     session_ms = late["late_session_timeout_ms"]
-    # An act with a late process may include other processes.
+    # The names are those of all processes of the acts, not only of the late ones.
     which = f"one of {names}" if len(late["processes"]) > 1 else names
     return (
         f"{late['late_count']:,} times a static member ({which}) was back after its session of "

@@ -79,7 +79,7 @@ def doubts(row: Mapping[str, Any]) -> str:
 
 
 def act(kind: str) -> str:
-    """Return the name of an act. A kind that is not in ACTS is that of a trigger."""
+    """Return the name of an act; if its kind is not in ACTS, the text of the cause of that kind."""
     return ACTS[kind][0] if kind in ACTS else cause(kind)
 
 

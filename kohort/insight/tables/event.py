@@ -12,7 +12,7 @@ from kohort.groups.history.model import AvoidedRecord, MemberTimeline, Rebalance
 from kohort.insight.tables.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, ListOf, Type, struct
 
 _SIMPLE: Final = {bool: FLAG, int: WHOLE}
-"""The types of other fields are texts, as enumerations are in JSON."""
+"""Column types by field type; fields of other types, such as enumerations, are text in JSON."""
 
 
 def _type(hint: Any) -> Type:  # noqa: ANN401 - the type of a field.
@@ -26,7 +26,7 @@ def _type(hint: Any) -> Type:  # noqa: ANN401 - the type of a field.
 def _fields(record: Any) -> dict[str, Type]:  # noqa: ANN401 - a dataclass.
     fields = {name: _type(hint) for name, hint in get_type_hints(record).items()}
     if record is MemberTimeline:
-        # Of watched groups only.
+        # Only in records of `kohort watch`.
         fields |= {"candidates": TEXTS, "evidence": ListOf(_type(Evidence))}
     return fields
 
@@ -35,8 +35,8 @@ EVENT: Final = struct(
     schema=WHOLE,
     kind=TEXT,
     **(_fields(RebalanceRecord) | _fields(AvoidedRecord)),
-    # Of watched groups only. `observed`: the sources of `kohort watch`, and the place of the record
-    # in __consumer_offsets that completed this one.
+    # Only in records of `kohort watch`. `observed`: its sources (log, polls), and partition and
+    # offset of the record in __consumer_offsets that completed the rebalance.
     cluster=TEXT,
     observed=struct(by=TEXTS, partition=WHOLE, offset=WHOLE),
     started_between_ms=WHOLES,
