@@ -1,7 +1,7 @@
 """Spark jobs that read topics from brokers and write tables of a lake (Delta or Iceberg).
 
-Only `jobs` create sessions and do I/O. Of Kohort's core, only `kohort.groups` may be imported: it
-replays histories.
+Only `jobs` create sessions. Nothing here imports the broker or the consumer: brokers are reached
+over the network.
 
 `history`, `findings` and `advise` are for notebooks: they take a session, and return data frames.
 """

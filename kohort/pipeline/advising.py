@@ -26,7 +26,7 @@ ERROR: Final = "error"
 rows."""
 
 TASKS_PER_CORE: Final = 4
-"""Number of tasks for each core: several, so that groups of more and less work even out."""
+"""Tasks per core: several, because groups differ in the time that they take."""
 
 
 def events_in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -> DataFrame:

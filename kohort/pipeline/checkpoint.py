@@ -98,7 +98,7 @@ class Checkpoint:
         if batch_id < 0 or not self._files.exists(path):
             return None
         try:
-            # "v1", the batch's settings, then a line for each source, of which there is one.
+            # The lines are "v1", the batch's settings, and the offsets of the only source.
             version, _, source = self._files.read(path).splitlines()[:3]
             topics = json.loads(source)
             ((_, offsets),) = topics.items()

@@ -25,7 +25,7 @@ at a time."""
 
 
 def slice_of(cluster_id: str, group: str) -> int:
-    """Return the number of the slice that a group belongs to; each task works on one slice."""
+    """Return the number of a group's slice; all groups of a slice are written by the same task."""
     return crc32(f"{cluster_id}/{group}".encode(errors="replace")) % SLICES
 
 

@@ -25,7 +25,7 @@ _ROWS: Final[dict[str, Any]] = {
     AVOIDED.name: Avoided,
     RUNNING.name: Running,
 }
-"""The rows of each table of the history, which `GroupHistory` has under the table's name."""
+"""Row classes by table of the history; `GroupHistory` has an attribute with each table's name."""
 
 READ: Final = {
     table.name: schema_of(table, ["cluster_id", "group", *_ROWS[table.name]._fields])

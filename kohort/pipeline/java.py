@@ -40,7 +40,7 @@ def find_java() -> str:
         launcher = Path(home, "bin", "java")
         if launcher.exists():
             return str(launcher)
-        # Spark does not search the PATH if it is set.
+        # Spark does not search the PATH if JAVA_HOME is set.
         raise UnavailableError(
             f"JAVA_HOME is {home}, but {launcher} does not exist.\n"
             "Spark needs Java 17 or 21: correct JAVA_HOME, or unset it for the `java` of the PATH."
@@ -63,7 +63,7 @@ def without_java_warnings() -> Iterator[None]:
     os.dup2(writer, STDERR)
     os.close(writer)
     source, sink = os.fdopen(reader, "rb"), os.fdopen(original, "wb", buffering=0)
-    # Ends when the last process that writes to the pipe exits, possibly this one.
+    # The thread ends when the last process that writes to the pipe exits, possibly this process.
     threading.Thread(target=_filter, args=(source, sink), name="stderr", daemon=True).start()
     try:
         yield

@@ -220,9 +220,7 @@ class Admin:
         return {index: offset for (_, index), offset in found.items()}
 
     def _ask(self, work: Callable[[Cluster], _Result]) -> _Result:
-        """Call `work` with the cluster; call it again with new connections if the connections
-        break.
-        """
+        """Call `work` with the cluster; if connections break, connect and call it again."""
         servers, timeout_s = self._kafka.servers, self._kafka.timeout_s
         deadline_s = time.monotonic() + timeout_s
         with self._lock:

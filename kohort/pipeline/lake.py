@@ -54,7 +54,7 @@ class Change:
     ) -> pa.Table:
         """Return the rows of these groups, or all rows, in these columns.
 
-        With `sequences`, rows with other sequence numbers may be missing.
+        With `sequences`, the first and last sequence number wanted, other rows may be missing.
         """
         return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
 
@@ -99,7 +99,9 @@ class Change:
         raise NotImplementedError
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows. The commit fails if another writer has added rows of these groups since."""
+        """Add rows. The commit fails if another writer has added rows of the same groups since the
+        version on which this change is based.
+        """
         raise NotImplementedError
 
 

@@ -24,8 +24,8 @@ def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
 
 
 def cut(rows: Iterable[T], size_of: Callable[[T], int], count: int, size: int) -> Iterator[list[T]]:
-    """Yield lists of the rows in order. A list is complete as soon as it has `count` rows or
-    `size`.
+    """Yield lists of the rows in order. A list is complete as soon as it has `count` rows, or a
+    total size of `size`.
     """
     held: list[T] = []
     total = 0

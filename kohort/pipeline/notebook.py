@@ -59,8 +59,7 @@ def history(
         lake: instead of paths, the root of a lake with the tables of `kohort pipeline rebalances`.
         format: the format of the lake's tables, `delta` or `iceberg`.
         catalog: the CATALOG.NAMESPACE of Iceberg tables, as PyIceberg is configured; then `lake`
-            may be
-            omitted.
+            may be omitted.
         cluster_id: cluster id for files.
         timezone: time zone of logs whose times have no offset.
 

@@ -40,7 +40,7 @@ class Progress(StreamingQueryListener):
         self.quarantined: dict[str, int] = {}
         """Number of quarantined records by topic."""
         self._uncounted: dict[tuple[str, int], int] = {}
-        """Number of rows by topic and batch, for batches whose progress has not been reported."""
+        """Rows that the job itself has read, by topic and batch, until Spark reports the batch."""
         self._announced_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()

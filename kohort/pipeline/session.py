@@ -37,8 +37,8 @@ RELIED_ON: Final = {
 
 
 IN_PYTHON: Final = {
-    # Rows only pass through Spark, to and from Python: compiling code for them and planning again
-    # during a query would take longer than they do.
+    # Spark only passes rows to and from Python. Generated code and adaptive plans would take more
+    # time than they save.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
@@ -148,10 +148,10 @@ def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Reduce the number of tasks. On one machine, Spark's default of 200 per shuffle costs more
-    than the work in them, as do Delta's 50 for reading a table's log anywhere.
+    """Reduce the number of tasks per shuffle (on one machine) and for reading the log of a Delta
+    table: Spark's 200 and Delta's 50 tasks take longer than the work in them.
 
-    Options that were set explicitly are kept, and so is a cluster's default for shuffles.
+    Options that were set explicitly are kept.
     """
     context = spark.sparkContext
     wanted = {_SNAPSHOT_PARTITIONS: 2}

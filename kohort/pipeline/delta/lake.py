@@ -128,7 +128,7 @@ class DeltaLake:
             return len(self.tables.open(name).file_uris())
 
     def names(self) -> list[str]:
-        # Tables are in the root and in its directories.
+        # Tables are in the root, such as `rebalances`, or one level below, such as `land/orders`.
         with explained(f"the lake {self.root}"):
             return sorted(
                 table

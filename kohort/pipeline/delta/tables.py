@@ -83,7 +83,7 @@ class DeltaTables:
         )
 
     def begin(self, name: str, version: int | None = None) -> "DeltaChange":
-        """Begin a change of the table's newest version, or of an earlier one."""
+        """Begin a change that is based on the table's newest version, or on `version`."""
         try:
             return DeltaChange(self.open(name, version))
         except TableNotFoundError:
@@ -169,7 +169,7 @@ class DeltaChange(Change):
             try:
                 self._table.optimize.compact(target_size=FILE_BYTES, writer_properties=_WRITER)
             except CommitFailedError:
-                # Another run compacts them, or deletes rows.
+                # Another run has compacted the files meanwhile, or deleted rows.
                 return
 
 

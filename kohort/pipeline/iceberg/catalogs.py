@@ -29,7 +29,8 @@ TABLE: Final = "kohort.table"
 """Table property with the table's name in the lake."""
 
 PROPERTIES: Final = {
-    # A writer that has not read the newest version must retry from it.
+    # PyIceberg must not retry by itself: after a conflict, a change starts again from the newest
+    # version.
     "commit.retry.num-retries": "0",
     # Each batch is a version, and the metadata file of all versions would grow without limit.
     "write.metadata.delete-after-commit.enabled": "true",
@@ -56,7 +57,9 @@ class Tables:
 
     @property
     def writers_max(self) -> int:
-        """Few, because a commit fails if another commit came first, even one of other groups."""
+        """Maximum number of tasks that may append at a time: few, because a commit fails if another
+        task has committed since, even rows of other groups.
+        """
         return 2
 
     def begin(self, name: str, version: int | None = None) -> IcebergChange:

@@ -68,7 +68,7 @@ def _rows(table: Table, path: str) -> pa.Table | None:
         _names(pyarrow_to_schema(rows.schema, table.name_mapping())),
         _names(table.schema()),
     )
-    # A column that the file lacks is null in it.
+    # Columns that were added after the file was written are null in its rows.
     present = {
         number: name
         for number, name in names.items()
@@ -102,7 +102,7 @@ def expire(load: Callable[[], Table], hours: int) -> None:
         for snapshot in _manifests(table, expired)
         if snapshot.manifest_path not in kept
     }
-    # A remaining manifest may still list a file that was removed from it.
+    # Kept manifests also list files that were removed from the table: only their live files stay.
     files = _data_files(table, stale.values(), live=False)
     if files:
         files -= _data_files(table, kept.values(), live=True)

@@ -133,7 +133,7 @@ def from_files(spark: SparkSession, paths: list[str], options: argparse.Namespac
 
 
 def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -> DataFrame:
-    """Compute the advice and write the table; return its rows of these groups, persistent.
+    """Compute the advice and write it to the table `advice`; return the rows as a persisted frame.
 
     Raises:
         ReportedError: no group has a rebalance.

@@ -194,7 +194,7 @@ class _Topics:
         self._next_look_s = 0.0
 
     def new(self) -> list[str]:
-        """Return the topics found since the last call; asks a broker at intervals.
+        """Return the topics found since the last call; asks a broker every LOOK_FOR_TOPICS_S.
 
         Raises:
             UnavailableError, ReportedError
@@ -303,7 +303,7 @@ class _Job:
             self._budget.pause()
             waiting.append(topic)
             return
-        # The only failure is reported when the job ends.
+        # If this is the only topic, its failure is not announced, but reported when the job ends.
         if waiting or self._running or self.failures:
             announce(f"land {topic}: {error}")
         self.failures.append(error)

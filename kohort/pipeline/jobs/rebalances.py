@@ -93,7 +93,9 @@ class _Job:
         self._findings = Findings(lake, thresholds, self._progress.report)
 
     def write(self, batch: Callable[[], Tally], count: int | None = None) -> Tally:
-        """Write a batch of about `count` records, which may be written already."""
+        """Call `batch`, which writes about `count` records, and report the result. `batch` does not
+        write existing rows again.
+        """
         begun_s = time.monotonic()
         number = "records" if count is None else counted(count, "record")
         self._progress.report(f"writing {number}")
@@ -145,7 +147,7 @@ class _Job:
             if stream is None:
                 return
             with closing(stream):
-                # Findings that a killed run did not renew, or all of them with --recompute.
+                # Renew what a killed run did not renew; with --recompute, all findings.
                 self.renew(everything=options.recompute)
                 self._follow(stream, budget, stopping)
 
@@ -162,13 +164,15 @@ class _Job:
         options: argparse.Namespace,
         stopping: threading.Event,
     ) -> HistoryStream | None:
-        """Open the topic's stream, waiting until the topic exists; None if the wait was ended."""
+        """Open the topic's stream. If the topic does not exist, wait for it; return None if the job
+        is stopped meanwhile, or with --available-now.
+        """
         is_announced = False
         while True:
             try:
                 return open_stream()
             except TopicMissingError:
-                # A different name comes from the user and may be mistyped.
+                # Only the default topic is waited for: another name may be mistyped.
                 if options.topic != TOPIC:
                     raise
             if not is_announced:

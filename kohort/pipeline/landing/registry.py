@@ -39,7 +39,7 @@ class Registered:
     kind: str
     """AVRO, PROTOBUF or JSON."""
     references: "tuple[Registered, ...]" = ()
-    """The referenced schemas, each before those that refer to it."""
+    """The schemas that this schema needs, each before the schemas that refer to it."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Registry:
         return content
 
     def _check_is_registry(self, missing: urllib.error.HTTPError) -> None:
-        """A registry's 404 has an `error_code`; a 404 without one means that the URL is wrong."""
+        """Raise RegistryError if a 404 has no `error_code`, because the URL is not a registry's."""
         try:
             body = json.loads(missing.read(_ANSWER_MAX))
         except (OSError, ValueError):

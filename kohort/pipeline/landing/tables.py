@@ -36,8 +36,8 @@ class Appended(NamedTuple):
     quarantined: int
     """Number of quarantined records."""
     uncounted: int | None = None
-    """Number of records in a batch that was read again because of a timestamp, which the query's
-    progress does not count. None for other batches, or if unknown."""
+    """Number of records in a batch that was read again outside the query because of a timestamp, so
+    that the query's progress does not count them. None for other batches, or if unknown."""
 
 
 class LandedTables:
@@ -51,8 +51,8 @@ class LandedTables:
         self._shape, self._reader = shape, reader
         self.table_id: Final = lake.create(table, shape.schema, shape.partition_by)
         if shape.decoding is not None:
-            # Created before the first batch, so that a run without decoding knows that it must
-            # check the quarantine.
+            # Created before the first batch: if the table exists, a later run without decoding also
+            # looks for records in quarantine.
             self._make_quarantine()
         self.has_quarantine = lake.exists(self.quarantine)
 
@@ -110,9 +110,7 @@ class LandedTables:
         self.has_quarantine = True
 
     def offsets(self) -> DataFrame:
-        """Return partition and offset of each stored record of the topic, including quarantined
-        records.
-        """
+        """Return the partition and offset of each record in the topic's table or in quarantine."""
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
         return reduce(DataFrame.union, map(self._places, names))
 
@@ -146,7 +144,7 @@ class LandedTables:
     def _quarantine_rest(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
         """Quarantine the records of the batch that are missing from the topic's table.
 
-        Reads the batch again outside the streaming query: inside it, they would be counted twice.
+        Reads the batch again outside the streaming query, whose progress would count rows twice.
         """
         rows = self.between(begins, ends)
         reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)

@@ -47,8 +47,8 @@ class LandingSettings:
     begin: str | int
     """Where to begin a new topic: `earliest`, `latest`, or the first record at a time in ms."""
     backfill_ms: int | None
-    """For topics that were begun later: also land the earlier records from this time on; None for
-    no such records."""
+    """Also land records that precede the first landed offset, from this time on (ms since 1970);
+    None to land no earlier records."""
     offsets_max: int | None
     bytes_max: int
     """Maximum size of a trigger's batch; `offsets_max` takes precedence."""
@@ -144,8 +144,8 @@ class TopicLander:
         return is_by_day
 
     def _begin(self) -> Offsets:
-        """Return the first offsets: those after the stored records, or the requested ones without
-        any.
+        """Return the offsets of the first batch: those after the stored records; without stored
+        records, those that the settings request.
         """
         self._report_recreated_topics()
         topic, admin = self.query.topic, self.query.admin
@@ -170,8 +170,8 @@ class TopicLander:
         since = self._since(since_ms)
         wanted = _count(since, ends)
         if self._tables.has_quarantine:
-            # If the job was killed between writing the two tables, there are holes after the first
-            # offset.
+            # A job killed between writing to the topic's table and to the quarantine leaves holes
+            # after the first stored offset. Records that are stored are not landed again.
             ends = begun
         if not _count(since, ends):
             return 0
@@ -179,7 +179,8 @@ class TopicLander:
         ends = {index: ends.get(index, 0) for index in since}
         begins = {index: min(at, ends[index]) for index, at in since.items()}
         rows = self._tables.between(begins, ends)
-        # The table rejects a second concurrent run of the same offset range.
+        # The application id contains the offset range, so the table rejects a second run for the
+        # same range.
         offset_range = f"{partition_ranges(begins.items())} to {partition_ranges(ends.items())}"
         app_id = (
             f"{JOB}-backfill-{topic_id}-{hashlib.sha256(offset_range.encode()).hexdigest()[:16]}"
@@ -205,7 +206,7 @@ class TopicLander:
         return {row["partition"]: row["offset"] for row in rows}
 
     def _report_recreated_topics(self) -> None:
-        """Report earlier topics of this name, whose remaining records are unknown."""
+        """Report deleted topics of the same name as gaps: how many records were left is unknown."""
         files, place = self.query.files, self.query.place
         for topic_id in files.names(place):
             former = Checkpoint(files, f"{place}/{topic_id}")
@@ -262,8 +263,8 @@ class TopicLander:
             self._report(gaps.sentence(self.name, gaps_found), self.query.topic, gaps_found)
 
     def _holes(self, gap: Gap, batch_end: int) -> list[tuple[int, int]]:
-        """Return the ranges of `gap` whose records are not stored: they were deleted before they
-        were read.
+        """Return the ranges of `gap` that are not stored, because their records were deleted before
+        they were read.
         """
         assert gap.end is not None
         end = min(gap.end, batch_end)

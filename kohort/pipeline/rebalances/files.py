@@ -51,7 +51,7 @@ def named(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def are_small(paths: Sequence[str]) -> bool:
-    """Whether planning a query for the files would take longer than reading them here."""
+    """Whether reading the files in the driver takes less time than planning a query for them."""
     files = [Path(path) for path in paths]
     return all(path.is_file() and path.suffix != ".gz" for path in files) and (
         sum(path.stat().st_size for path in files) <= SMALL_BYTES
@@ -88,7 +88,7 @@ def _events(cluster_id: str, batches: Batches) -> Batches:
             *(batch[name].to_pylist() for name in ("file", "offset", "value")), strict=True
         ):
             parsed = read_record(Record(cluster_id, "", 0, offset, None, None, value))
-            # An event reported before its end is reported again at its end.
+            # Events of unfinished rebalances have no row: they are reported again when finished.
             if isinstance(parsed, Read) and has_row(parsed.event):
                 rows.append((file, offset, *parsed.key[:2], str(parsed.key[2]), parsed.text))
             elif not isinstance(parsed, Read):

@@ -94,10 +94,10 @@ class Findings:
         self._report = report
 
     def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> int:
-        """Renew the findings of the groups whose events are not those of their row in `groups`;
-        return the number of groups.
+        """Renew the findings of groups whose events have changed since their row in the table
+        `groups` was written; return the number of groups.
 
-        With `among`, consider only these groups; the rows of other groups are not read.
+        With `among`, consider only these groups, unless a conflict or new columns require all.
         """
         is_all = everything
 
@@ -145,7 +145,7 @@ class Findings:
         return change
 
     def _events(self, among: Collection[Group] | None) -> dict[Group, _Events]:
-        """Count the events of each group, in portions of the keys."""
+        """Count the events of each group; of the tables, only keys and member counts are read."""
         with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
         counts: dict[Group, _Events] = {}
         for name in (REBALANCES.name, AVOIDED.name):
@@ -225,7 +225,7 @@ def _compute(
     """
     for number, portion in portions:
         if not number:
-            # Each table is written, also if it gets no rows.
+            # Tables without new rows are written too, so that old rows of the groups are deleted.
             yield from packed({name: schema.empty_table() for name, schema in SCHEMAS.items()}, -1)
         with without_gc():
             for computed in _tables(tables, thresholds, rows_at_once, portion):
@@ -235,7 +235,9 @@ def _compute(
 def _tables(
     tables: Tables, thresholds: Thresholds, rows_at_once: int, portion: list[tuple[Group, int]]
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the rows of tables, for several groups or for a part of one group."""
+    """Yield the rows of each table, once for all groups of the portion, or in parts for a group
+    that exceeds `rows_at_once`.
+    """
     if not portion:
         return
     groups = [group for group, _ in portion]
@@ -279,7 +281,9 @@ def _read(
 
 
 def _replace(replacing: _Replacing, computed: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
-    """Write tables, from rows sorted by table. Yield the rows of GROUPS, which is written last."""
+    """Write rows, sorted by table, to their tables, except for GROUPS: yield its rows, because the
+    driver writes it last.
+    """
     for name, of_table in groupby(computed, itemgetter(0)):
         parts = (rows for _, rows in of_table)
         if name == GROUPS.name:
@@ -300,8 +304,8 @@ def _parts(events: Iterable[tuple[int, int | None]], most: int) -> Iterator[tupl
     """Yield the first and the last sequence number of each portion of a group's events.
 
     `events` has the sequence number and the member count of each event; a portion ends when the
-    events and members in it exceed `most`. Members that left are not counted, so portions are
-    small.
+    events and members in it exceed `most`. Member counts omit members that left, so callers pass a
+    fraction of the limit.
     """
     begin, last, count = None, 0, 0
     for sequence, members in events:

@@ -103,8 +103,8 @@ class Tally:
 
 
 class Ingest:
-    """Writes batches of records by tasks. Each task has all records of some groups, in the order of
-    their source. Raises ReportedError.
+    """Writes batches of records in Spark tasks. Each task gets all records of some groups, in the
+    order of their source. Raises ReportedError.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -118,8 +118,8 @@ class Ingest:
         """Writes records in this process, if there are few."""
 
     def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
-        """Write the records, in columns of `records.COLUMNS`. `count` is about their number, None
-        if unknown.
+        """Write the records, which have the columns COLUMNS. `count` is about their number, None if
+        unknown.
         """
         cores = self._lake.spark.sparkContext.defaultParallelism
         tasks = min(cores, self._lake.tables.writers_max)
@@ -129,7 +129,7 @@ class Ingest:
             divided = routed(records, cluster_id).repartition(tasks, "slice")
             records = divided.sortWithinPartitions("file", "partition", "offset")
         else:
-            # The tasks of the source are put together in their order.
+            # One task reads all partitions of the source, in their order.
             records = records.coalesce(1)
         tally = Tally()
         with explained(f"writing the history to {self._lake.root}"):
@@ -164,7 +164,7 @@ class Writer:
         return tally
 
     def _write_chunk(self, parsed: Sequence[Read | Refused]) -> Tally:
-        # If several events have the same number, the first one counts.
+        # Of several events with the same sequence number, the first is written.
         events = [one for one in parsed if isinstance(one, Read)]
         running = [one for one in events if event_rows.is_running(one.event)]
         complete = [one for one in events if event_rows.has_row(one.event)]
@@ -198,11 +198,11 @@ class _Batch:
     def __init__(self, tables: Tables, events: Sequence[Read]) -> None:
         self._tables = tables
         self.refused: list[Refused] = []
-        """Events whose sequence number belongs to another event."""
+        """Events whose sequence number a different event of the group has already."""
         self._events: dict[_Key, Read] = {}
         self._known: dict[str, set[tuple[Any, ...]]] = {}
         self._observed: set[tuple[str, ObservedKey]] = set()
-        """Cluster and key of each rebalance of a watcher that is in the tables or in this batch."""
+        """Cluster and `observed_key` of each event of a watcher in the tables or in this batch."""
         self._changes: dict[str, Change] = {}
         if events:
             self._read_known(events)
@@ -236,7 +236,9 @@ class _Batch:
                 )
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
-        """Read which rebalances of watchers the tables have, whatever their sequence numbers."""
+        """Read the `observed_key` of each watcher's event in the tables, where a rebalance in the
+        batch may have another sequence number.
+        """
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
             with explained(self._tables.label(table.name)):
@@ -254,7 +256,7 @@ class _Batch:
                     self._observed.add((cluster_id, observed_key(event) or ()))
 
     def _is_seen(self, parsed: Read) -> bool:
-        """Whether a record of the same rebalance came before, of whichever watcher."""
+        """Whether a record of the same rebalance, by any watcher, came before; store its key."""
         key = observed_key(parsed.event)
         if key is None:
             return False

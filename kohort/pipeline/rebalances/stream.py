@@ -49,9 +49,9 @@ class HistoryStream:
     ) -> None:
         """Open the topic and checkpoint, and check that they match.
 
-        `handle_batch` is called with the records of each batch, in columns of `records.COLUMNS`,
-        the id of their cluster and their number, possibly repeatedly;
-        `table_id` is the id of the table that receives them.
+        `handle_batch` is called with each batch, possibly repeatedly: its records in the columns
+        `ingest.COLUMNS`, the cluster id, and the number of records. `table_id` is the id of the
+        table that receives them.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
@@ -79,8 +79,7 @@ class HistoryStream:
     def start(self) -> StreamingQuery:
         options: dict[str, Option] = {
             "assign": json.dumps({self._settings.topic: list(self._query.topic.partitions)}),
-            # Events deleted by retention leave gaps in their group's sequence, which are reported
-            # there.
+            # Events deleted by retention do not end the job: the table sequence_gaps shows them.
             "failOnDataLoss": False,
             "maxOffsetsPerTrigger": self._settings.offsets_max,
             "maxRecordsPerPartition": RECORDS_PER_TASK,
@@ -88,7 +87,7 @@ class HistoryStream:
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
-            # The query keeps the settings with which it was started.
+            # The query keeps this option after it is reset below.
             return self._query.start(options, _as_records)
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")

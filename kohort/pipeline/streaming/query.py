@@ -56,7 +56,7 @@ class TopicQuery:
         settings: StreamSettings,
         handle_batch: Callable[[DataFrame, int], None],
     ) -> None:
-        """Check that the topic exists; requires a call of `begin`.
+        """Check that the topic exists. Call `begin` before `start`.
 
         Args:
             job: first word of messages, of the query's name and of the checkpoint's path.
@@ -88,13 +88,14 @@ class TopicQuery:
         self._checkpoint = Checkpoint(self.files, f"{self.place}/{self.topic.topic_id}")
 
     def begin(self, table_id: str, first: Callable[[], Offsets]) -> str:
-        """Open the checkpoint, or create one at `first()`; return its app id.
+        """Open the checkpoint, or create one that begins at the offsets `first()`; return the
+        application id of its batches.
 
         Args:
             table_id: id of the table to which only this checkpoint writes.
 
         Raises:
-            ReportedError: it is the checkpoint of another query.
+            ReportedError: another query owns the checkpoint.
         """
         claim = Claim(self.job, self.cluster_id, self.name, self.topic.topic_id, table_id)
         owner = self._checkpoint.owner(claim)
