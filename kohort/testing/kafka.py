@@ -69,7 +69,7 @@ class Kafka:
     # Lifecycle.
 
     def open(self) -> Self:
-        """Start. Raises StartError, or ConfigError for an unknown setting."""
+        """Start the broker. Raises StartError, or ConfigError for an unknown setting."""
         self._thread.start()
         self._ready.wait()
         if self._error is not None:
@@ -79,7 +79,7 @@ class Kafka:
         return self
 
     def close(self) -> None:
-        """Stop, and raise the broker's error, if any."""
+        """Stop the broker, and raise its error, if any."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ending.set)
             self._thread.join()
@@ -122,8 +122,8 @@ class Kafka:
         """Return all records of a topic, by partition and offset.
 
         Args:
-            partition: of this partition only.
-            count: wait until there are this many, for at most `timeout` seconds (10).
+            partition: return only records of this partition.
+            count: wait until there are this many records, for at most `timeout` seconds (10).
             committed: omit records of open or aborted transactions.
 
         Raises:
@@ -180,14 +180,14 @@ class Kafka:
         self._call(self._kit.stop())
 
     def start(self) -> None:
-        """Start it after `stop`, on the same port and with the stored data."""
+        """Start the broker after `stop`, on the same port and with the stored data."""
         self._call(self._kit.start())
 
     def restart(self) -> None:
         self._call(self._kit.restart())
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Kill it like kill -9, and start it again.
+        """Kill the broker as kill -9 does, and start it again.
 
         With `lose_unsynced`, the machine loses power: each write that was not forced to disk is
         kept, lost, or kept in part. Only for a broker in memory.
@@ -264,7 +264,7 @@ class KafkaGroup:
 
     @property
     def state(self) -> str | None:
-        """State under Kafka's name; None if the group does not exist."""
+        """The group's state, as Kafka names it; None if the group does not exist."""
         return self._kafka._do(lambda: self._group.state)  # noqa: SLF001
 
     @property
@@ -283,7 +283,7 @@ class KafkaGroup:
 
     @property
     def why(self) -> list[str]:
-        """Reasons of its rebalances, as printed by `kohort groups why`."""
+        """Reasons of the group's last rebalances, as printed by `kohort groups why`."""
         return self._call(self._group.why())
 
     def expire(self, **who: Unpack[MemberFilter]) -> list[str]:
@@ -300,7 +300,7 @@ class KafkaGroup:
         return self._call(self._group.remove(**who))
 
     def enforce(self) -> None:
-        """Begin a rebalance for no other reason. Raises LookupError without members."""
+        """Force a rebalance. Raises LookupError if the group has no members."""
         self._call(self._group.enforce())
 
     def hold_join(self, *, client_id: str | None = None) -> "KafkaFault":
@@ -342,7 +342,7 @@ class KafkaFault:
         self,
         hits: int = 1,
         *,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - its TimeoutError describes the state.
     ) -> None:
         """Coroutine variant of `wait`, for tests whose loop must keep running."""
         await self._kafka._wait(self._fault.wait(hits, timeout=timeout))  # noqa: SLF001
@@ -354,7 +354,7 @@ def _in_time(wanted: W) -> W:
 
 
 def _check_no_loop(instead: str) -> None:
-    """Raise RuntimeError on a running loop, which the wait would block along with its clients."""
+    """Raise RuntimeError if this thread runs a loop, whose clients a blocking wait would stop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -23,7 +23,7 @@ class LastingMetadata(MetadataStore):
         return other
 
     def adopt(self, properties: Mapping[str, str], topics: Iterable[TopicRecord]) -> None:
-        """Copy the content of another store into this new store."""
+        """Fill this new store with the properties and topics of another store."""
         for name, value in properties.items():
             self._put_property(name, value)
         self.create_topics(topics)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 kafka_settings: Final = pytest.mark.kafka_settings
-"""``@kafka_settings({"num.partitions": 3})``, ``@kafka_settings({}, on_disk=True)``."""
+"""Marker with settings of the test's broker: ``@kafka_settings({"num.partitions": 3})``; with
+``on_disk=True``, its data are in files."""
 
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _import_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Have pytest import Kohort as Python does.
+    """Turn off pytest's assertion rewriting for Kohort's modules.
 
     pytest rewrites the assertions of all modules of a package that has a plugin. That takes half
     the time of a run without its cache; and if two threads import modules at once, CPython before

@@ -39,7 +39,7 @@ class _Inode:
     unsynced: list[_Change] = field(default_factory=list)
 
     def settle(self) -> None:
-        """Make the content on the disk the cached content."""
+        """Drop unsynced writes: reads return the content on the disk."""
         self.unsynced.clear()
         self.cached = bytearray(self.durable)
 

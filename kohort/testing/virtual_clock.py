@@ -49,7 +49,7 @@ class _Selector(selectors.DefaultSelector):
         if timeout is None:
             # No timer is set: only a socket or another thread can wake the loop.
             return super().select(None)
-        # Timers due within a fraction of a nanosecond are due now.
+        # A timer that is due within a nanosecond is due now: the difference is a rounding error.
         wait_ms = math.ceil(timeout * 1000 - 1e-6) if timeout > 0 else 0
         ready = super().select(0)
         if wait_ms and not ready:
@@ -73,9 +73,9 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: VirtualClock, *, busy_iterations_per_ms: int | None = None) -> None:
         """
         Args:
-            busy_iterations_per_ms: after this many consecutive iterations with ready events, a
-                millisecond passes; never, by default. For code that polls until a time has passed,
-                and relies on polling taking time.
+            busy_iterations_per_ms: advance the clock by a millisecond after this many iterations
+                without a wait; None to advance it only by waits. For code that polls until a time
+                has passed, and would poll forever if polls took no time.
         """
         self._virtual_clock = clock
         super().__init__(_Selector(clock, busy_iterations_per_ms))

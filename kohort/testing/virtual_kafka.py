@@ -35,7 +35,7 @@ from kohort.testing.virtual_time import LIMIT_S, VirtualLoop, virtual_time
 
 
 class LoopHeartbeats(HeartbeatThread):
-    """The heartbeat thread as a task."""
+    """Sends a consumer's heartbeats from a task of its loop instead of a thread."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class VirtualKafka:
         return self.clock.monotonic_ms() - self._began_ms
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine with the broker on virtual time, until it returns; the data stays."""
+        """Run a coroutine and the broker on virtual time; the data is kept for the next run."""
         context = copy_context()
         context.run(heartbeats_are_sent_by.set, LoopHeartbeats)
         state = random.getstate()
@@ -197,7 +197,7 @@ class VirtualKafka:
             await self._kit.stop()
 
     def why(self) -> dict[str, list[str]]:
-        """Return the output of `kohort groups why` for each group when the last run failed."""
+        """Return the output of `kohort groups why` for each group at the end of a failed run."""
         return self._why
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class VirtualKafka:
 
 
 class VirtualGroup(KitGroup):
-    """One consumer group; see `KafkaGroup`. The seconds are virtual."""
+    """One group, with the methods of `KafkaGroup`; timeouts are virtual time."""
 
     def __init__(self, kit: KitBroker, name: str) -> None:
         super().__init__(name, lambda: kit.groups)

@@ -1,7 +1,7 @@
 """An in-memory network for one loop on virtual time: bytes arrive in order, after a short delay.
 
-The delays come from one `Random`, so a seed reproduces a run. Only ports bound here belong to it;
-for all other addresses the loop uses real sockets.
+The delays come from one `Random`, so a seed reproduces a run. Local ports below PRIVILEGED belong
+to the network; for all other addresses the loop uses real sockets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VirtualPort:
         return self
 
     def close(self) -> None:
-        """Stop listening; open connections stay."""
+        """Stop listening and release the port; open connections stay."""
         self.factory = None
         self._network.unbind(self)
 
@@ -145,10 +145,10 @@ class VirtualTransport(asyncio.Transport):
     # Between the ends.
 
     def arrive_later(self, arrive: Callable[[], None]) -> None:
-        """Called by the peer: its data arrives here, after its earlier data."""
+        """Call `arrive`, which delivers data of the peer, after a delay and all earlier data."""
         self._arriving.append(arrive)
         self._last_s = max(self._loop.time() + self._network.delay_s(), self._last_s)
-        # Timers of the same time may fire in any order: each takes the first entry.
+        # asyncio may run timers of the same time in any order, so each takes the first entry.
         self._loop.call_at(self._last_s, self._take_first)
 
     def _take_first(self) -> None:
@@ -192,7 +192,7 @@ class VirtualTransport(asyncio.Transport):
         return len(data)
 
     def was_read(self, byte_count: int) -> None:
-        """Called by the peer after reading."""
+        """Called by the peer when it has read `byte_count` bytes that this end sent."""
         self._unsent_bytes -= byte_count
         if self._is_write_paused and self._unsent_bytes <= self._low and not self._is_lost:
             self._is_write_paused = False
@@ -253,7 +253,7 @@ class VirtualTransport(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """Close it; the peer still receives the written data, then EOF."""
+        """Close the connection; the peer still receives the written data, then EOF."""
         if not self._is_closing:
             self._is_closing = True
             self.write_eof()

@@ -23,11 +23,12 @@ T = TypeVar("T")
 LIMIT_S: Final = 86_400.0
 
 BUSY_ITERATIONS_PER_MS: Final = 100
-"""aiokafka, for example, polls with a timeout of 0 until its deadline has passed."""
+"""A millisecond passes after this many iterations without a wait: aiokafka, for example, polls with
+a timeout of 0 until its deadline has passed."""
 
 
 class VirtualTimeError(Exception):
-    """The limit of virtual time was reached: the test waits for something that never happens."""
+    """The limit of virtual time was reached, because a test waits for what never happens."""
 
 
 class VirtualLoop(VirtualClockLoop):

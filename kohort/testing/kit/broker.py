@@ -54,7 +54,7 @@ class _Run:
             await self.stop.wait()
 
     async def wait_up(self) -> None:
-        """Wait until it is up. Raises StartError."""
+        """Wait until the broker is up. Raises StartError."""
         up = asyncio.ensure_future(self.is_up.wait())
         await asyncio.wait([up, self.task], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
@@ -67,7 +67,7 @@ class _Run:
 
 
 class KitBroker:
-    """The broker, except between `stop` and `start`; the machine and the faults persist."""
+    """A broker that can be stopped, killed and restarted; its machine and faults persist."""
 
     def __init__(
         self, settings: Mapping[str, object], machine: Machine, port: int, random: Random
@@ -102,7 +102,7 @@ class KitBroker:
         return self._run is not None
 
     async def start(self) -> None:
-        """Start it. Raises StartError, ConfigError."""
+        """Start the broker. Raises StartError, ConfigError."""
         listener = {
             "listeners": f"PLAINTEXT://{HOST}:{self.port}",
             "log.dirs": self.machine.data,
@@ -119,22 +119,22 @@ class KitBroker:
         self.groups = Groups(broker)
 
     async def stop(self) -> None:
-        """Stop it like SIGTERM; does nothing if it is stopped."""
+        """Stop the broker as SIGTERM does; do nothing if it is stopped already."""
         run, self._run = self._run, None
         if run is not None:
             self.faults.detach()
             await run.end()
 
     async def restart(self) -> None:
-        """Stop it cleanly and start it with the stored data. Clients lose their connections."""
+        """Stop the broker cleanly, and start it again. Clients lose their connections."""
         await self.stop()
         await self.start()
 
     async def crash(self, *, lose_unsynced: bool) -> None:
-        """Kill it like kill -9, or like a power failure with `lose_unsynced`; then start again."""
+        """Kill the broker like kill -9, or with `lose_unsynced` by a power failure; restart it."""
         run = self._running
-        # The next broker finds the data written until now. The old one runs for a while, without
-        # connections and on files that are no longer read, because only a stop ends its tasks.
+        # The next broker gets a copy of the data written until now. The killed one must still be
+        # stopped to end its tasks: it has no connections, and nobody reads its files any more.
         former = self.machine
         self.machine = former.lose(unsynced=lose_unsynced, random=self._random)
         self._run = None
@@ -154,7 +154,7 @@ class KitBroker:
         return {name: await self.group(name).why() for name in self.groups.ids()}
 
     def fill_disk(self, bytes_left: int | None) -> None:
-        """Let files grow by at most this much; None for no limit."""
+        """Let files grow by at most `bytes_left`; None for no limit."""
         self.machine.fill(bytes_left)
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@ or observed.
 
 They are installed at the broker's single hook, `Router.intercept`, which costs nothing without
 faults. A request is matched against the faults of its API in the order in which they were set. The
-first match decides, except that after an observing fault the others are tried too.
+first match decides; if it only observes, delays or holds the request, the next match applies too.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Fault:
         self,
         hits: int = 1,
         *,
-        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = LONG_S,  # noqa: ASYNC109 - its TimeoutError describes the state.
     ) -> None:
         """Wait for this many hits. Raises TimeoutError with the actual number."""
         if not await wait_until(lambda: self.hits >= hits, timeout):
@@ -240,7 +240,7 @@ def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> 
 def _refuse_topics(
     api: Api, ctx: RequestContext, request: MetadataRequest, code: ErrorCode
 ) -> object:
-    """Put the error on each requested topic; the brokers in the response stay correct."""
+    """Return a response with the error for each requested topic, and with the broker's address."""
     answer: Any = MetadataResponse(brokers=[], topics=[])
     if request.topics is not None:
         answer = elements_response(api.on_error, request, ctx.api_version, code)
@@ -291,7 +291,7 @@ def _similar(error: str) -> str:
 def groups_of(request: object) -> set[str]:
     names: set[object] = {getattr(request, "group_id", None)}
     if getattr(request, "key_type", 0) == GROUP:
-        # FindCoordinator's keys are otherwise transactional ids.
+        # With another key type, the keys of FindCoordinator are not group ids.
         names |= {getattr(request, "key", None), *getattr(request, "coordinator_keys", ())}
     for name in ("groups", "groups_names"):
         for entry in getattr(request, name, None) or ():

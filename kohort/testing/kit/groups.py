@@ -1,4 +1,4 @@
-"""Groups of the broker of a test: reading them, waiting for them, forcing steps."""
+"""Groups of a test's broker: their state, waits for a state, forced expiries and rebalances."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from kohort.testing.kit.polling import LONG_S, wait_until
 
 SETTLED_WITHIN_S: Final = 5.0
 LINES_OF: Final = 5
-"""Rebalances of a group in the report of a failed test."""
+"""Maximum number of rebalances of a group in the report of a failed test."""
 
 
 class MemberFilter(TypedDict, total=False):
@@ -147,7 +147,7 @@ class KitGroup:
         state: str | None = None,
         members: int | None = None,
         lag: int | None = None,
-        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = LONG_S,  # noqa: ASYNC109 - its TimeoutError describes the state.
     ) -> None:
         """Wait until all conditions hold at once. Raises TimeoutError with the state."""
 
@@ -229,7 +229,7 @@ class KitGroup:
         return chosen
 
     async def enforce(self) -> None:
-        """Begin a rebalance without any other cause."""
+        """Force a rebalance. Raises LookupError if the group has no members."""
 
         def step(group: Group, now: Now) -> None:
             if not group.describe().member_count:
@@ -248,8 +248,8 @@ class KitGroup:
         await self._step(step)
 
     async def _step(self, step: Callable[[Group, Now], Any]) -> Any:  # noqa: ANN401
-        """Run a step and return its result, or raise its exception. Raises LookupError without such
-        a group.
+        """Run `step` as a command of the group; return its result, or raise its exception. Raises
+        LookupError if the group does not exist.
         """
         ticket: Deferred[Callable[[], Any]] = Deferred()
 
@@ -275,7 +275,7 @@ def _read(response: HttpResponse) -> Any:  # noqa: ANN401 - as JSON has it.
 
 
 def _classic(group: Group) -> ClassicMembership:
-    """Return the membership. Raises ValueError if there is none."""
+    """Return the classic membership. Raises ValueError if the group has another one or none."""
     membership = group.membership
     if not isinstance(membership, ClassicMembership):
         reason = "is a share group" if isinstance(membership, ShareMembership) else "has no members"

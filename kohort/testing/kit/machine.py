@@ -1,4 +1,6 @@
-"""The machine of a test's broker, which survives it: a reserved port, and a disk or none."""
+"""The machine of a test's broker, which survives it: a reserved port, and files on disk or in
+memory.
+"""
 
 import resource
 import shutil
@@ -66,7 +68,9 @@ class DiskMachine(_TestMachine):
         return str(self.directory)
 
     def lose(self, *, unsynced: bool, random: Random) -> "DiskMachine":
-        """Return a machine for the next broker, with the files that a killed broker leaves."""
+        """Return a machine for the next broker, with a copy of the files. Raises UnsupportedError
+        with `unsynced`.
+        """
         del random
         if unsynced:
             raise UnsupportedError("only an in-memory disk can lose unsynced writes")
@@ -76,7 +80,7 @@ class DiskMachine(_TestMachine):
         return other
 
     def fill(self, bytes_left: int | None) -> None:
-        """Let files grow by at most this much; None for no limit."""
+        """Raise UnsupportedError: only a disk in memory has a limit."""
         del bytes_left
         raise UnsupportedError("only an in-memory disk can be filled")
 
@@ -112,7 +116,9 @@ class MemoryMachine(_TestMachine):
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def lose(self, *, unsynced: bool, random: Random) -> "MemoryMachine":
-        """Return a machine for the next broker, with the files that a killed broker leaves."""
+        """Return a machine for the next broker, with a copy of the files; with `unsynced`, in the
+        state in which a power failure leaves them.
+        """
         other = type(self)(self.clock, self._random)
         self._copy_to(other)
         if unsynced:
@@ -126,7 +132,7 @@ class MemoryMachine(_TestMachine):
         other.metadata = self.metadata.copy()
 
     def fill(self, bytes_left: int | None) -> None:
-        """Let files grow by at most this much; None for no limit."""
+        """Let files grow by at most `bytes_left`; None for no limit."""
         self.files.space_left = bytes_left
 
     def close(self) -> None:

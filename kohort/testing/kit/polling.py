@@ -7,9 +7,8 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""Maximum relative delay of a poll. Polls are frequent at first, as most waits are short; then
-twenty times a second; in long waits (hours, on virtual time) the interval grows to a hundredth of
-the wait."""
+"""Longest interval between polls, as a share of the wait so far, but at least PAUSE_S_MAX. So waits
+of hours on virtual time do not need many polls."""
 
 
 LONG_S: Final = 3_600.0

@@ -156,7 +156,7 @@ class Topics:
         partition: int | None = None,
         *,
         count: int | None = None,
-        timeout: float = LONG_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        timeout: float = LONG_S,  # noqa: ASYNC109 - its TimeoutError describes the state.
         committed: bool = False,
     ) -> list[RawRecord]:
         """Return the result of `read` once there are `count` records. Raises TimeoutError."""
