@@ -17,12 +17,12 @@ _VERSION: Final = struct.Struct(">h")
 Buffer = bytes | bytearray | memoryview
 
 STRICT_OPTION: Final = "strict_codecs"
-"""The option of `python -X strict_codecs`, which tests and their brokers run with: a compiled
-codec that gives up on bytes that can be read, or on a message that can be written, is then an
-error, not an unnoticed loss of speed."""
+"""The option of `python -X strict_codecs`, which tests and their brokers run with. If a compiled
+codec rejects bytes or a message that the generated code accepts, that is then an error instead of
+an unnoticed loss of speed."""
 
 GAVE_UP: Final = "the compiled codec gave up on"
-"""The beginning of that error's text."""
+"""The beginning of the text of the error that STRICT_OPTION causes."""
 
 
 _IN_ONE_STEP: Final = {
@@ -112,7 +112,9 @@ def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None,
 def _compiled(
     message: type, version: int, generated: Callable[[str], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
-    """Return the compiled direction, if there is a module generated from this declaration."""
+    """Return the compiled function that decodes or encodes `message`; None if no module was
+    generated from this declaration.
+    """
     # Imported on first use, so that a broker starts without it.
     try:
         hot_codecs = importlib.import_module("kohort.protocol.hot_codecs")
@@ -124,7 +126,7 @@ def _compiled(
 
 
 def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
-    """Return the generated direction as a function to call when the compiled direction gives up."""
+    """Return a function that runs the generated code on data that the compiled code rejects."""
     made = generated(name)
 
     def take_over(*args: Any) -> Any:

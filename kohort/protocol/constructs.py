@@ -47,7 +47,7 @@ else:
 
 
 class WireError(construct.ConstructError):
-    """A value on the wire that the format forbids (the oracle's DecodeError)."""
+    """construct's error for malformed bytes, for which generated readers raise DecodeError."""
 
 
 class Uvarint(_Construct):
@@ -234,7 +234,7 @@ class TaggedField:
         self.name = name
         self.con = con
         self.default = default
-        """The plain value (nested structures as dicts) that is not written."""
+        """The default as a plain value (nested structures as dicts); it is not written."""
 
 
 class TaggedFields(_Construct):

@@ -1,7 +1,7 @@
 """Error codes of the protocol, and the exceptions of the packages that use it.
 
 Exception
-  ProtocolError        bytes and messages do not fit each other
+  ProtocolError        bytes cannot be decoded, or a message cannot be encoded
     DecodeError        the peer's bytes are malformed: its fault
       InflatedTooLargeError  a compressed block inflates beyond the caller's limit
     EncodeError        a message cannot be written in the chosen version: our fault
@@ -208,11 +208,11 @@ _RETRIABLE = frozenset(
 
 
 _MESSAGE_LENGTH_MAX = 4096
-"""Characters; in UTF-8 at most half of what a string with a two-byte length can contain."""
+"""In characters: at most 16 KiB in UTF-8, half of the longest text (TEXT_BYTES_MAX)."""
 
 
 class ProtocolError(Exception):
-    """Bytes and messages do not fit each other."""
+    """Bytes cannot be decoded, or a message cannot be encoded."""
 
 
 class DecodeError(ProtocolError):

@@ -75,7 +75,7 @@ def skip_header_tags(frame: Buffer, position: int) -> int:
         if count == 0:
             return position + 1
         if count > 127:
-            # No client sends 128 header tags; the cap in skip_tags is far below two bytes' worth.
+            # A higher count has a second byte. No client sends so many header tags: reject them.
             raise DecodeError("too many tags in a header")
         return skip_tags(frame, position + 1, count)
     except IndexError:
@@ -174,8 +174,7 @@ def decode_response_at(frame: Buffer, position: int, expected: ExpectedAnswer) -
     if int.from_bytes(frame[position:body], "big", signed=True) != expected.correlation_id:
         raise DecodeError("a response to another request")
     if schema.key == API_VERSIONS_KEY:
-        # A broker that does not know the version answers so in the oldest one, which all clients
-        # know.
+        # A broker that lacks the requested version responds in version 0, which all clients know.
         if frame[body : body + 2] == _UNSUPPORTED_VERSION:
             version = 0
     elif schema.is_flexible(version):

@@ -53,9 +53,9 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "transaction_log.TransactionLogValue": (1,),
     "api_versions.ApiVersionsResponse": (0,),
 }
-"""Messages that a broker writes. Answers that are encoded once (Heartbeat, Metadata) would gain
-nothing; ApiVersions is here because the first codec that is generated takes 13 ms and 2.8 MiB, for
-which a broker that only answers health checks has no use."""
+"""Messages that a broker writes often. Responses that are encoded once (Heartbeat, Metadata) would
+gain nothing, except ApiVersions: as it is compiled, a broker that only answers health checks
+generates no codec, of which the first takes 13 ms and 2.8 MiB."""
 
 
 def is_hot(message: type, version: int, name: str) -> bool:
@@ -86,7 +86,7 @@ def _field(field: Field, version: int) -> str:
     kind = field.kind.name if isinstance(field.kind, WireType) else _fields(field.kind, version)
     words = [field.name, kind]
     flags = {
-        # A lenient field has the kind name of an int8.
+        # The kind of a lenient field has the same name as an ordinary int8.
         "lenient": isinstance(field.kind, WireType) and field.kind.is_lenient,
         "array": field.is_array,
         "null": version in field.nullable,

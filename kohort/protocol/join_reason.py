@@ -33,7 +33,7 @@ class JoinReason(IntEnum):
 
     @classmethod
     def from_tag(cls, value: int) -> "JoinReason":
-        """Return the reason with a number from the wire, UNKNOWN if there is none."""
+        """Return the reason with a number from the wire; UNKNOWN for numbers without a reason."""
         try:
             return cls(value)
         except ValueError:

@@ -73,8 +73,8 @@ _PLAIN: Final[FieldOptions] = field()
 
 
 class Message(Protocol):
-    """Any declared class, to type checkers only: they do not see the base that the decorators below
-    give it, but that these transform it as a dataclass, which has this attribute.
+    """The type of any declared class, for type checkers only. They do not see that the decorators
+    below add the base `Struct`; they treat the class as a dataclass, which has this attribute.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Skips the tagged fields of messages that the reader does not know."""
+"""Skips tagged fields that the reader does not know."""
 
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.limits import TAGS_MAX
@@ -9,7 +9,7 @@ def skip_tags(buffer: Buffer, position: int, count: int) -> int:
     """Skip ``count`` unknown tagged fields; return the position after them.
 
     Raises:
-        DecodeError: more than ``TAGS_MAX``, one that appears twice, or the buffer ends before them.
+        DecodeError: more than ``TAGS_MAX`` fields, a repeated tag, or the buffer is too short.
     """
     if count > TAGS_MAX:
         raise DecodeError(f"{count} tagged fields")

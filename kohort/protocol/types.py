@@ -49,4 +49,4 @@ Bytes = Annotated[bytes, _BYTES]
 Records = Annotated[bytes | memoryview, _RECORDS]
 """Record batches, opaque: decoded as a memoryview of the frame, encoded without a copy."""
 LenientInt8 = Annotated[int, _LENIENT]
-"""An int8 in a tagged field that never fails a request; see :class:`kohort.protocol.constructs`."""
+"""An int8 in a tagged field that never fails a request, even if its bytes are malformed."""

@@ -5,9 +5,9 @@ fields (classic length prefixes included) read by a single precompiled ``struct`
 and count checked against what is left before it is used. construct's own compiler is no substitute:
 it drops length checks, which bytes from a socket must not be trusted without.
 
-The reader promises: only :class:`~kohort.protocol.errors.DecodeError` comes out, at most
-``ELEMENTS_MAX`` array elements are built per message, nothing is allocated for a count that the
-buffer cannot hold.
+The generated reader raises only :class:`~kohort.protocol.errors.DecodeError`, builds at most
+``ELEMENTS_MAX`` array elements per message, and allocates nothing for a count that exceeds the
+buffer.
 """
 
 import struct

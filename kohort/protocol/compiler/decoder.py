@@ -70,7 +70,7 @@ class DecoderWriter(Writer):
         return target
 
     def value(self, con: Any, target: str) -> None:
-        """Read one value that is not part of a run into ``target``."""
+        """Read a single value, such as an array element, into ``target``."""
         if code := fixed_format(con):
             self._flush([(target, code)])
         elif isinstance(con, Sized):

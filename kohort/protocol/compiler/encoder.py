@@ -53,7 +53,7 @@ class EncoderWriter(Writer):
                 self._flush(run)
                 self.value(sub, name)
         if con.tagged is not None and not con.tagged.known:
-            # Without tags, their count is one more byte of the run.
+            # No tags in this version: their count, a zero byte, is packed with the run.
             self._flush(run, "x")
             return
         self._flush(run)
@@ -106,7 +106,7 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Append a run and the length after it, optimised for lengths of one byte."""
+        """Append a run, then uvarint(length + 1): a length below 127 is packed with the run."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:
@@ -123,7 +123,7 @@ class EncoderWriter(Writer):
         run.clear()
 
     def _sized(self, con: Sized, source: str, run: list[tuple[str, str]]) -> None:
-        """Append a length-prefixed value; a classic prefix joins the run before it."""
+        """Append a run and a length-prefixed value; a classic prefix is packed with the run."""
         value, length = self.fresh("v"), self.fresh("n")
         self(f"{value} = {source}")
         measure = f"len({value})"
@@ -206,7 +206,7 @@ class EncoderWriter(Writer):
         if is_literal(default):
             return f"{name} != {default!r}"
         if isinstance(default, Struct):
-            # Field by field: `Struct.__eq__` takes ten times as long.
+            # Compare field by field: `Struct.__eq__` takes ten times as long.
             inner = [self._differs(name, field) for field in schema_of(type(default)).fields]
             return " or ".join([f"{name} is None", *inner] if is_nullable else inner)
         return f"{name} != {self.constant('default', default)}"

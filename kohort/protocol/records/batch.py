@@ -32,7 +32,7 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 SEQUENCE_MODULUS = 1 << 31
-"""The number of sequences: 0 follows 2147483647."""
+"""Sequence numbers are modulo this: 0 follows 2147483647."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
@@ -41,7 +41,7 @@ _CRC_AT = 17
 CRC_START = 21
 """The end of the CRC field, which covers everything from here on."""
 LOW_ATTRIBUTES_AT = 22
-"""The byte of the attributes that has all bits in use."""
+"""Position of the low byte of the attributes, which contains all bits in use."""
 
 # Bits of a header's attributes, for callers that read several of them.
 CODEC_MASK = 0x07

@@ -14,7 +14,9 @@ Codec libraries are imported on first use, which keeps them out of the start-up 
 
 Snappy has two forms. Java writes it in xerial's framing (a magic, then blocks, each after its
 length), others write one raw block. Both are read; framing is written, because every client reads
-it. Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
+it.
+
+Kafka does not limit the inflated size, only the compressed size (max.message.bytes).
 """
 
 import functools
@@ -32,8 +34,8 @@ PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""
 
 _PIECE_COST_BYTES = PIECE_BYTES >> 7
-"""Minimum cost of a chunk towards a pause: 1 MiB may consist of 100,000 empty streams, each of
-which takes about 20 us."""
+"""Minimum number of bytes that a chunk counts towards the next pause, because 1 MiB may consist of
+100,000 empty streams, each of which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
 """Compressed bytes for one call of zlib, which at the end of each member copies the rest of its
@@ -191,7 +193,7 @@ _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 << 10
 """xerial's default. Larger blocks would compress better, but readers may allocate by this size."""
 _SNAPPY_GROWTH_MAX = 22
-"""The maximum growth: the densest element, a copy, has 3 bytes for 64."""
+"""Maximum ratio of inflated to compressed size: the densest element, a copy, is 3 bytes for 64."""
 _INT32 = struct.Struct(">i")
 
 
@@ -238,10 +240,10 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
 
 
 def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
-    """Inflate one raw block. The library checks a block against its stated size, but allocates that
-    size first.
+    """Inflate one raw block.
 
-    So a size that so few bytes cannot inflate to is refused here.
+    The library allocates the size that the block states before it inflates the block, so a size
+    that the block's bytes cannot inflate to is refused first.
     """
     from cramjam import DecompressionError, snappy  # noqa: PLC0415 - on first use, see above.
 
@@ -436,7 +438,7 @@ def _skippable_bytes(view: memoryview, position: int) -> int:
 def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
     """Yield positions in a frame (RFC 8878) between which it inflates to at most PIECE_BYTES.
 
-    Only sizes are read. The library finds errors in a frame; here a malformed one just ends.
+    Only sizes are read. A malformed frame ends the iteration: the library reports its errors.
     """
     try:
         (magic,) = _UINT32_LE.unpack_from(view, position)

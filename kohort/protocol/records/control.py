@@ -114,7 +114,7 @@ def make_marker(
 
 @lru_cache(maxsize=32)
 def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
-    """Return the records block of a marker, cached: other differences are in the batch header."""
+    """Return the records block of a marker. Cached: producer and offset are in the batch header."""
     record = Record(key=encode_key(control_type), value=encode_value(coordinator_epoch))
     block = bytearray()
     write_record(block, record, 0, 0)
