@@ -19,7 +19,7 @@ BUSY_POLL_S: Final = 0.25
 rebalances are printed in time."""
 
 _LATER_MS: Final = 1_000
-"""After this time, no more records of the same coordinator operation follow."""
+"""Assumed maximum time until all records of one coordinator operation can be read."""
 
 
 class AnyFollower:
@@ -30,7 +30,7 @@ class AnyFollower:
         self._poll_s = poll_s
         self._logs = logs
         self.denials: set[int] = set()
-        """Errors of groups that may not be described."""
+        """Authorization errors in the descriptions of groups."""
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
 

@@ -59,7 +59,7 @@ class HistoryDirectory(HistoryStore):
         self._active.close()
 
     def flush(self) -> None:
-        """Append what was offered. Raises StoreError."""
+        """Append the offered records. Raises StoreError."""
         for record in self._backlog.missing():
             try:
                 self._append(json.dumps(record, separators=(",", ":")).encode() + b"\n")

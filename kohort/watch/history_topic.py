@@ -99,7 +99,7 @@ class HistoryTopic(HistoryStore):
         return None
 
     def flush(self) -> None:
-        """Append what was offered, unless that is another watcher's task."""
+        """Append the offered records, unless another watcher of the group writes to the topic."""
         membership = self._membership
         if membership is not None and membership.refusal is not None:
             raise StoreDeniedError(str(membership.refusal))
@@ -126,7 +126,7 @@ class HistoryTopic(HistoryStore):
             # Retention has deleted records, or the topic was recreated.
             self._next_offset = start
         for record in read_records(self._cluster, self._topic, 0, self._next_offset, end):
-            # Readers too skip what is not a record of a history.
+            # Skip values that are not history records, as readers do.
             with suppress(ValueError):
                 self._note(record.value or b"")
         self._next_offset = end

@@ -47,7 +47,7 @@ class _File:
         return self._file.read(_CHUNK) or (self._file.read(_CHUNK) if self._reopen() else b"")
 
     def _reopen(self) -> bool:
-        """Go on at the start of the file if it was replaced or truncated; return whether it was."""
+        """Continue at the start of a file that was replaced or truncated; return whether it was."""
         was = os.fstat(self._file.fileno())
         try:
             now = self._path.stat()

@@ -34,9 +34,9 @@ class Membership(RebalanceListener):
         self.is_writer = False
         """Whether this watcher writes to the topic."""
         self.refusal: AuthorizationError | None = None
-        """Why it cannot join; it does not try again."""
+        """The error if the watcher is not authorized to join; it does not retry."""
         self.trouble: str | None = None
-        """Why it is not a member at present."""
+        """Why this watcher is not a member at present."""
         self._consumer: Consumer[Any, Any] | None = None
         self._topic = topic
         self._settings = {

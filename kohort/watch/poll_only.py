@@ -1,5 +1,5 @@
-"""``kohort watch`` on a cluster that hides __consumer_offsets: it describes all groups, again and
-again.
+"""``kohort watch`` on a cluster that hides __consumer_offsets: polls the
+descriptions of all groups.
 """
 
 from collections.abc import Container, Iterator, Sequence

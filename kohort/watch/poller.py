@@ -25,7 +25,7 @@ GROUPS_AT_ONCE: Final = 500
 DENIALS: Final = frozenset(
     {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""Errors of a description: of the group, or of a topic of a consumer group."""
+"""Errors if the user may not describe a group, or a topic of a consumer group."""
 
 _VISIBLE_S: Final = 30.0
 """Interval at which all groups are listed."""
@@ -52,7 +52,7 @@ class NotAtRest:
 
 
 class Poller:
-    """Asks only for the groups that are rebalancing, which costs a broker little."""
+    """Requests the groups that are rebalancing and, every 30 s, all: this costs a broker little."""
 
     def __init__(self, cluster: Cluster, now_ms: Callable[[], int]) -> None:
         """`now_ms` returns the time by the clock of the coordinators, or a little less."""
@@ -65,12 +65,12 @@ class Poller:
         self.is_busy = False
         """Whether the last poll showed any rebalance."""
         self.denials: set[int] = set()
-        """Errors of groups that may not be described."""
+        """Authorization errors in the descriptions of groups."""
         self.is_blind = False
         """Whether ListGroups returned no group: none exists, or the user may describe none."""
 
     def poll(self, watcher: Watcher) -> None:
-        """Report the groups that are rebalancing to the watcher. Raises DisconnectedError."""
+        """Poll all brokers; report rebalancing groups to `watcher`. Raises DisconnectedError."""
         brokers = self._cluster.brokers()
         if any(broker.versions.best(ListGroupsRequest) < _STATES_SINCE for broker in brokers):
             self.can_poll = False
@@ -109,7 +109,7 @@ class Poller:
         for group in described(self._cluster, broker, ids):
             if group.error_code in DENIALS:
                 self.denials.add(group.error_code)
-            # A group whose coordinator has moved has no members in the answer.
+            # Skip a group whose coordinator has moved: the answer has no members.
             elif not group.error_code and group.group_state != ClassicState.DEAD.value:
                 yield group
 

@@ -1,7 +1,7 @@
 """The committed offsets of all groups, and the ends of their partitions.
 
-The committed offsets come with the records that are read anyway; only the ends are requested, while
-somebody looks at a page that shows them.
+The committed offsets are in the records that the watcher reads anyway. The ends are requested only
+for pages that show them.
 """
 
 import logging

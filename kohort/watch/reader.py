@@ -102,7 +102,7 @@ class OffsetsReader:
                 if report is not None:
                     report(total - self._left(ends), total)
             if self._left(ends) == left:
-                # The records were deleted meanwhile.
+                # Nothing was read: the remaining records were deleted meanwhile.
                 for index in wanted - failures.keys():
                     self._partitions[index].pass_over(ends[index])
         for failure in failures.values():
@@ -163,7 +163,7 @@ def _topic_names(cluster: Cluster) -> dict[bytes, str]:
 
 
 def _starts(cluster: Cluster, group: str | None) -> dict[TopicPartition, int]:
-    """Return the start offsets of the partitions with the group's records; of all if it is None."""
+    """Return the start offset of the group's partition, or of all partitions if `group` is None."""
     topic = cluster.metadata([TOPIC]).topics[0]
     if topic.error_code:
         raise RefusedError(topic.error_code, f"{TOPIC} cannot be read")

@@ -98,7 +98,9 @@ class WatchedRebalances:
             self._running[group_id] = text
 
     def remove(self, group_id: str, now_ms: int) -> None:
-        """Keep the records of a removed group only as long as there is room for them."""
+        """Mark the records of a removed group to be dropped first. Drop some of the groups that
+        were removed more than RETENTION_MS ago.
+        """
         self._rings.mark_removed(group_id, now_ms)
         self._rings.forget_removed(now_ms - RETENTION_MS)
 

@@ -32,7 +32,7 @@ PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was given."""
 
 RECORDS_TOGETHER: Final = 200
-"""Records handed over at once."""
+"""Number of records after which they are passed to the thread of the HTTP port."""
 
 CLOSE_WAIT_S: Final = 2.0
 

@@ -98,7 +98,7 @@ class WatchSite:
             await time_slice.pause()
         for group_id, text in news.running.items():
             self.history.run(group_id, text)
-        # A record is counted where the events of its group are.
+        # Events first: they create the counters of a group, to which its records are added.
         for group_id, event, now in news.events:
             if event.__class__ in self._metrics.observed:
                 self._metrics.observe(group_id, event, now)

@@ -18,8 +18,8 @@ class StoreOutageError(StoreError):
 
 
 class HistoryStore:
-    """Takes the records of a watcher, those of each group in order, and stores those that it does
-    not have. The next run makes the records again that were offered but not stored.
+    """Stores the records of a watcher, except those that it already has. The records of each group
+    must be offered in order. The next run makes records again that were offered but not stored.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class HistoryStore:
         return None
 
     def flush(self) -> None:
-        """Store what was offered. Raises StoreError."""
+        """Store the offered records. Raises StoreError."""
         raise NotImplementedError
 
     def _note(self, text: bytes) -> None:

@@ -1,1 +1,1 @@
-"""The rules: from the records of __consumer_offsets to events of the rebalance history. Pure."""
+"""Derives the rebalance history from records of __consumer_offsets, polls and logs; without I/O."""

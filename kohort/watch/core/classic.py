@@ -112,12 +112,12 @@ class ClassicGroup(FollowedGroup):
         self._converted = Cause(trigger, seen.at_ms, is_known=True, stays_certain=True)
 
     def restart(self, at_ms: int) -> None:
-        """Record that another coordinator took over; members that polls did not show may have
-        rejoined.
+        """Record that another coordinator took over, which restarts all sessions. A rebalance that
+        the former one had not stored is lost.
         """
         super().restart(at_ms)
         self.forget_polls()
-        # If the rebalance after a downgrade was not stored yet, it will not be.
+        # This includes the rebalance that begins with a downgrade.
         self._converted = None
 
     def forget_polls(self) -> None:
@@ -142,8 +142,9 @@ class ClassicGroup(FollowedGroup):
     ) -> Iterator[TimedEvent]:
         """Take the next stored generation; yield the events that led to it.
 
-        Generations may be missing in between. If each was superseded before it was stored, its
-        rebalance is yielded too. If compaction has removed them, only the new state is yielded.
+        Generations may be missing between the last one and `record`. If each was superseded before
+        it was stored, its rebalance is yielded too. If compaction has removed them, only the new
+        state is yielded.
         """
         old = self._value
         if old is not None and record.generation == old.generation:
@@ -267,11 +268,11 @@ class ClassicGroup(FollowedGroup):
         """
         latest_ms = phase.end_ms
         if not first.is_known or first.at_ms >= latest_ms:
-            # A member that was seen after the join phase had joined some time before.
+            # Only bounds are known: the time is a guess, or not before the end of the join phase.
             return phase.earliest_ms, latest_ms
         if first.trigger.kind is not TriggerKind.SESSION_EXPIRED:
             return None
-        # Heartbeats after the last commit have extended the session.
+        # Heartbeats after the last commit may have extended the session, so that it expired later.
         preparing = ClassicState.PREPARING_REBALANCE.value
         seen = [poll.at_ms for poll in self._polls if poll.state == preparing]
         latest_ms = min([latest_ms, *seen[:1]])
@@ -332,7 +333,7 @@ def _skipped_rebalances(
 
 
 def _end_ms(record: GroupRecord, seen: Seen) -> int:
-    """Return when the join phase ended; for brokers before 2.1, when its record was written."""
+    """Return when the join phase ended; before Kafka 2.1, when the generation was stored."""
     stored_ms = record.state_timestamp_ms
     return seen.at_ms if stored_ms < 0 else min(stored_ms, seen.at_ms)
 

@@ -46,7 +46,7 @@ as much, so that the next one seems early."""
 
 
 class Signs:
-    """The commits of one member since the end of the last join phase that it took part in."""
+    """Signs of life of one member: its last commits, the end of its last join phase, and others."""
 
     __slots__ = (
         "_times",
@@ -64,7 +64,7 @@ class Signs:
         self.last_ms = since_ms
         """Time of the last sign of life."""
         self.restarted_ms = since_ms
-        """Time of the latest coordinator's first record. It restarted all sessions before."""
+        """Time of the latest coordinator's first record; it had restarted all sessions by then."""
         self.count = 0
         self.commit_ms = -1
         """Time of the last commit; -1 if it was in a transaction."""
@@ -129,11 +129,11 @@ _BATCH: Final = Struct(">qiibIhiq22xi")
 _OFFSET: Final = Struct(">hq")
 _EPOCH: Final = Struct(">i")
 _EPOCH_SINCE, _COMPACT_SINCE = 3, 4
-"""Versions of the value."""
+"""First versions of the value with a leader epoch, and with a compact length of the metadata."""
 _LENGTH: Final = Struct(">h")
 _TIME: Final = Struct(">q")
-"""The last of the formats that decode a value: version and offset, leader epoch, length of the
-metadata, and time of the commit."""
+"""A value consists of `_OFFSET` (version and offset), `_EPOCH` (leader epoch), `_LENGTH` and the
+metadata, and `_TIME` (of the commit)."""
 
 
 class Reached(NamedTuple):

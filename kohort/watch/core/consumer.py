@@ -89,8 +89,8 @@ class ConsumerGroup(FollowedGroup):
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
         self._stable: Counter[int] = Counter()
-        """Number of stable members by epoch; static members that left to restart count at
-        theirs."""
+        """Number of stable members by epoch; static members that left to restart count as
+        LEFT_FOR_RESTART."""
         self._epoch = 0
         self._target_epoch = 0
         self._metadata_hash: int | None = None
@@ -119,7 +119,7 @@ class ConsumerGroup(FollowedGroup):
         if state == STABLE and any(
             current is not None and current.epoch == LEFT_FOR_RESTART for _, current in members
         ):
-            # The history does not wait for a member that restarts, but its coordinator does.
+            # The coordinator waits for a static member that restarts, but the history does not.
             state = RECONCILING
         return ConsumerView(
             group_id,
@@ -290,7 +290,7 @@ class ConsumerGroup(FollowedGroup):
                 if any(_restated(member, successor, is_resolved=is_resolved)):
                     causes.append(trigger)
                 else:
-                    # An epoch that begins at the same time has another cause.
+                    # The replacement increases no epoch: a new one in the batch has another cause.
                     events.append(RebalanceAvoided(trigger))
                 continue
             fate = self._fate(member, at_ms)
@@ -432,7 +432,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count_stable(self, member_id: str, step: int) -> None:
-        """Add `step` to `_stable` at the member's epoch, if the member counts there."""
+        """Add `step` to `_stable` at the member's epoch, if the member is stable or restarts."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return

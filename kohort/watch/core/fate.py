@@ -84,19 +84,20 @@ def heartbeat_ms(session_timeout_ms: int) -> int:
 
 
 def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> Fate:
-    """Return how a member of a classic group left, which it had done by `gone_ms`."""
+    """Return how a member of a classic group left. It left at `gone_ms` or before."""
     session_ms = member.session_timeout_ms
     silent_ms = max(gone_ms - signs.last_ms, 0)
     kind = "last_commit" if signs.count else "last_join"
     evidence = (Evidence(kind, silent_ms),)
-    # The last heartbeat may have been sent an interval before the commit.
+    # A commit in a transaction does not restart the session: the last heartbeat did, up to an
+    # interval before.
     unsure_ms = heartbeat_ms(session_ms) if signs.in_transaction else 0
     if silent_ms < session_ms - unsure_ms - SLACK_MS:
         if member.instance_id is not None:
             return _unclear(evidence, RemovalReason.LEFT, RemovalReason.REMOVED_BY_ADMIN)
         left_ms = _left_ms(signs, silent_ms)
-        # It may have got no assignment since its last join: a member that does not ask for it is
-        # removed after the rebalance timeout.
+        # The member may not have fetched its assignment after its last join: then it is removed
+        # after the rebalance timeout.
         may_have_no_share = not signs.count and silent_ms >= phase.timeouts_ms[0] - SLACK_MS
         is_likely = phase.may_have_timed_out or may_have_no_share
         certainty = Certainty.LIKELY if is_likely else Certainty.CERTAIN
@@ -154,7 +155,7 @@ def _silent(
     stuck_ms = gone_ms - signs.last_ms - poll_ms
     is_stuck = (is_over or is_due) and poll_ms > session_ms and -SLACK_MS <= stuck_ms <= slack_ms
     if is_expired and is_stuck:
-        # The poll timeout is the larger one, and nearer to the end.
+        # The poll timeout is more likely: it is longer, so it ended nearer to the departure.
         return _unclear(evidence, left, expired)._replace(is_poll_timeout=True)
     if is_expired:
         at_ms = gone_ms if is_due else min(began_ms + session_ms, gone_ms)
@@ -175,8 +176,8 @@ _SOON_MS: Final = 1_500
 
 
 def _left_ms(signs: Signs, silent_ms: int) -> int | None:
-    """Return when a member left: at its last commit, if its departure was noticed soon after, or if
-    the commit came earlier than usual, because clients commit right before they leave.
+    """Return the time of a member's last commit, because clients commit right before they leave;
+    None unless the departure was noticed soon after, or a commit came earlier than usual.
     """
     is_last = signs.count and (silent_ms < _SOON_MS or signs.early_ms is not None)
     return signs.last_ms if is_last else None
@@ -228,13 +229,13 @@ def fate_of_consumer(
 def fate_of_share_member(signs: Signs, gone_ms: int, timeouts: Timeouts, assigned_ms: int) -> Fate:
     """Return how a member of a share group left at `gone_ms`.
 
-    Its records are written only when it sends a heartbeat, which also restarts its session. So a
-    member whose last record is more recent than the session timeout has left by itself. That is
-    not certain, because the timeout may have been changed since.
+    A member's records are written only when it sends a heartbeat, which also restarts its session.
+    So a member whose last record is more recent than the session timeout has left by itself. That
+    is not certain, because the timeout may have been changed since.
 
     Args:
-        assigned_ms: when the member was assigned the partitions that it has not fetched by a
-            heartbeat since; `gone_ms` if there are none.
+        assigned_ms: since when an assignment has waited for the member's next heartbeat; `gone_ms`
+            without one.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
     late_ms = max(gone_ms - assigned_ms, 0)

@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """Leader epoch of the batch; it increases when another broker becomes the coordinator."""
     in_transaction: bool = False
     gap_offset: int = -1
-    """The last offset right before which compaction has removed records of the partition."""
+    """The last offset at or right before which compaction has removed records; -1 if unknown."""
     epoch_ms: int = -1
     """Time of the first record of the partition with this leader epoch."""
 

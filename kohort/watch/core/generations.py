@@ -31,7 +31,7 @@ def settings_of(old: GroupRecord, new: GroupRecord) -> dict[str, MemberSettings]
             mode = None
             if record is new and record.protocol_type == CONSUMER and held.get(member.member_id):
                 subscription = parse_subscription(member.subscription)
-                # An eager member gives up everything before it joins.
+                # An eager member revokes all partitions before it joins, so that it owns none.
                 is_eager = subscription is not None and not subscription.owned
                 mode = "eager" if is_eager else "cooperative"
             settings[member.member_id] = MemberSettings(

@@ -63,8 +63,8 @@ class GroupWatch:
         self._batch: list[Seen] = []
         """The latest records, with one timestamp: the coordinator wrote them in one operation."""
         self._unread_ms = -1
-        """The timestamp of a record that could not be decoded; the records with it are
-        incomplete."""
+        """Timestamp of a record that could not be decoded. Other records with this timestamp are
+        ignored, because they may be of the same operation."""
         self._epoch = -1
         self._taken: TakenPartitions = NONE_TAKEN
         self._has_polls = False
@@ -219,7 +219,7 @@ class GroupWatch:
         elif is_removed and not any(isinstance(one, ConsumerMemberRecord) for one in others):
             self._followed = None
             yield at(GroupRemoved(expired=False), at_ms)
-            # A later group of this name has nothing in common with it but the history.
+            # A later group of this name begins without state, but continues the sequence numbers.
             self._fold = GroupFold(self._fold.sequence)
             self._taken = NONE_TAKEN
         elif stored:

@@ -1,9 +1,9 @@
 """Causes and fates from the lines about groups in the brokers' logs.
 
 A line has the exact cause of a rebalance, or of a departure, and perhaps the reason that the client
-stated. A line is used for a stored generation if it names the generation before, and was logged
-between the two: the log has the coordinator's clock, as the records have. So lines of another group
-of the same name, or with times of a wrong time zone, are not used.
+stated. It is used if it names the generation before the rebalance, or the member that left, and if
+its time fits the records: both have the coordinator's clock. So lines of another group of the same
+name, or with times of a wrong time zone, are not used.
 """
 
 from collections import deque
@@ -32,8 +32,8 @@ LINES_KEPT: Final = 200_000
 """Maximum number of lines of all groups together: more than a week of most clusters' logs."""
 
 _APART_MS: Final = 1_000
-"""Tolerance for the times of lines: a record is written after its line, and its time may be that
-of another clock."""
+"""Tolerance for the times of lines: a record is written after its line, perhaps with the time of
+another clock."""
 
 _LINE: Final = "log_line"
 """The kind of the evidence that a log line gives."""
@@ -200,7 +200,7 @@ def _is_same(concluded: Trigger, logged: Trigger) -> bool:
         return both_rejoin or concluded.kind is logged.kind
     if concluded.member.member_id == logged.member.member_id:
         return True
-    # The concluded member was a guess, unless its subscription has changed.
+    # A concluded rejoin names a guessed member, unless the subscription has changed.
     return both_rejoin and not concluded.detail
 
 

@@ -1,8 +1,8 @@
 """Which of several causes began a rebalance.
 
 Each cause has a time, known or guessed; the cause with the earliest known time began the rebalance.
-That is certain only if no other cause is possible: a member that rejoins leaves no trace beside
-other causes, and the leader may have rejoined just before.
+That is certain only if no other cause is possible: if members joined or left, the rejoin of another
+member, such as the leader, leaves no trace.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -129,7 +129,7 @@ def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> 
 
 
 def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int:
-    """Return the index of the first poll for which `holds`; their number if there is none."""
+    """Return the index of the first poll for which `holds` is true; without one, `len(polls)`."""
     return next((index for index, poll in enumerate(polls) if holds(poll)), len(polls))
 
 
@@ -171,8 +171,8 @@ def _listed(topics: frozenset[str]) -> str:
 
 
 def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> tuple[Cause, ...]:
-    """Return the causes with the one that began the rebalance first. The certainty of its trigger
-    is set from the other causes, the commits and the polls.
+    """Return the causes, beginning with the cause that began the rebalance. The certainty of its
+    trigger is set from the other causes, the commits and the polls.
     """
     ordered = sorted(causes, key=lambda cause: (cause.at_ms, not cause.is_known))
     known = [cause for cause in ordered if cause.is_known]

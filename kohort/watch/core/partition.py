@@ -29,12 +29,12 @@ class OffsetsPartition:
         self._index = index
         self._prefix = prefix
         self._gap_offset = -1
-        """See `Place.gap_offset`."""
+        """Last offset at or right before which compaction has removed records; -1 if unknown."""
         self.next_offset = next_offset
         self.batch_count = 0
         """Number of batches in the last call of `take`."""
         self.last_ms = -1
-        """A timestamp in the last of these batches."""
+        """A timestamp in the last batch of that call."""
 
     def pass_over(self, end_offset: int) -> None:
         self.next_offset = self._gap_offset = end_offset

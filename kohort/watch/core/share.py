@@ -58,7 +58,7 @@ class ShareGroup(FollowedGroup):
         self._lost_epoch = 0
         """The last epoch with unknown causes, because records before it are missing."""
         self._assigned_ms: dict[str, int] = {}
-        """Time of the first assignment that a member has not picked up yet, by member id."""
+        """Since when an assignment has waited for a member's next heartbeat, by member id."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
         """Return the present state, which began at `since_ms`."""

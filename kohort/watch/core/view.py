@@ -151,7 +151,9 @@ class ClassicView(_RecordView):
         )
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what a poll shows, which does not include the members that are missing."""
+        """Return the wait that a poll shows. It may be for any of the members: a poll does not show
+        which of them have rejoined.
+        """
         phase = self._phase
         if phase is None or self.poll is None:
             return None
@@ -169,7 +171,7 @@ class ClassicView(_RecordView):
 class ConsumerMemberView(NamedTuple):
     member: ConsumerMemberRecord
     current: CurrentRecord | None
-    """Its epoch and partitions; None if these are not stored."""
+    """The member's epoch and partitions; None if these are not stored."""
 
 
 @dataclass(frozen=True, slots=True)

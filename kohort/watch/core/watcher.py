@@ -91,7 +91,7 @@ class Watcher:
     def skip_commits(
         self, batches: bytes, at: Reached, partition: int, end_offset: int, prefix: bytes | None
     ) -> Reached:
-        """Take batches of commits that complete nothing; see `KnownCommits.skip`."""
+        """Take batches of commits that complete no history record; see `KnownCommits.skip`."""
         epoch = self._epochs.get(partition)
         if epoch is None:
             return at
@@ -191,7 +191,7 @@ class Watcher:
         return group
 
     def _evict(self) -> list[str]:
-        """Drop groups of which nothing is left; return their ids."""
+        """Drop the groups that have neither state nor commits any more; return their ids."""
         gone = []
         for group_id in list(self._leaving):
             group = self._groups.get(group_id)
@@ -223,7 +223,7 @@ class Watcher:
                 group.rest(at_ms)
 
     def forget_polls(self) -> None:
-        """Note that a poll has failed, so that coordinators may have restarted since the last."""
+        """Drop the polls so far, because a poll has failed: coordinators may have restarted."""
         for group in self._groups.values():
             group.forget_polls()
 
