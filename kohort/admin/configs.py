@@ -89,10 +89,10 @@ def alter(
     is_dry_run: bool = False,
     broker: BlockingConnection | None = None,
 ) -> None:
-    """Change configs; those of the resource that are not named are kept.
+    """Change the named configs of resources; their other configs are kept.
 
     Args:
-        broker: the one whose configs are changed; otherwise, the controller is asked.
+        broker: the broker to send the request to, if it is not the controller.
     """
     resources = [
         AlterConfigsResource(

@@ -62,13 +62,13 @@ class Member:
     epoch: int | None = None
     """The member epoch; None for a member of a classic group."""
     target: list[TopicPartition] | None = None
-    """Its target assignment, which a member of a share group takes at once; None in a classic
-    group."""
+    """The member's target assignment, which is also the assignment in a share group; None in a
+    classic group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A group's position in a partition; offsets, None if unknown."""
+    """A group's offsets in a partition; None if unknown."""
 
     topic: str
     partition: int
@@ -253,7 +253,7 @@ def describe_state(cluster: Cluster, group_id: str) -> str | None:
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
-    """A group's coordinator, and its description of a classic group."""
+    """A group's coordinator, and the description of the group; None if it is no classic group."""
 
     def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, DescribedGroup]:
         request = DescribeGroupsRequest(groups=[group_id])

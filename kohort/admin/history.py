@@ -90,7 +90,7 @@ _READ_FIRST: Final = 1_000
 """Number of records to read first, at the end; the number doubles for each read before them."""
 
 _READ_FAR: Final = 50_000
-"""Number of records that are read for context, beyond the rebalances that were asked for."""
+"""Number of read records after which `group_history` stops if it has `enough` rebalances."""
 
 
 def group_history(
@@ -99,9 +99,9 @@ def group_history(
     """The newest records of a group, oldest first; None if the topic does not exist.
 
     Args:
-        kind: only "rebalance", or only "avoided".
-        enough: with this many rebalances, fewer than `last` records will do if the topic would
-        have to be read far back; None for `last` in any case.
+        kind: only "rebalance", or only "avoided"; None for both.
+        enough: if this many rebalances are found, stop after _READ_FAR records of the topic, even
+            with fewer than `last` records of the group; None to never stop early.
 
     Raises:
         RefusedError, DisconnectedError, DecodeError

@@ -134,8 +134,8 @@ class Producer:
             )
             self._append(partition, data)
         except KeyboardInterrupt:
-            # Retried by `flush`; a broker that has it already detects the duplicate sequence number
-            # (KIP-98).
+            # `flush` retries the batch. If it is idempotent, a broker that has appended it already
+            # detects the duplicate (KIP-98).
             self._waiting[partition] = batch
             raise
         count = len(batch.records)
@@ -144,7 +144,7 @@ class Producer:
         self.sent_bytes += batch.byte_count - RECORD_OVERHEAD_BYTES * count
 
     def _append(self, partition: int, data: bytes) -> None:
-        """Send a batch until it is appended, or its time is over. Raises the last error."""
+        """Send a batch until it is appended. After `timeout_s`, raise the last error."""
         produced = PartitionProduceData(index=partition, records=data)
         request = ProduceRequest(
             acks=_ALL_REPLICAS,
@@ -163,7 +163,7 @@ class Producer:
             self._refresh()
 
     def _try(self, partition: int, request: ProduceRequest) -> None:
-        """Send a batch once. Raises RefusedError, DisconnectedError: it is not appended."""
+        """Send a batch once. After RefusedError or DisconnectedError, it may have been appended."""
         what = f"{self._topic}-{partition} does not take a batch"
         leader = self.leaders.get(partition)
         if leader is None:

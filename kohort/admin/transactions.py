@@ -142,7 +142,7 @@ def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
     high_watermarks = checked_offsets(cluster, ends)
     stable_offsets = checked_offsets(cluster, ends, committed_only=True)
     if not high_watermarks or not stable_offsets:
-        return None  # The id was deleted meanwhile.
+        return None  # The topic was deleted meanwhile.
     key = topic, partition
     return Held(high_watermarks[key], stable_offsets[key], is_open, ids)
 

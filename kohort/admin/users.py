@@ -35,7 +35,8 @@ ITERATIONS: Final = 8_192
 
 _SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26
-"""Kafka's salt format; also used for unknown users, so that they cannot be enumerated."""
+"""Kafka's salt format. Kohort brokers use it in answers to unknown users too, so that a salt does
+not show whether the user exists."""
 
 
 class User(NamedTuple):
@@ -126,7 +127,7 @@ DISCONNECTED: Final = "kohort.users.disconnected"
 
 
 class Names(NamedTuple):
-    """The effective value of one of the configs."""
+    """The user names in the effective value of a config (`DISABLED` or `DISCONNECTED`)."""
 
     items: tuple[str, ...]
     """The names as in the config; see `item_of`."""
@@ -134,7 +135,7 @@ class Names(NamedTuple):
     """Id of the broker that has the value, empty for the cluster-wide default."""
 
     def items_of(self, user: str) -> list[str]:
-        """The items for a user, in whichever encoding."""
+        """The items that decode to the user's name: some characters may be encoded or not."""
         return [item for item in self.items if unquote(item) == user]
 
 
@@ -201,7 +202,7 @@ def _listed(cluster: Cluster) -> dict[str, Names]:
 def _alter_names(
     cluster: Cluster, user: str, operation: Operation, changed: dict[str, tuple[Names, str]]
 ) -> None:
-    """Append to configs or subtract from them; `changed` has the effective value and the items."""
+    """Append items to configs or subtract them; `changed`: effective value and items, by config."""
     changes: dict[Resource, list[AlterableConfig]] = {}
     for name, (names, items) in changed.items():
         resource = Resource(Kind.BROKER, names.broker)
