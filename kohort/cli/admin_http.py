@@ -91,7 +91,7 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects: brokers send none, and the target could be sent the password."""
+    """Follows no redirects: brokers send none, and the password must not reach another server."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None

@@ -8,10 +8,10 @@ from kohort.cli.admin_http import LOCAL_HOSTS, url_of
 
 METRICS: Final = "kohort.metrics"
 CONSOLE: Final = "kohort.console"
-"""Prefixes of the settings of the two ports."""
+"""METRICS and this are the prefixes of the settings of a broker's two HTTP ports."""
 
 _TLS: Final = ("listener.name.http.ssl.keystore.location", "listener.name.http.ssl.keystore.type")
-"""The ports have TLS if one of these is set."""
+"""A broker's HTTP ports have TLS if one of these settings is set."""
 _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - not bound here.
 
 

@@ -153,8 +153,8 @@ def _plan(
 def _at_time(
     cluster: Cluster, time_ms: int, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets of the first records of this time or later; the ends of partitions without
-    any.
+    """Return the offset of each partition's first record at `time_ms` or later; its end if all
+    records are older.
     """
     return {
         partition: offset if offset >= 0 else ends[partition]

@@ -200,7 +200,9 @@ def convert(
 
 
 def check(options: argparse.Namespace, plan: Plan, becomes: str) -> None:
-    """Raises RefusedCommandError if the conversion is impossible, or would lose something."""
+    """Raises RefusedCommandError if the conversion is impossible, or loses data without
+    --leave-behind.
+    """
     if plan.problems:
         raise RefusedCommandError(
             _listed(f"{options.directory} cannot become {becomes}:", plan.problems)
@@ -230,7 +232,7 @@ def print_outcome(options: argparse.Namespace, plan: Plan, sentence: str) -> Non
 
 
 def counted(image: ClusterImage) -> dict[str, int]:
-    """Return the numbers of converted objects, by their name in the plural."""
+    """Return the number of converted objects of each kind."""
     return {
         "topics": len(image.topics),
         "partitions": sum(len(topic.partitions) for topic in image.topics.values()),

@@ -197,8 +197,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _texts(descriptor: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield whole lines as they arrive, without the end of the last, and whether more can be read
-    at once.
+    """Yield the whole lines of each read, without the end of the last line, and whether more input
+    is ready.
     """
     begun = bytearray()
     while data := os.read(descriptor, READ_BYTES):

@@ -64,7 +64,7 @@ class StoppedBroker:
         )
 
     def disable(self, name: str, *, disconnects: bool) -> None:
-        """Disable a user, in every value of the setting, whichever is in force for the broker's id.
+        """Disable a user in all stored values of the setting: any of them may be in force.
 
         `disconnects` has no effect: a stopped broker has no connections. Raises
         RefusedCommandError.

@@ -156,7 +156,7 @@ def _password(options: argparse.Namespace) -> None:
         if not users:
             raise _no_user(options.user)
         password = _read_password(options)
-        # All by default, because the old password must not stay valid for one of them.
+        # By default, all of the user's: the old password must not stay valid for any of them.
         mechanisms = sorted(set(options.mechanism or users[0].iterations))
         store.set_password(options.user, hashed(password, mechanisms, options.iterations))
     print(f"{shown(options.user)}: changed for {', '.join(mechanisms)}")
@@ -286,6 +286,6 @@ class _RunningBroker:
             return disabled_users(self._cluster)
         except RefusedError as error:
             if error.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                # Listing users needs fewer permissions than reading settings.
+                # The user may list users, but not read the setting with the disabled ones.
                 return None
             raise

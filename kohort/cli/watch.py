@@ -224,8 +224,8 @@ def _print_past(
 
 
 def _state(cluster: Cluster, group: str, refusals: list[RefusedError]) -> str | None:
-    """Return the present state of a group, None if there is none; add a missing right to
-    `refusals`.
+    """Return the present state of a group; None if the group does not exist. If the user may not
+    describe it, add the error to `refusals`.
     """
     try:
         return describe_state(cluster, group)

@@ -24,7 +24,7 @@ __all__ = ["HISTORY_TOPIC", "Store", "stored"]
 Json: TypeAlias = dict[str, Any]
 
 ADDED_MAX: Final = 500
-"""Records that are written together."""
+"""Number of added records after which they are stored."""
 
 
 class Store:

@@ -163,9 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Sort members: those that caused the rebalance or were waited for come first. Within these,
-    and within the rest, the longest stopped come first. In a consumer group, members that lack a
-    part of their target come first, then those that had their whole target last.
+    """Sort members: first those that caused the rebalance or were waited for, then the rest. Both
+    are sorted by how long they were stopped, longest first; in a consumer group, by when they had
+    their whole target: those that still lack a part first, then the latest.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
@@ -264,7 +264,7 @@ def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> 
 def _name(member: Json, record: Json) -> str:
     name = shown(member["instance_id"] or short_id(member["member_id"]))
     if _is_of_consumers(record) and member.get("client_id") and member["instance_id"] is None:
-        # Consumers choose ids at random.
+        # Members of consumer groups choose random ids: show the client id as well.
         name = f"{shown(member['client_id'])} {name}"
     return f"{name} *" if member["member_id"] == record["leader"] else name
 

@@ -64,7 +64,7 @@ def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:
 
 
 def _completed(given: Any, defaults: Any) -> Any:  # noqa: ANN401 - JSON.
-    """Add the fields that are missing, as in records of logs."""
+    """Return `given` with the fields that only `defaults` has: records made from logs lack some."""
     if isinstance(given, dict) and isinstance(defaults, dict):
         return defaults | {
             name: _completed(value, defaults.get(name)) for name, value in given.items()

@@ -235,8 +235,8 @@ def _share_partitions(options: argparse.Namespace) -> Json | None:
 
 
 def _summarized(options: argparse.Namespace) -> Json:
-    """The last rebalances, with what was avoided since, and the act of the newest one. Raises
-    CommandError.
+    """The last rebalances, the rebalances avoided since the first of them, and the act, such as a
+    rolling restart, that the newest belongs to. Raises CommandError.
     """
     from kohort.insight.analysis.group_acts import RECORDS  # noqa: PLC0415 - as for `last_act`.
 
@@ -296,7 +296,7 @@ def why_lines(answer: Json) -> Iterator[str]:
 
 
 def continued(record: Json, answer: Json) -> Json:
-    """Return a stored record of a rebalance that still runs, with its wait extended until now."""
+    """Return the record; if its rebalance still runs, with the time of the wait until now."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or not _still_runs(record, answer) or not record["waited_for"]["ms"]:
         return record
@@ -349,7 +349,7 @@ def local_clock(now_ms: int) -> ClockText:
         try:
             at = local(wall_ms)
         except (ValueError, OverflowError, OSError):
-            return f"at {wall_ms} ms"  # Whoever writes to a topic chooses the timestamps.
+            return f"at {wall_ms} ms"  # A record of a topic may have any timestamp.
         return f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
 
     return text

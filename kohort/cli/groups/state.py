@@ -117,7 +117,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _list_files(options: argparse.Namespace) -> None:
-    """List the groups of histories, which show nothing but their names."""
+    """List the groups of history files, with their rebalances: files have no states and lags."""
     now_ms = int(time.time() * 1000)
     clock_text = local_clock(now_ms)
     data: list[dict[str, Any]] = []
@@ -183,7 +183,7 @@ def _groups_lines(groups: Iterable[Group], shares: dict[str, Json]) -> Iterator[
 
 
 def group_lines(group: Group, share: Json | None = None) -> Iterator[str]:
-    """Describe a group; `share` is what its broker's HTTP port knows of a share group."""
+    """Describe a group; `share` is the page of a share group from its broker's HTTP port."""
     yield _summary(group)
     if group.members:
         yield ""

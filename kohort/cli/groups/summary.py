@@ -1,4 +1,4 @@
-"""Summarizes what happened to a group last, over several rebalances."""
+"""Summarizes a group's last act: an event such as a rolling restart, with all its rebalances."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,18 +12,18 @@ Json: TypeAlias = dict[str, Any]
 
 
 def last_act(group: str, records: Sequence[Json]) -> Json | None:
-    """Return the act of the newest complete rebalance, None if there is none."""
+    """Return the newest act in the records; None without one."""
     # Reads findings, which other commands do not need.
     from kohort.insight.analysis.group_acts import act_rows_steps  # noqa: PLC0415
 
-    with suppress(ValueError):  # Whoever writes to a topic, or a file, chooses the records.
+    with suppress(ValueError):  # Records of topics and files may be malformed.
         acts = at_once(act_rows_steps(group, records))
         return max(acts, key=lambda act: int(act["last_sequence"]), default=None)
     return None
 
 
 def summary_lines(group: str, act: Json | None, clock_text: ClockText) -> Iterator[str]:
-    """Yield the summary, unless the act is a single rebalance, whose sentence says the same."""
+    """Yield the summary of an act, unless the sentence about its only rebalance says the same."""
     from kohort.insight.analysis.group_acts import act_text, sums_up  # noqa: PLC0415
 
     if act is None or act["started_at_ms"] is None or not sums_up(act):
