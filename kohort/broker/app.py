@@ -1,4 +1,4 @@
-"""Wires the broker together; the only file that knows all the parts.
+"""Creates the parts of the broker and connects them.
 
 Startup, in this order: lock the data directory, open the logs (recovering after a crash), replay
 the groups if any are stored, and only then accept connections. Shutdown is the reverse: accept no
@@ -76,8 +76,8 @@ SUPPORTED_FEATURES: Final = {
     "share.version": (0, 2),
     "transaction.version": (0, 2),
 }
-"""Features in the ApiVersions response: consumer groups (KIP-848), JoinGroup's tag 7728, share
-groups (KIP-932), and the level by which producers choose their protocol (KIP-890)."""
+"""Features in the ApiVersions response: consumer groups (KIP-848), Kohort's tag 7728 with a join
+reason, share groups (KIP-932), and the producers' transaction protocol (KIP-890)."""
 
 GROUP_VERSION: Final = 1
 """The finalized level if consumer groups are enabled."""
@@ -86,7 +86,7 @@ SHARE_VERSION: Final = 2
 """The finalized level of share groups, which includes dead-letter queues (KIP-1191)."""
 
 JOIN_REASON_LEVEL: Final = 1
-"""The finalized level of JoinGroup's tag. Clients would offer to enable a feature that is supported
+"""The finalized level of `join.reason`. Admin tools would offer to enable it if it were supported
 but not finalized."""
 
 _CANNOT_START: Final = (
@@ -159,8 +159,8 @@ class Broker:
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():
                 await stack.enter_async_context(self.running())
-            # The present objects are long-lived, so they are frozen. A collection before the freeze
-            # would free some 1,700 objects and delay the first response by 20 ms.
+            # The objects created until now are long-lived, so they are frozen, uncollected: a
+            # collection would free some 1,700 objects and delay the first response by 20 ms.
             reclaimer = self.new_memory_reclaimer()
             reclaimer.start()
             when_stopped.callback(reclaimer.stop)

@@ -64,11 +64,11 @@ class GroupsSeen(Protocol):
     def group(self, group_id: str) -> GroupSeen | None: ...
 
     def living_group(self, group_id: str) -> GroupSeen | None:
-        """Return a group as `group` does, unless it was removed and is about to be dropped."""
+        """Return a group; None if it does not exist, or was removed and is about to be dropped."""
         ...
 
     def read_error(self, group_id: str) -> ErrorCode:
-        """Return why a group that may exist cannot be read; NONE if it can, or does not exist."""
+        """Return the error for reads of this group; NONE if it can be read or does not exist."""
         ...
 
     def add_observer(self, observer: GroupObserver) -> None: ...
