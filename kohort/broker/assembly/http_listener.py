@@ -77,7 +77,7 @@ class HttpListener:
             server.guard_by(guard, ways)
 
     def _names(self) -> set[str]:
-        """Return accepted names in a Host header, besides those that cannot be registered."""
+        """Return names to accept in a Host header, besides those that are always accepted."""
         config = self._loaded.config
         return {
             config.kohort_metrics_host,
