@@ -176,7 +176,12 @@ class Lake(Protocol):
         """Delete the rows whose `column` is earlier than `before`."""
 
     def compact(self, name: str) -> None:
-        """Compact small files; the rows do not change."""
+        """Compact small files, unless another run changes them; the rows stay the same."""
+
+    def compact_appended(self, name: str) -> None:
+        """Compact small files if appends have left many; for Iceberg, do nothing, because the job
+        `tidy` compacts its tables.
+        """
 
     def vacuum(self, name: str, hours: int) -> None:
         """Delete files that have not belonged to the table for `hours`, which is at least 168."""

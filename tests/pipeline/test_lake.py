@@ -1,6 +1,7 @@
 """The ways in which tables change: repeating one of them changes nothing more."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,16 +133,42 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake)
     assert_rows(lake.read("numbers"), [("c", "a", 1), ("c", "a", 2)])
 
 
+def test_replacing_all_rows_conflicts_with_a_compaction(lake: DeltaLake) -> None:
+    replace(lake, ("a", 1), groups=None, table=NUMBERS)
+    append(lake, ("b", 2))
+    replacing = lake.begin("numbers")
+    lake.compact("numbers")
+    with pytest.raises(ConflictError), explained("numbers"):
+        replacing.replace([grouped(("a", 3), ("b", 4))], schema_of(NUMBERS), None)
+    assert read(lake) == [("c", "a", 1), ("c", "b", 2)]
+
+
+@pytest.mark.long
+def test_concurrent_compactions_keep_each_row_once(lake: DeltaLake) -> None:
+    replace(lake, groups=None, table=NUMBERS)
+    rows = []
+    with ThreadPoolExecutor() as pool:
+        for number in range(8):
+            rows += [("c", f"g{number}", number), ("c", f"h{number}", number)]
+            append(lake, rows[-2][1:])
+            append(lake, rows[-1][1:])
+            for done in [pool.submit(lake.compact, "numbers") for _ in range(3)]:
+                done.result()
+            assert read(lake) == sorted(rows)
+            assert len(files_of(lake, "numbers")) == 1
+
+
 @pytest.mark.long
 def test_small_files_that_were_added_are_put_together_and_are_no_news(
     spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.tables.SMALL_FILES_MAX", 3)
+    monkeypatch.setattr("kohort.pipeline.delta.lake.SMALL_FILES_MAX", 3)
     replace(lake, groups=None, table=NUMBERS)
     added = [(f"g{7 - number}", number) for number in range(7)]
     counts = []
     for one in added:
         append(lake, one)
+        lake.compact_appended("numbers")
         counts.append(len(files_of(lake, "numbers")))
     # The fourth is put together with those before it.
     assert counts == [1, 2, 3, 1, 2, 3, 1]
@@ -167,15 +194,15 @@ def test_small_files_that_were_added_are_put_together_and_are_no_news(
 
 @pytest.mark.long
 def test_columns_that_are_not_known_here_stay_when_rows_are_added(
-    spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: DeltaLake
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.delta.tables.SMALL_FILES_MAX", 1)
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     lake.create("numbers", spark_schema(other))
     theirs = spark.createDataFrame([("c", "a", 1, "one")], spark_schema(other))
     lake.merge_new(theirs, "numbers", on=NUMBERS.key)
     for number in range(2, 5):
         append(lake, ("a", number))
+    lake.compact("numbers")
     expected = [("c", "a", 1, "one"), *(("c", "a", number, None) for number in range(2, 5))]
     assert_rows(lake.read("numbers"), expected)
 

@@ -5,6 +5,7 @@ may list the tables too, as external tables.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ from pyspark.sql.types import StructType
 from kohort.insight.errors import ReportedError
 from kohort.pipeline import jvm
 from kohort.pipeline.catalog import Namespace, text
-from kohort.pipeline.delta.tables import DeltaChange, DeltaTables
+from kohort.pipeline.delta.tables import FILE_BYTES, SMALL_FILE_BYTES, DeltaChange, DeltaTables
+from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 
 _FORMAT: Final = "delta"
@@ -24,6 +26,16 @@ _FORMAT: Final = "delta"
 _LOG: Final = "_delta_log"
 """A directory with only this entry belongs to a table whose creation is in progress or was
 interrupted."""
+
+SMALL_FILES_MAX: Final = 32
+"""Maximum number of small files that appends leave. A job that runs for weeks adds some files per
+minute, and each batch opens all of them."""
+
+_OPTIMIZE: Final = {
+    # By default, each compaction would rewrite all files up to 1 GB.
+    "spark.databricks.delta.optimize.minFileSize": SMALL_FILE_BYTES,
+    "spark.databricks.delta.optimize.maxFileSize": FILE_BYTES,
+}
 
 _OF_S3A: Final = {
     "endpoint": "AWS_ENDPOINT_URL",
@@ -39,6 +51,9 @@ class DeltaLake:
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
         """Open a lake; its tables are registered in `namespace`, if given."""
         self.spark: Final = spark
+        for option, size in _OPTIMIZE.items():
+            if spark.conf.get(option, None) is None:
+                spark.conf.set(option, str(size))
         self.root: Final = root.rstrip("/") or "/"
         self.tables: Final = DeltaTables(self.root, _storage_options(spark, self.root))
         self._known: set[str] = set()
@@ -115,8 +130,15 @@ class DeltaLake:
             DeltaTable.forPath(self.spark, self.path(name)).delete(f.col(column) < f.lit(before))
 
     def compact(self, name: str) -> None:
-        with explained(self.label(name)):
+        # After a conflict, another run has compacted the files, or deleted rows of them.
+        with suppress(ConflictError), explained(self.label(name)):
             DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
+
+    def compact_appended(self, name: str) -> None:
+        with explained(self.label(name)):
+            count = self.tables.small_file_count(name)
+        if count > SMALL_FILES_MAX:
+            self.compact(name)
 
     def vacuum(self, name: str, hours: int) -> None:
         with explained(self.label(name)):

@@ -1,5 +1,8 @@
 """Reads and writes the Delta tables of the history and the findings from any process, by delta-rs
 without Spark.
+
+Compaction is left to Spark: if two compactions of delta-rs 1.6 replace the same files at the same
+time, both are committed, and the table has each row twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +19,7 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 from pyarrow import dataset
 from pyspark.sql.types import StructType
 
@@ -27,12 +30,11 @@ from kohort.pipeline.lake import Change, Groups, by_cluster
 FILE_BYTES: Final = 64 << 20
 """Size of a file at which a new file begins."""
 
+SMALL_FILE_BYTES: Final = FILE_BYTES // 2
+"""Files below this size are compacted."""
+
 ROW_GROUP_ROWS: Final = 20_000
 """Number of rows in a row group, which is read or skipped as a whole."""
-
-SMALL_FILES_MAX: Final = 32
-"""Maximum number of files below half of FILE_BYTES; beyond it, an append compacts them. A job that
-runs for weeks adds some files per minute, and each batch opens all of them."""
 
 _CONFIGURATION: Final = {
     # Columns by which rows are selected. Delta's default is the first 32, which would cost a small
@@ -65,6 +67,10 @@ class DeltaTables:
 
     def open(self, name: str, version: int | None = None) -> DeltaTable:
         return DeltaTable(self.path(name), version, dict(self.options))
+
+    def small_file_count(self, name: str) -> int:
+        sizes = self.open(name).get_add_actions()["size_bytes"].to_pylist()
+        return sum(size < SMALL_FILE_BYTES for size in sizes)
 
     def make(self, name: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
         """Create an empty table, unless another run has just created it."""
@@ -139,7 +145,6 @@ class DeltaChange(Change):
                 ]
             ),
         )
-        self._compact()
 
     def _replace(
         self,
@@ -151,26 +156,19 @@ class DeltaChange(Change):
         has_columns: bool,
     ) -> None:
         assert self._table is not None, "the table must exist"
-        batches = chain(held.to_batches(), *(part.to_batches() for part in rest or ()))
+        parts = chain([held], rest or ())
+        batches = chain.from_iterable(part.to_batches() for part in parts)
         write_deltalake(
             self._table,
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="overwrite",
-            predicate=None if groups is None else _sql_of_groups(groups),
+            # Without a predicate, delta-rs does not detect that the replaced files have been
+            # compacted meanwhile, and the compacted rows would remain.
+            predicate="true" if groups is None else _sql_of_groups(groups),
             schema_mode=None if has_columns else "overwrite",
             target_file_size=FILE_BYTES,
             writer_properties=_WRITER,
         )
-
-    def _compact(self) -> None:
-        assert self._table is not None
-        sizes = self._table.get_add_actions()["size_bytes"].to_pylist()
-        if sum(size < FILE_BYTES // 2 for size in sizes) > SMALL_FILES_MAX:
-            try:
-                self._table.optimize.compact(target_size=FILE_BYTES, writer_properties=_WRITER)
-            except CommitFailedError:
-                # Another run has compacted the files meanwhile, or deleted rows.
-                return
 
 
 def _app_ids(rows: pa.Table) -> set[str]:

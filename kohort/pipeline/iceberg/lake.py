@@ -136,6 +136,9 @@ class IcebergLake:
         with explained(self.label(name)):
             upkeep.compact(lambda: self.tables.get(name))
 
+    def compact_appended(self, name: str) -> None:
+        pass
+
     def vacuum(self, name: str, hours: int) -> None:
         with explained(self.label(name)):
             upkeep.expire(lambda: self.tables.get(name), hours)

@@ -100,6 +100,7 @@ class _Job:
         number = "records" if count is None else counted(count, "record")
         self._progress.report(f"writing {number}")
         tally = batch()
+        self._ingest.compact()
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s
         announce(f"{JOB}: {tally.shown()}; {took_s:.1f} s")

@@ -137,6 +137,11 @@ class Ingest:
                 tally.add(other)
         return tally
 
+    def compact(self) -> None:
+        """Compact each table if many batches have left small files."""
+        for table in HISTORY:
+            self._lake.compact_appended(table.name)
+
 
 def _written(tables: Tables, cluster_id: str, batches: Batches) -> Iterator[Tally]:
     names = ("topic", "partition", "offset", "ms", "key", "value")
