@@ -1,4 +1,4 @@
-"""``kohort dump-log``: the batches of segment files, in the lines of ``kafka-dump-log.sh``."""
+"""``kohort dump-log``: the batches of segment files, in the format of ``kafka-dump-log.sh``."""
 
 import argparse
 import mmap

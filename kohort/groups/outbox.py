@@ -111,9 +111,7 @@ class Outbox:
             self.stage(write)
 
     def pace(self) -> None:
-        """Set `is_paced` of the Append that is being collected; called by a write that makes
-        records.
-        """
+        """Set `is_paced` of the next Append. A write calls this while it creates its records."""
         self._is_paced = True
 
     @property

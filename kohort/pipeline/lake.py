@@ -77,7 +77,7 @@ class Change:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
         by group. Return False if the table is known to have the same rows already.
 
-        With `table`, all rows are replaced, and the table gets its columns.
+        With `table`, a definition with other columns, all rows and the columns are replaced.
         """
         groups = None if table is not None else groups
         held, rest = held_of(rows, schema)

@@ -80,7 +80,7 @@ class DescriptorShares(NamedTuple):
 
 
 def descriptor_shares(config: BrokerConfig, environment: Environment) -> DescriptorShares:
-    """Divide the file descriptors that this process may open."""
+    """Divide the file descriptors that this process may open among connections and senders."""
     descriptors = environment.descriptor_limit()
     reserve_descriptors(descriptors)
     possible = connections_within(descriptors, OPEN_FILES_MAX)

@@ -74,7 +74,7 @@ class Recent(NamedTuple):
 
 
 def beginning_of(kept: StoredRecord) -> Beginning | None:
-    """Parse the beginning of a record; None for an avoided rebalance, or if it cannot be parsed."""
+    """Parse the first bytes of a record; None for an avoided rebalance, or a malformed record."""
     head = kept.head(_HEAD_BYTES)
     match = None if _AVOIDED in head[:64] else _STARTED.search(head)
     return None if match is None else Beginning(int(match[1]), match[2].decode())

@@ -131,7 +131,7 @@ def error_steps(
     code: ErrorCode,
     message: str | None = None,
 ) -> Steps[Struct]:
-    """Do what `error_response` does, with a step for each element."""
+    """Do what `error_response` does, with a step for each element of the request."""
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)

@@ -25,7 +25,7 @@ class Routes:
         }
 
     def find(self, path: str) -> tuple[AnyPage, tuple[str, ...]] | None:
-        """Return the page for a request's path (undecoded), and the values of the page's braces.
+        """Return the page for a request's path (undecoded), and the values of its path parameters.
 
         Raises:
             BadRequestError: a segment cannot be decoded.

@@ -172,7 +172,8 @@ class HttpServer:
         hosts_setting: str = "kohort.http.hosts",
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """`hosts` are accepted names besides those that cannot be registered; see `may_be_called`.
+        """`hosts` are accepted in the Host header, besides IP addresses and names such as localhost
+        that nobody can register in DNS; see `may_be_called`.
         `hosts_setting` is the setting that adds names. `absent` answers requests for unknown paths.
         With `tls`, only TLS connections are accepted.
         """

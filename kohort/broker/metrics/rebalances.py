@@ -93,7 +93,9 @@ class RebalanceMetrics:
         self._handlers[event.__class__](self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
-        """Count the values that only complete records have; a listener of the history."""
+        """Count the stopped time and moved partitions of a rebalance that has ended. The history
+        calls this with each new record.
+        """
         from kohort.groups.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
 
         if not isinstance(record, RebalanceRecord):

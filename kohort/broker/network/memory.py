@@ -97,7 +97,9 @@ class RequestMemoryBudget:
 
     @property
     def request_limit_bytes(self) -> int:
-        """Bytes that a large request may hold, even if its block exceeds `block_limit_bytes`."""
+        """Bytes that a large request may hold, even if the requests of its address block hold more
+        than `block_limit_bytes`.
+        """
         return self.budget_bytes // (2 * max(len(self.uploads), 1))
 
     def take_peak_bytes(self) -> int:

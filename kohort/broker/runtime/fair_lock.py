@@ -11,7 +11,9 @@ from kohort.broker.core.security.fair_queue import FairQueue
 
 
 class FairLock:
-    """A lock for tasks, like `asyncio.Lock`; waiters of the same owner are served in order."""
+    """A lock for tasks, like `asyncio.Lock`. Each task waits on behalf of an owner. The owners get
+    the lock round robin, and the tasks of one owner in order.
+    """
 
     def __init__(self) -> None:
         self._waiting: FairQueue[Hashable, asyncio.Future[None]] = FairQueue(sys.maxsize)

@@ -166,8 +166,9 @@ class SecureListeners:
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if the initial settings disable users: when the first user is disabled
-        at run time, a new list replaces theirs and would enable them again.
+        """Raise StoreError if the initial settings disable users: a user that is disabled at run
+        time is stored in a new list, which would replace the one in the settings and enable its
+        users again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:

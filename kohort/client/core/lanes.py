@@ -106,7 +106,7 @@ class Lane:
 
 
 class Share:
-    """One partition, for as long as it is owned."""
+    """The records of one partition that `run` processes, for as long as the consumer owns it."""
 
     __slots__ = (
         "done",

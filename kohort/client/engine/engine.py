@@ -465,8 +465,8 @@ class Engine:
 
 
 class _OffsetsObserver:
-    """Reports commit events to the other components. Looks up `member` late, because it is created
-    after the commits.
+    """Reports commit events to the other components. Reads `member` at each event, because it is
+    created later than the component for commits.
     """
 
     def __init__(self, engine: Engine) -> None:

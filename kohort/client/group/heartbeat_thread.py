@@ -296,7 +296,7 @@ class HeartbeatThread:
                 self._rules.failed(monotonic_ms())
 
     def _give_up(self, action: Action) -> None:
-        """Record that there was no response; the rules schedule the retry."""
+        """Record that there was no response; `HeartbeatRules` schedules the retry."""
         self._disconnect()
         with self._changed:
             if isinstance(action, LookUpCoordinator):

@@ -214,7 +214,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
     async def _follow(self, dialogue: Greeting) -> Greeted:
-        """Run a handshake; its requests do not wait for the held requests."""
+        """Run a handshake. Its requests are sent at once, also during a reauthentication."""
         answer: object = None
         try:
             while not isinstance(step := await self._advance(dialogue, answer), Greeted):

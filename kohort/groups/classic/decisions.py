@@ -30,7 +30,7 @@ from kohort.protocol.join_reason import JoinReason
 
 
 class Joiner(Enum):
-    """The kinds of joining members that the table distinguishes."""
+    """The kinds of joining members that the decision table distinguishes."""
 
     NEW = auto()
     """Joins with an unused id, or with an instance id that no member holds."""

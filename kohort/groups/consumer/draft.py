@@ -400,7 +400,7 @@ class Draft:
         return records
 
     def apply(self) -> None:
-        """Apply the changes to the data, because the records are durable."""
+        """Apply the changes to the data, once the records are durable."""
         data = self.data
         data.epoch = self.epoch
         data.metadata_hash = self.metadata_hash

@@ -66,7 +66,9 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return the wait for missing members if the join phase is running, or was superseded."""
+    """Return which members have not joined, and for how long the group has waited for them. For a
+    join phase that is running, or was ended by the next rebalance.
+    """
     missing = [
         member.member_id
         for member in facts.started.members

@@ -117,7 +117,8 @@ class Acquirer:
 
     def _from_range(self, index: int, origin: Range, last: int, quota: int) -> tuple[int, bool]:
         """Take Available offsets of a range; return the index of the next range's first segment,
-        and whether the range is throttled, so that nothing may follow.
+        and whether acquiring must end here, because the range has records near their delivery
+        limit.
         """
         is_throttled = self._is_throttled(index, origin, last)
         if is_throttled and self.taken:

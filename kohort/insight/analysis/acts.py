@@ -87,7 +87,7 @@ def _runs(episodes: Iterable[Episode]) -> Iterator[tuple[str, list[Episode]]]:
 
 
 class _Run:
-    """Episodes in a row, in order."""
+    """Successive episodes of an act, in order."""
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         self.episodes: list[Episode] = []

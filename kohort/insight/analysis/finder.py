@@ -53,7 +53,9 @@ class Finder:
         """Index of the first recent rebalance whose members have not been added yet."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> Rows:
-        """Add all members of one or more next rebalances; return rows of the table `partitions`."""
+        """Add the members of the next rebalances, each with all its members; return the rows of the
+        table `partitions` that follow from them.
+        """
         owned = self._ownership.add(members, is_last=is_last)
         self._idle.add(owned)
         self._intervals.add(owned)

@@ -118,7 +118,9 @@ class WaitTimes:
         return rows
 
     def heartbeat_gaps(self) -> list[HeartbeatGap]:
-        """Return the processes that were notified of a rebalance, or whose session expired."""
+        """Return how long each client process took to notice rebalances, and how often its session
+        expired. Processes without either are left out.
+        """
         rows = []
         for process, state in self._processes.items():
             notice_ms = sorted(state.notice_ms)

@@ -176,10 +176,11 @@ def _pastes(summary: FirstScreen, recorded: Row) -> list[Markup]:
 
 
 def _lines(lines: tuple[str, ...]) -> Markup:
-    """Render lines so that they can be copied exactly.
+    """Render lines of configuration so that they can be copied exactly.
 
     Wrapped lines are indented to distinguish them from new ones. Long lines may wrap after `=`,
-    between classes and before a class's last name; neither the indent nor `wbr` is copied.
+    between the Java classes of a list and before a class's simple name. Neither the indent nor the
+    `wbr` elements are copied.
     """
     ends = [Markup("\n")] * (len(lines) - 1) + [Markup()]
     return join(

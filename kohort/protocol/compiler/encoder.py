@@ -123,7 +123,9 @@ class EncoderWriter(Writer):
         run.clear()
 
     def _sized(self, con: Sized, source: str, run: list[tuple[str, str]]) -> None:
-        """Append a run and a length-prefixed value; a classic prefix is packed with the run."""
+        """Generate code that appends the fixed-size fields in `run`, then a length-prefixed value.
+        A prefix of fixed size is packed together with these fields.
+        """
         value, length = self.fresh("v"), self.fresh("n")
         self(f"{value} = {source}")
         measure = f"len({value})"

@@ -41,11 +41,11 @@ class Prefixes:
         return iter(self._values.items())
 
     def __getitem__(self, prefix: str) -> int:
-        """Return the number of a prefix; 0 if it is missing."""
+        """Return the value of a prefix; 0 if it is missing."""
         return self._values.get(prefix, 0)
 
     def __setitem__(self, prefix: str, value: int) -> None:
-        """Set the number of a prefix; 0 removes the prefix."""
+        """Map a prefix to `value`; 0 removes the prefix."""
         if not value:
             self._values.pop(prefix, None)
             if not self._values:
@@ -57,8 +57,8 @@ class Prefixes:
             self._lengths.insert(place, len(prefix))
 
     def united(self, name: str, enough: int) -> int:
-        """Return the bitwise OR of the numbers of all prefixes of a name; 0 if it has none. Stops
-        at a number with one of the bits in `enough`.
+        """Return the bitwise OR of the values of all prefixes of a name; 0 if it has none. Stops
+        at a value with one of the bits in `enough`.
         """
         united, get, end = 0, self._values.get, len(name)
         for length in self._lengths:

@@ -82,8 +82,8 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
 
 
 def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool:
-    """Whether the epochs allow that the open transaction is the one in Prepare*, and not an earlier
-    one whose marker was lost, or a later one that the coordinator has lost.
+    """Whether, by the epochs, the open transaction can be the one in Prepare*. Otherwise it is an
+    earlier one whose marker was lost, or a later one that the coordinator has lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)
     own = record.producer_id, record.producer_epoch - raised_by

@@ -88,7 +88,7 @@ class CorrectIndex(NamedTuple):
     """The entries of the file; None if it is missing or malformed."""
 
     def matches(self, count: int) -> bool:
-        """Whether the first `count` entries of the file are the correct ones."""
+        """Whether the first `count` entries of the file equal those found in the batches."""
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:

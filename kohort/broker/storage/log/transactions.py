@@ -108,9 +108,9 @@ class AbortedTransactions:
 class AbortedSearch:
     """Searches for aborted transactions with records in a range of a log, at once or in steps.
 
-    Use it only in the log's thread. `limit_of_read` lets at most `READ_MAX` transactions end in a
-    range; the search also finds those that are still open at the end of the range. If a transaction
-    stays open for long, the search also examines every transaction that ends before it.
+    Use it only in the log's thread. `limit_of_read` shortens a range so that at most `READ_MAX`
+    transactions end in it; the search also finds those that are open at the end of the range. If
+    one of these ends much later, the search examines every transaction that ends before it does.
     """
 
     __slots__ = ("_end_offset", "_offset", "_segments", "_state")

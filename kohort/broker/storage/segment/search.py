@@ -26,9 +26,9 @@ ATTEMPTS = 4
 def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
     """Return (position, base offset) of the first batch that ends at or after an offset.
 
-    None if all batches end below the offset. The base offset is verified by the batches before it;
-    the payload is not examined. Raises OSError, and CorruptBatchError if there is damage on the
-    way.
+    None if all batches end below the offset. The base offset is verified: it must follow the
+    batches before it. The payload is not examined. Raises OSError, and CorruptBatchError if a
+    batch on the way is damaged.
     """
     hinted = segment.hinted(offset)
     if hinted is not None:

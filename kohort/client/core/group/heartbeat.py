@@ -178,7 +178,7 @@ class HeartbeatRules:
 
     @property
     def has_findings(self) -> bool:
-        """Whether `take_findings` has events, or a heartbeat for `confirm` has succeeded."""
+        """Whether `take_findings` has events, or the heartbeat after `confirm` has succeeded."""
         is_confirmed = self._confirmed_before < self._wanted_count <= self.confirmed
         return is_confirmed or bool(self._findings)
 
