@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kohort.broker.core.security.addresses import address_block_of
@@ -352,17 +353,21 @@ class HttpServer:
         task.add_done_callback(self._on_connection_done)
 
     def _replace_connection(self) -> bool:
-        """Cancel the first connection in the order of replacement; return False if that one is
-        protected.
+        """Cancel the first connection in the order of replacement that is not protected; return
+        False if all are.
         """
         from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
 
-        task, connection = min(
-            self._connections.items(), key=lambda item: (item[1].phase, item[1].since_s)
+        oldest_s = asyncio.get_running_loop().time() - PROTECTED_S
+        replaceable = (
+            (connection.phase, connection.since_s, task)
+            for task, connection in self._connections.items()
+            if connection.phase < Phase.WRITING or connection.since_s <= oldest_s
         )
-        age_s = asyncio.get_running_loop().time() - connection.since_s
-        if connection.phase >= Phase.WRITING and age_s < PROTECTED_S:
+        found = min(replaceable, key=itemgetter(0, 1), default=None)
+        if found is None:
             return False
+        task = found[-1]
         del self._connections[task]
         self._ending.add(task)
         task.cancel()

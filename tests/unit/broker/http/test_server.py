@@ -307,6 +307,20 @@ async def test_a_probe_need_not_wait_for_peers_that_do_not_read_their_answers() 
             writer.transport.abort()
 
 
+async def test_a_long_request_is_cut_off_while_a_new_response_is_being_sent() -> None:
+    async with serving(HttpLimits(connections_max=2)) as server:
+        _, stuck = await asyncio.open_connection("127.0.0.1", server.port)
+        stuck.write(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: phases(server) == [Phase.ANSWERING])
+        await asyncio.sleep(PROTECTED_S)
+        _, large = await asyncio.open_connection("127.0.0.1", server.port, limit=1000)
+        large.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: phases(server) == [Phase.ANSWERING, Phase.WRITING])
+        assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+        for writer in (stuck, large):
+            writer.transport.abort()
+
+
 async def test_closing_ends_connections_and_requests_under_way() -> None:
     is_asked = asyncio.Event()
 
