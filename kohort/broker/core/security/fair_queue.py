@@ -4,6 +4,7 @@ If the queue is full, the owner with the most items loses the newest of them. An
 capacity that others leave free, and loses only items in excess of an equal share.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -21,14 +22,15 @@ class FairQueue(Generic[K, T]):
         self._most = most
         self.count = 0
         """Number of queued items. Read only."""
-        self._waiting: dict[K, dict[T, None]] = {}
+        # OrderedDict, because the first entry of a dict is found by skipping all removed ones.
+        self._waiting: OrderedDict[K, OrderedDict[T, None]] = OrderedDict()
         """Owners in round-robin order; each has at least one item."""
 
     def add(self, owner: K, item: T) -> T | None:
         """Append an item. Returns the item that is dropped if the queue is full, which may be the
         new one, or None.
         """
-        mine = self._waiting.get(owner, {})
+        mine = self._waiting.get(owner) or OrderedDict()
         dropped: T | None = None
         if self.count >= self._most:
             longest = max(self._waiting, key=lambda owner: len(self._waiting[owner]))
@@ -46,18 +48,18 @@ class FairQueue(Generic[K, T]):
         """Remove and return the oldest item of the next owner. Raises IndexError if empty."""
         if not self._waiting:
             raise IndexError("the queue is empty")
-        owner = next(iter(self._waiting))
-        items = self._waiting.pop(owner)
-        item = next(iter(items))
-        del items[item]
+        owner, items = next(iter(self._waiting.items()))
+        item, _ = items.popitem(last=False)
         if items:
-            self._waiting[owner] = items
+            self._waiting.move_to_end(owner)
+        else:
+            del self._waiting[owner]
         self.count -= 1
         return item
 
     def remove(self, owner: K, item: T) -> None:
-        items = self._waiting.get(owner, {})
-        if item not in items:
+        items = self._waiting.get(owner)
+        if items is None or item not in items:
             return
         del items[item]
         if not items:
