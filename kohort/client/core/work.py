@@ -108,34 +108,40 @@ class Work:
         offset.
         """
         share = self._share(partition)
-        by_key, batches, mean_bytes = self._by_key, self._batches, self._mean_bytes
-        total_count = total_bytes = 0
+        done, by_key, batches = share.done, self._by_key, self._batches
+        total_count = total_bytes = largest_bytes = 0
+        lane: Lane | None = None
         for record in records:
             # A slice of a named tuple is a tuple, which Python unpacks several times faster.
             offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record[2:]
-            if offset <= share.done.last_begun:
+            if offset <= done.last_begun:
                 self.drop([partition])
                 share = self._share(partition)
+                done, lane = share.done, None
             byte_count = RECORD_OVERHEAD_BYTES + key_size + value_size
-            for name, value in headers:
-                byte_count += len(name) + len(value or b"")
-            lane = share.lanes.get(key if by_key else None)
-            if lane is None:
-                lane = self._open_lane(share, key if by_key else None)
+            if headers:
+                for name, value in headers:
+                    byte_count += len(name) + len(value or b"")
+            if by_key or lane is None:
+                lane_key = key if by_key else None
+                lane = share.lanes.get(lane_key) or self._open_lane(share, lane_key)
             lane.items.append(Item(lane, record, offset, byte_count))
             if batches is not None and len(lane.items) in {1, batches.records}:
                 self._line_up(lane, now_ms)
-            share.done.begin(offset, leader_epoch)
+            done.begin(offset, leader_epoch)
             total_count += 1
             total_bytes += byte_count
+            if byte_count > largest_bytes:  # noqa: PLR1730 - max() takes longer.
+                largest_bytes = byte_count
+        if total_count:
+            self.held_records += total_count
+            self.held_bytes += total_bytes
             # The average follows gradual changes within some hundred records, and large increases
             # at once.
-            mean_bytes += (byte_count - mean_bytes) / 64
-            if mean_bytes * 8 <= byte_count:
-                mean_bytes = byte_count / 8
-        self.held_records += total_count
-        self.held_bytes += total_bytes
-        self._mean_bytes = mean_bytes
+            share_of_new = 1 - (63 / 64) ** total_count
+            mean_bytes = self._mean_bytes
+            mean_bytes += (total_bytes / total_count - mean_bytes) * share_of_new
+            self._mean_bytes = max(mean_bytes, largest_bytes / 8)
 
     def feed_final(
         self, partition: TopicPartition, last_offset: int, record: AnyRecord, now_ms: int
