@@ -29,7 +29,7 @@ class Environment:
     clock: Clock = SystemClock()
     files: FileSystem = OS_FILES
     metadata: MetadataStore | None = None
-    """Used in place of the databases in the data directory; None to use the databases."""
+    """Replaces the databases in the data directory; None: the databases are used."""
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
         """Create the data directory, accessible by its owner only, and lock it against other

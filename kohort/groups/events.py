@@ -72,7 +72,7 @@ class TriggerKind(Enum):
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
     MEMBER_REFUSED = "member_refused"
-    """A client was refused for another reason, with an error after which clients give up."""
+    """A client was rejected for another reason, with an error that clients do not retry."""
     UNKNOWN = "unknown"
     """The cause is unknown; used only by observers of a group."""
 
@@ -185,7 +185,7 @@ class RebalanceStarted(NamedTuple):
     """Name of the state that the group leaves."""
     generation: int
     members: tuple[MemberRef, ...]
-    """The group's members, without members that are joining or have left."""
+    """The group's members, except those that are joining or have left."""
     kind: GroupKind
     pending_transactions: int = 0
     """Producers whose open transactions hold offsets of the group."""

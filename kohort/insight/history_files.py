@@ -25,7 +25,7 @@ LINE_BYTES_MAX: Final = 16 << 20
 
 _ACTIVE: Final = "history.jsonl"
 _OLDER: Final = "history-*.jsonl"
-"""Names of older files in the directory of `kohort watch`."""
+"""Pattern of the names of rotated files in the directory of `kohort watch`."""
 
 Line: TypeAlias = tuple[int, bytes]
 """A line's number, from 0, and its text."""

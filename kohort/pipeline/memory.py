@@ -10,7 +10,9 @@ T = TypeVar("T")
 
 
 def batched(weights: Mapping[K, int], most: int) -> Iterator[list[K]]:
-    """Yield lists of the keys in order, each of one key or of a total weight of at most `most`."""
+    """Divide the keys, in order, into lists with a total weight of at most `most`; a key that is
+    heavier than that has a list of its own.
+    """
     batch: list[K] = []
     total = 0
     for key, weight in weights.items():

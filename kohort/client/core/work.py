@@ -138,9 +138,9 @@ class Work:
             self.held_bytes += total_bytes
             # The average follows gradual changes within some hundred records, and large increases
             # at once.
-            share_of_new = 1 - (63 / 64) ** total_count
+            weight = 1 - (63 / 64) ** total_count
             mean_bytes = self._mean_bytes
-            mean_bytes += (total_bytes / total_count - mean_bytes) * share_of_new
+            mean_bytes += (total_bytes / total_count - mean_bytes) * weight
             self._mean_bytes = max(mean_bytes, largest_bytes / 8)
 
     def feed_final(

@@ -79,7 +79,7 @@ class ClassicReplay(Replay[SimulatedMember]):
             member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup; if the group generates a member id, it belongs to `member`."""
+        """Send a JoinGroup of `member`, which gets the member id if the group generates one."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 

@@ -227,8 +227,8 @@ class ConsumerGroup(FollowedGroup):
         return causes
 
     def _is_next(self, epoch: int) -> bool:
-        """Whether no epoch before `epoch` is missing. A new group begins with epoch 2 (1 before
-        Kafka 4.1), a converted classic group with its generation.
+        """Whether `epoch` follows the last epoch that was read, or is the first of the group: 2 (1
+        before Kafka 4.1), or the generation of the classic group that was converted.
         """
         if self._upgraded is not None and epoch == self._epoch:
             return True

@@ -62,7 +62,7 @@ class Phase(NamedTuple):
     revoked_ms: int | None = None
     """When a remaining member first committed earlier than usual, because it gave up partitions."""
     seen_ms: int | None = None
-    """When a poll first showed the join phase."""
+    """When a poll first showed the group in the join phase."""
     has_commits: bool = False
     """Whether any member of the group has committed."""
 
