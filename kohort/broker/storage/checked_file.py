@@ -1,10 +1,10 @@
 """Small files that are replaced as a whole, and text files with separate checksums.
 
 Kafka's checkpoint files are plain text without a checksum: one flipped bit in a digit gives a
-different, valid number. To detect that, `<name>.crc` beside such a file lists the CRC-32C of the
-content before and after the last change. It is replaced first: whatever a crash leaves, the content
-has one of the two checksums, and Kafka, which ignores the file, can still read the checkpoint. If
-the checksums are missing or damaged, the content is accepted as it is.
+different, valid number. To detect that, `<name>.crc` beside a checkpoint lists the CRC-32C of its
+content before and after the last change. The checksum file is replaced first, so after a crash the
+content matches one of the two. Kafka ignores that file, and can still read the checkpoint. If the
+checksums are missing or damaged, the content is accepted as it is.
 """
 
 from kohort.broker.storage.errors import CorruptFileError
@@ -20,9 +20,8 @@ CONTENT_BYTES_MAX = 64 * 1024 * 1024
 def replace_file(files: FileSystem, path: str, content: bytes, *, sync: bool = True) -> None:
     """Replace a file atomically: after a crash it has either the old or the new content.
 
-    The directory is not synced: until that happens a power failure may restore the old file.
-    Without `sync` a power failure may also leave the file empty or partly written; for files that
-    can be rebuilt.
+    Until the caller syncs the directory, a power failure may restore the old file. Without `sync`,
+    meant for files that can be rebuilt, it may also leave the file empty or partly written.
     """
     file = files.create(path + TEMPORARY_SUFFIX)
     try:
@@ -37,10 +36,10 @@ def replace_file(files: FileSystem, path: str, content: bytes, *, sync: bool = T
 def replace_checked(
     files: FileSystem, path: str, content: bytes, *, sync: bool = True, sync_sums: bool = True
 ) -> None:
-    """Replace a file as `replace_file` does, with its checksums.
+    """Replace a file and its checksum file, each as `replace_file` does.
 
     Without `sync_sums` the checksum file is not flushed: a power failure may lose it, and the
-    content is then accepted unchecked. For new files, which have no old content to protect.
+    content is then accepted unchecked. Only for new files, which have no old content to protect.
     """
     sums = f"{crc32c(content):08x}"
     if files.exists(path):

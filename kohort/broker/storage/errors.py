@@ -7,7 +7,7 @@ Exception
     OffsetOutOfRangeError    OFFSET_OUT_OF_RANGE: the offset is below the start or beyond the end
   DataDirectoryLockedError   another process uses the data directory: the operator's mistake
   CorruptFileError           a file beside the log (index, snapshot, checkpoint) is damaged; it
-                             never leaves this package, because all of them can be rebuilt
+                             never reaches a client, because the file can be rebuilt
 """
 
 from kohort.protocol.errors import ErrorCode, KafkaError

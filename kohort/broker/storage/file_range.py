@@ -3,8 +3,7 @@
 A range keeps the file open, so that its bytes stay available whatever happens to the name: a
 segment that is deleted, or replaced by a compacted one, persists for clients that are still being
 sent parts of it. Nothing below the end of a log is ever overwritten or truncated while the broker
-runs. A file that another program has shortened is detected: a range never sends other bytes, or
-fewer.
+runs. If another program has shortened the file, sending the missing bytes raises OSError.
 
 `is_cached` checks whether bytes of a file are in the page cache by Linux's cachestat(2), which
 Python lacks. For a megabyte a call takes 2 to 15 us, copying the data 150 us. Kernels before 6.5
@@ -57,7 +56,7 @@ def is_cached(descriptor_number: int, start: int, stop: int) -> bool:
     """Whether every byte of an open file from `start` up to (not including) `stop` is in the page
     cache.
 
-    It may be evicted a moment later.
+    The bytes may be evicted a moment later.
     """
     if stop <= start:
         return True

@@ -37,8 +37,7 @@ _RANGES_ALWAYS = 16
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
-"""Modes of new files and directories: only the broker may read records. Existing ones keep
-theirs."""
+"""Modes of new directories and files: only the broker may read them. Existing modes are kept."""
 _ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
 """Makes preadv fail instead of waiting for the disk; defined on Linux only."""
 _WRITE_BUFFERS_MAX = 1024
@@ -75,7 +74,7 @@ class File(Protocol):
         ...
 
     def range(self, start: int, stop: int) -> FileRange | None:
-        """Return a range to be sent without being read; None if `pread` has to be used.
+        """Return a range to send without reading it into memory; None if `pread` has to be used.
 
         Only for data in the page cache, and only for a limited number of ranges at a time.
         """

@@ -4,7 +4,7 @@
     .lock                               locked by the broker; has its process id (lock.py)
     .kafka_cleanshutdown                the last stop was clean (clean_shutdown.py)
     recovery-point-offset-checkpoint    offsets below which logs are flushed (offset_checkpoint.py)
-    log-start-offset-checkpoint         log starts set by DeleteRecords; and a .copy of it
+    log-start-offset-checkpoint         log start offsets above 0; and a .copy of it
     log-size-checkpoint                 bytes of all logs at the last clean stop
     newest-leader-epoch-checkpoint      leader epochs at the last clean stop, if above the first
     <topic>-<partition>/

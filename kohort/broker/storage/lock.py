@@ -1,10 +1,9 @@
 """The lock on a data directory: two brokers on one directory would destroy each other's logs.
 
-The lock covers the whole file `.lock`, and excludes Kafka as Kafka's lock excludes Kohort: Java
-uses a POSIX lock, which does not conflict with flock. Kohort's lock belongs to the open file
-description, since a POSIX lock would be lost as soon as anything in the process closed the file.
-The kernel releases it when the process ends in any way, so there is nothing to clean up after a
-crash.
+It is a POSIX lock on the whole file `.lock`, like Kafka's, so Kohort and Kafka exclude each other;
+flock would not conflict with Kafka's lock. The lock belongs to the open file description: a classic
+POSIX lock would be lost as soon as anything in the process closed the file. The kernel releases it
+when the process ends in any way, so there is nothing to clean up after a crash.
 """
 
 import fcntl
@@ -51,8 +50,7 @@ class DataDirectoryLock:
     def release(self) -> None:
         """Release the lock; further calls do nothing."""
         if self._descriptor >= 0:
-            # Kafka, which may lock the file next, leaves the content as it is: our process id must
-            # not remain.
+            # Remove our process id: Kafka, if it locks the file next, does not change the content.
             with suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""The marker of a clean shutdown, under Kafka's name for it.
+"""The file that marks a clean shutdown; Kafka uses the same name.
 
 With the marker, logs are opened without reading their content; without it, everything beyond the
 recovery points is verified. Only the existence of the file counts.
@@ -12,7 +12,7 @@ _CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 def mark_clean_shutdown(files: FileSystem, directory: str) -> None:
-    """Create the marker when all logs are closed and none has failed. Raises OSError."""
+    """Create the marker. Call this once all logs are closed, if none has failed. Raises OSError."""
     replace_file(files, f"{directory}/{FILE_NAME}", _CONTENT)
     files.sync_directory(directory)
 
@@ -20,8 +20,7 @@ def mark_clean_shutdown(files: FileSystem, directory: str) -> None:
 def take_clean_shutdown_mark(files: FileSystem, directory: str) -> bool:
     """Remove the marker durably, and return whether it existed. Raises OSError.
 
-    To be called once, before any log is opened: from then on a crash must not look like a clean
-    shutdown.
+    Call this once, before any log is opened: a later crash must not look like a clean shutdown.
     """
     path = f"{directory}/{FILE_NAME}"
     if not files.exists(path):

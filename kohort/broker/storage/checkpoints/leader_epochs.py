@@ -36,9 +36,9 @@ class EpochRun(NamedTuple):
 def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
     """Return the epochs of a log's batches, without those of damaged batches.
 
-    Epochs never decrease: if they do from one run of batches to the next, the run of fewer batches
-    is damaged. If only the last batch has the latest epoch, no other batch confirms it; the epoch
-    is accepted unless it is implausibly far ahead.
+    Epochs ascend in an intact log: of two runs of batches in the wrong order, the one with fewer
+    batches counts as damaged. If only the last batch has the latest epoch, no other batch confirms
+    it; the epoch is accepted unless it is implausibly far ahead.
 
     Args:
         leader_epoch_max: this broker's current epoch. A log written by Kafka may have later ones.
@@ -142,7 +142,7 @@ class LeaderEpochs:
         self._is_deferred = True
 
     def save(self) -> None:
-        """Write deferred changes. Raises OSError, having removed the outdated file."""
+        """Write deferred changes. If that raises OSError, the outdated file is removed."""
         self._is_deferred = False
         if not self._is_unsaved:
             return

@@ -10,9 +10,9 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
-"""Recovery points: lower offsets are on disk; an unclean start verifies only the rest of a log."""
+"""Recovery points: lower offsets are on disk, and are not verified after an unclean shutdown."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
-"""Log start offsets, of partitions whose log does not start with their first segment."""
+"""Log start offsets above 0; Kafka omits those that the first segment's name implies."""
 LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 """A copy of LOG_START_OFFSET_FILE: no other file contains the effect of DeleteRecords."""
 LOG_SIZE_FILE = "log-size-checkpoint"

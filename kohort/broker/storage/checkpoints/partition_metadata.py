@@ -33,7 +33,7 @@ def write_topic_id(files: FileSystem, directory: str, topic_id: bytes, *, sync: 
 def read_topic_id(files: FileSystem, directory: str) -> bytes | None:
     """Return the id in a partition's directory; None if there is none. Raises OSError.
 
-    Raises CorruptFileError if the file is damaged: it then proves nothing and may be rewritten.
+    Raises CorruptFileError if the file is damaged: the id is then unknown, and may be rewritten.
     """
     path = f"{directory}/{FILE_NAME}"
     content = read_checked(files, path)

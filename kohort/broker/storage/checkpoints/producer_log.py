@@ -5,8 +5,8 @@ an unclean shutdown has left a difference, the index is corrected.
 
 Damage can hide the marker of a transaction. If the segment's transaction index lists an abort at a
 damaged offset, the abort is applied. Otherwise the snapshot at the start of the next segment shows
-whether the transaction had ended. If it had ended, and the index is missing, it counts as aborted,
-because records with an unknown outcome must not be shown.
+whether the transaction had ended. If the transaction had ended, but the index is missing, it counts
+as aborted, because records with an unknown outcome must not be shown.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 CONTROL_BYTES_MAX = 1 << 16
 """A longer control batch is not a marker; a marker has 78 bytes."""
 RETRIED_BYTES = 16 << 20
-"""Size of the range at the end of a segment in which batches that clients may retry are searched:
-more than the requests in flight to a broker."""
+"""Bytes at the end of a segment that are searched for batches that clients may retry: more than all
+requests in flight together."""
 
 
 def note_control(
@@ -92,7 +92,7 @@ class CorrectIndex(NamedTuple):
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:
-        """Log that a file differs from the batches and is replaced."""
+        """Log that the index file differs from the batches and is replaced."""
         if self.entries or self.found:
             logger.log(
                 logging.WARNING if index.is_noted else logging.INFO,
@@ -138,7 +138,7 @@ class ProducerLog:
         """Offsets of snapshots that were missing or damaged and are not synced yet."""
 
     def load(self) -> ProducerState:
-        """Load the producer state, from the latest valid snapshot on."""
+        """Load the producer state from the latest valid snapshot and the batches after it."""
         state, offset = self._restored(self._end_offset)
         for segment, end in with_ends(self._segments, self._end_offset):
             if end > offset:
@@ -326,7 +326,7 @@ class ProducerLog:
                     position = batch.stop
                     if header.base_offset < offset:
                         continue
-                    # Only these batches determine which records are visible.
+                    # Only transactional and control batches determine which records are visible.
                     matters = header.is_transactional or header.is_control
                     if matters and not is_intact(segment, batch):
                         text = "%s: the CRC of the batch with offsets %d to %d is wrong"
@@ -372,8 +372,8 @@ class ProducerLog:
                     self._end(entry.producer_id, entry.last_offset, state)
 
     def _end_hidden(self, replayed: _Replayed, end: int, state: ProducerState) -> None:
-        """Replace `state` by the snapshot at the end of a segment, which includes batches that
-        cannot be read because of damage.
+        """After a segment with damaged batches, replace `state` by the snapshot at its end, which
+        includes the effects of the damaged batches.
 
         A transaction that ended at a damaged offset was committed if the transaction index exists
         and does not list it; if the index is missing, it counts as aborted.

@@ -6,8 +6,8 @@ and sequences; a missing index looks like a segment without aborted transactions
 not show whether a file is complete, or to which segment it belongs. This file does: for every
 sealed segment it lists the CRC-32C of the transaction index, or that there is none, and the CRC of
 the first batch in the .log; and it lists the checksums of the snapshots. A clean stop also lists
-the active segment; without that entry, after a kill, another .log in place of the active one is not
-detected if its offsets fit.
+the active segment. After a kill that entry is missing, so another segment's .log in place of the
+active one is not detected if its offsets fit.
 
 A file that is not listed, or differs, is rebuilt from the batches. So a crash between two writes
 only costs time, provided that no line outlives the content that it describes. Therefore a segment's

@@ -113,7 +113,7 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether all records are older than `wall_ms`; without timestamps, the file's time counts."""
+    """Whether all records, or without timestamps the file, are older than `wall_ms`."""
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
@@ -219,7 +219,7 @@ class Compaction:
         self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:
-        """Fill the map from the dirty part, by whole batches, until it is full."""
+        """Add the keys of the dirty part to the map, by whole batches, until the map is full."""
         plan = self._plan
         for segment, end in with_ends(plan.segments, plan.end_offset):
             if end <= plan.first_dirty_offset:
@@ -236,7 +236,7 @@ class Compaction:
             self.cleaned_up_to = end
 
     def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:
-        """Fill the map from one segment; return whether there was room for all of it."""
+        """Add the keys of one segment to the map; return whether all of them fitted."""
         for batch, data in self._batches(segment):
             if batch is None:
                 yield
@@ -257,9 +257,9 @@ class Compaction:
         return True
 
     def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
-        """Create the replacement of a group of segments and have it put in place.
+        """Create the replacement of a group of segments, and pause until `swap` puts it in place.
 
-        If a segment of the group is deleted meanwhile, none of the group is replaced.
+        If a segment of the group is deleted meanwhile, nothing is replaced; the caller tries again.
         """
         cleaned = CleanedSegment(
             self._log.files,
@@ -320,7 +320,7 @@ class Compaction:
             self._gone = None
 
     def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
-        """Yield each verified batch of a segment with its bytes; None where `work` may return."""
+        """Yield verified batches of a segment with their bytes, and None when `work` may pause."""
         file = self._log.files.file(segment.log.path)
         walked = walk_batches(
             file,

@@ -90,8 +90,8 @@ class TransactionPass:
         return TransactionPass(self.aborted, self._with_data)
 
     def note_data(self, header: BatchHeader) -> None:
-        """Process a batch of records. Even an empty transactional batch opens a transaction on
-        replay.
+        """Process a batch of records. An empty transactional batch counts too: on replay it opens a
+        transaction.
         """
         if header.attributes & TRANSACTIONAL_BIT:
             self._with_data.add(header.producer_id)
@@ -184,7 +184,7 @@ def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -
             return marked
         if len(kept) == len(spans):
             return bytes(batch)
-    # A subset of a batch's records always fits into a batch.
+    # No size check: a subset of a batch's records always fits into a batch.
     payload = b"".join(bytes(block[span.start : span.stop]) for span in kept)
     latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
     return _assembled(header, len(kept), latest, payload)
@@ -234,8 +234,8 @@ def _with_horizon(
 
     Returns None if the horizon, or the difference between it and a record's timestamp, exceeds 64
     bits: if delete.retention.ms is near its maximum, or a timestamp is 290 million years away. A
-    horizon limited to 64 bits would remove the tombstone too early. In Kafka it overflows to a
-    negative number, which Kafka does not store.
+    horizon limited to 64 bits would remove the tombstone too early. In Kafka such a horizon
+    overflows to a negative number, and is not stored.
     """
     horizon_ms = terms.wall_ms + terms.delete_retention_ms
     if horizon_ms > _INT64_MAX:

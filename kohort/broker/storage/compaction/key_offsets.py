@@ -5,11 +5,11 @@ takes 24 bytes, as in Kafka's SkimpyOffsetMap: a hash of 16 bytes, which is assu
 and the offset.
 
 A Python dict would need 200 bytes a key. Instead the entries are stored in byte arrays: shards of
-buckets of 16 entries. A key belongs to one bucket, and to the next one of its shard if that is
-full; `find` searches a bucket in a tenth of a microsecond, which no loop over slots could do.
-Shards are created with their first key, so a log of few keys needs little memory however large the
-map may grow. The shard and bucket of a key depend on a secret of the process, so that keys cannot
-be chosen to collide.
+buckets of 16 entries. The hash of a key selects its bucket; if that is full, the key is stored in
+the shard's next bucket with a free entry. `bytearray.find` searches a bucket in a tenth of a
+microsecond. Shards are created with their first key, so a log of few keys needs little memory
+however large the map may grow. The shard and bucket of a key depend on a secret of the process, so
+that keys cannot be chosen to collide.
 """
 
 from hashlib import blake2b
@@ -33,7 +33,7 @@ _BUCKET_MASK: Final = _BUCKETS - 1
 _BUCKET_BITS: Final = _BUCKETS.bit_length() - 1
 SHARD_BYTES: Final = _BUCKETS * _BUCKET_BYTES
 KEY_MEMORY_BYTES: Final = _ENTRY_BYTES / LOAD_FACTOR
-"""Memory per key, measured: 26.8 bytes."""
+"""Memory per key; the measured value is 26.8 bytes."""
 
 
 def hash_of(key: Buffer) -> bytes:
@@ -41,7 +41,7 @@ def hash_of(key: Buffer) -> bytes:
 
 
 class KeyOffsets:
-    """The map. Keys are passed as hashes from `hash_of`."""
+    """Maps keys to their latest offsets. Keys are passed as hashes from `hash_of`."""
 
     __slots__ = ("_keys_max", "_overflow", "_shards", "_size")
 
@@ -119,6 +119,6 @@ def _find(entries: bytearray, key_hash: bytes, start: int, stop: int) -> int:
     """Return where the entry of a key begins, -1 if there is none."""
     found = entries.find(key_hash, start, stop)
     while found >= 0 and (found - start) % _ENTRY_BYTES:
-        # A match across two entries; search on.
+        # The match extends over two entries: continue the search.
         found = entries.find(key_hash, found + 1, stop)
     return found

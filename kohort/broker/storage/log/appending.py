@@ -94,8 +94,8 @@ class LogAppender(LogState):
         try:
             index.append(aborted)
         except OSError as error:
-            # Only logged: a start rebuilds the entry from the batches as long as the recovery point
-            # has not passed its marker.
+            # Only logged: until the recovery point passes the marker, a start rebuilds the entry
+            # from the batches.
             logger.warning("%s cannot be written; the entry stays in memory: %s", index.path, error)
 
     def roll(self, *, wall_ms: int) -> None:

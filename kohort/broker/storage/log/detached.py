@@ -1,10 +1,10 @@
 """Queries on a log that run in another thread, while the log continues to be appended to.
 
-A log belongs to one thread. Another thread reads twins of its segments: they share the files, start
-with what was known when they were created, and keep what they learn to themselves (which bytes are
-verified, where a batch starts, the latest timestamp) until the log's thread takes it over. Data
-below the end of a log does not change, with two exceptions: retention and compaction remove
-segments, and a file of the same name may replace them. A result read from such a segment is void.
+A log belongs to one thread. Another thread reads copies of its segments, called twins: they share
+the files, start with the state of the original, and collect new knowledge (verified bytes, starts
+of batches, the latest timestamp), which the log's thread takes over afterwards. Data below the end
+of a log does not change, with two exceptions: retention and compaction remove segments, and a file
+of the same name may replace them. A result read from such a segment is void.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,8 +3,8 @@
 After a clean shutdown the name of the latest producer snapshot is the end of the log, so neither
 logs nor indexes are read; the first append compares it with the end of the file. After an unclean
 shutdown the segments beyond the recovery point are verified
-(:mod:`kohort.broker.storage.log.recovery`). In both cases missing batches are detected where
-something proves that they existed.
+(:mod:`kohort.broker.storage.log.recovery`). In both cases missing batches are detected if other
+data proves that they existed.
 
 A .log that is missing, empty or truncated between two batches looks like an intact log. Other data
 proves otherwise: the recovery point and the log start offset (the log had reached both), the name
@@ -54,7 +54,7 @@ class OpeningTerms(NamedTuple):
     log_start_offset: int = 0
     """The stored log start offset, 0 if none is stored; the first segment may start later."""
     noted_bytes: int | None = None
-    """Total size of the .log files when the log was closed, if known; less means a loss."""
+    """Total size of the .log files when the log was closed, if known; a smaller size is a loss."""
     leader_epoch_max: int = (1 << 31) - 1
     """The current leader epoch, if known. A batch with a later epoch counts as damaged."""
     is_known: bool = True
@@ -127,7 +127,7 @@ class OpenedLog:
         return max(terms.recovery_point, terms.log_start_offset, last_snapshot, *reached)
 
     def _is_short(self) -> bool:
-        """Whether a segment has fewer bytes than a clean shutdown recorded."""
+        """Whether the segments have fewer bytes in total than a clean shutdown recorded."""
         noted_bytes = self._terms.noted_bytes
         return noted_bytes is not None and (
             sum(segment.size_bytes for segment in self.segments) < noted_bytes
@@ -157,7 +157,7 @@ class OpenedLog:
             try:
                 self.epochs.save()
             except OSError as error:
-                # The next start can read the epochs from the batches.
+                # Only logged: the next start can read the epochs from the batches.
                 logger.warning(
                     "%s: the leader epochs cannot be written: %s", self._directory, error
                 )
@@ -215,7 +215,7 @@ class OpenedLog:
         return end_offset if found is None else found
 
     def _clean_end(self) -> int | None:
-        """Return the end of a log that was closed; None if its files contradict that."""
+        """Return the end of a log after a clean shutdown; None if damage hides the end."""
         active = self.segments[-1]
         if active.size_bytes == 0:
             return active.base_offset

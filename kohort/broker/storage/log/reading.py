@@ -1,4 +1,4 @@
-"""Reads segments, in the log's thread, or on copies of some of them in another thread."""
+"""Reads segments in the log's thread, or copies of some segments in another thread."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ class LogReader(LogState):
     def read_cached(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> BatchData | None:
-        """Read as `read` does, if that is quick: nothing to verify, and no disk access; else None.
+        """Like `read`, but return None if it might have to verify data or access the disk.
 
         Args:
-            as_range: return large data as a range of a file, to be sent from there.
+            as_range: return large data as a file range, for sendfile.
         """
         self._check_readable(offset)
         if as_range:
@@ -158,7 +158,7 @@ class LogReader(LogState):
         return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
 
     def _find_range(self, offset: int, max_bytes: int, up_to_offset: int) -> FileRange | None:
-        """Return the result of `read_cached` as a file range; None if that takes longer."""
+        """Return the result of `read_cached` as a file range if that is quick, else None."""
         number = self.segment_number(offset)
         if up_to_offset < self.end_of_segment(number):
             return None
@@ -189,8 +189,8 @@ class LogReader(LogState):
     def detached_read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> Detached[BatchData | None]:
-        """Return `read` as a query for another thread. It reads at most SEGMENTS_READ_MAX segments;
-        if its result is None, they contained nothing: call `read`.
+        """Return `read` as a query for another thread. It reads at most SEGMENTS_READ_MAX segments.
+        If these have no data, its result is None: then call `read`.
         """
         self._check_readable(offset)
         number = self.segment_number(offset)

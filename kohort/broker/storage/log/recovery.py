@@ -30,7 +30,7 @@ from kohort.protocol.records.batch import NO_TIMESTAMP
 logger = logging.getLogger(__name__)
 
 REPORT_BYTES = 256 << 20
-"""Segments with more to verify are logged, to explain a long start."""
+"""Segments with more bytes to verify are logged, to explain a long start."""
 
 PROGRESS_BYTES = 4 << 20
 """Verified bytes are reported in steps of this size."""
@@ -108,9 +108,7 @@ class _Scan:
         self._latest = TimestampOffset(NO_TIMESTAMP, -1)
 
     def run(self) -> CorruptBatchError | None:
-        """Walk to the end of the segment, and return None; or to a damaged batch, and return its
-        error.
-        """
+        """Walk to the segment's end and return None, or to a damaged batch and return its error."""
         start = indexed = reported = self.position
         batches = self._segment.walk(start, self.end_offset, check_crc=True, chunk_bytes=MANY_BYTES)
         try:
@@ -168,10 +166,10 @@ class _Scan:
 
 
 def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) -> BatchAt | None:
-    """Return the batch at which to continue after a damaged batch that starts at `position`.
+    """Return the batch at which to continue after a damaged one at `position`, or None.
 
-    That is the next batch in the old index, or, if it is beyond the recovery point, the batch that
-    starts at the recovery point if there is one. None if nothing is found.
+    It is the next batch in the old index, or the batch that starts at the recovery point if that
+    batch is earlier.
     """
     indexed = next_indexed_batch(segment, position)
     if indexed is not None and indexed.header.base_offset <= recovery_point:
@@ -182,8 +180,8 @@ def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) ->
 def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
     """Return (position, base offset) of the batch to start with, at or before the recovery point.
 
-    That batch has an entry in the time index, so no earlier batch has a later timestamp, and the
-    scan finds the latest timestamp of the segment without reading the earlier batches.
+    It is the segment's first batch or has an entry in the time index, so no earlier batch has a
+    later timestamp, and the scan finds the segment's latest timestamp.
     """
     number = segment.time_index.find_offset(recovery_point)
     batch = batch_of_entry(segment, segment.time_index[number]) if number >= 0 else None

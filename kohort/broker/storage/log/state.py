@@ -34,10 +34,10 @@ from kohort.broker.storage.segment.segment import LogSegment, with_ends
 class LogFlusher:
     """Tracks how much of a log is on disk. `note_*` may be called while a flush runs.
 
-    One flush at a time; it runs in any thread. What it covers is determined before the first
-    fsync: batches appended meanwhile are left to the next one. A failed fsync is never retried:
-    the kernel marks the pages as clean after reporting the error once, so the next fsync would
-    succeed without having written them.
+    Flushes run in any thread, one at a time. A flush covers the batches appended before it starts;
+    later ones are left to the next flush. A failed fsync is never retried: the kernel marks the
+    pages as clean after reporting the error once, so the next fsync would succeed without having
+    written them.
     """
 
     __slots__ = ("_directories", "_files", "_lock", "_paths", "flushed_offset")
@@ -47,12 +47,12 @@ class LogFlusher:
         """Every batch below this offset is on disk."""
         self._files = files
         self._lock = threading.Lock()
-        # Ordered, so that a flush is reproducible.
+        # A dict keeps the order, so that a flush is reproducible.
         self._paths: dict[str, None] = {}
         self._directories: dict[str, None] = {}
 
     def note_name(self, directory: str) -> None:
-        """Record that a relevant file was created in, renamed in or removed from a directory."""
+        """Record that names in a directory changed: the next `flush` must sync the directory."""
         self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
@@ -69,7 +69,7 @@ class LogFlusher:
 
         Args:
             end_offset: read before `segments`, so that they contain all batches below it.
-            with_indexes: whether to include those of the active segment.
+            with_indexes: whether to include the indexes of the active segment.
         """
         with self._lock:
             for path in self._take(self._paths):
@@ -187,7 +187,7 @@ class LogState:
         return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
 
     def end_of_segment(self, number: int) -> int:
-        """Return the offset at which the segment with an index ends."""
+        """Return the end offset of `segments[number]`."""
         if number + 1 == len(self.segments):
             return self.log_end_offset
         return self.segments[number + 1].base_offset

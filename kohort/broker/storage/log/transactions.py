@@ -25,15 +25,15 @@ from kohort.broker.storage.segment.transaction_index import (
 from kohort.groups.steps import Steps, at_once
 
 READ_MAX: Final = 4_096
-"""Maximum number of transactions that end within one read."""
+"""Maximum number of aborted transactions that end within one read."""
 STEPS_AT_ONCE_MAX: Final = 3
-"""Maximum steps that a search may take without pauses: with the response, a millisecond or two."""
+"""Maximum steps of a search without pauses; these and the response take one or two milliseconds."""
 _UNREADABLE: Final = "aborted transactions cannot be read"
 _REBUILT_SUFFIX: Final = f".rebuilt{TEMPORARY_SUFFIX}"
 
 
 class AbortedTransactions:
-    """The aborted transactions of one log; for its thread. All methods raise StorageError."""
+    """The aborted transactions of one log, for the log's thread. Methods raise StorageError."""
 
     __slots__ = ("_state",)
 

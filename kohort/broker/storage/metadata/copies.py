@@ -1,13 +1,13 @@
-"""The two copies of the metadata database at the start: which one is used, and repairing the other.
+"""Chooses one of the two copies of the metadata database at the start, and repairs the other.
 
 A copy is sound, missing, damaged, or unreadable because the disk fails. The sound one with more
-changes provides the content, and the other copy is rebuilt from it: a file that is not in use never
-stays under its name, where a later start could mistake it for the newer one. With a full disk the
-broker starts with one copy.
+changes provides the content, and the other copy is rebuilt from it: an unused file never keeps its
+name, because a later start could mistake it for the newer copy. With a full disk the broker starts
+with one copy.
 
-If neither is sound, the cause decides. Two damaged files are salvaged row by row, and the caller
-completes the rest. A failing disk is not damage, and is reported as such: the files may be sound,
-and replacing them would lose them.
+If neither is sound, the cause decides. Two damaged files are salvaged row by row, and the caller's
+`Rebuild` completes the content. A failing disk is not damage, and is reported as such: the files
+may be sound, and replacing them would lose them.
 """
 
 import logging
@@ -138,7 +138,7 @@ def _merged(*salvaged: Content) -> Content:
 
 
 def _replaced(copy: _Copy, sound: MetadataDatabase) -> MetadataDatabase | None:
-    """Rebuild a copy from a sound one; None if the disk has no room for it."""
+    """Rebuild a copy from a sound one; None if it cannot be written."""
     _close(copy)
     if copy.problem is not None:
         _set_aside(copy.path)

@@ -7,8 +7,8 @@ WAL mode with full synchronisation: a change is atomic, and durable when `change
 
 There are three kinds of errors, which SQLite's codes alone do not distinguish (a flipped bit in the
 schema is "no such column", one in a name cannot be decoded): the file is damaged, the disk fails
-(`UnreadableError`, or StorageError where waiting or another setting may help), or the file belongs
-to another program or a later release.
+(`UnreadableError`, or StorageError if waiting or another setting may help), or the file belongs to
+another program or a later release.
 """
 
 import errno
@@ -201,8 +201,8 @@ class MetadataDatabase:
         try:
             self._open("NORMAL")
         except UnreadableError as error:
-            # The shared-memory index of the WAL is a file as well, for which a full disk has no
-            # room. In exclusive mode it is not needed.
+            # A full disk has no room for the file of the WAL's shared-memory index. Exclusive mode
+            # does not need that file.
             try:
                 self._open("EXCLUSIVE")
             except StorageError:
@@ -285,7 +285,7 @@ class MetadataDatabase:
     def _checked_properties(self) -> dict[str, str]:
         connection = self._connection
         try:
-            # Strictly: invalid UTF-8 is an error.
+            # Decode text strictly: invalid UTF-8 is an error.
             connection.text_factory = str
             rows = connection.execute(_PROPERTIES).fetchall()
         except _ERRORS as error:
@@ -303,8 +303,8 @@ class MetadataDatabase:
         # Checked first: the header of a damaged file does not identify its program or release.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
-        # PRAGMA quick_check would miss a damaged index, through which a change does not find the
-        # existing row, and adds a second one.
+        # PRAGMA quick_check would miss a damaged index, with which a change might not find the
+        # existing row and add a second one.
         rows = self._connection.execute("PRAGMA integrity_check(3)").fetchall()
         if rows != [(b"ok",)]:
             problems = "; ".join(row[0].decode(errors="replace") for row in rows)
@@ -341,8 +341,8 @@ class MetadataDatabase:
             )
 
     def _is_writable(self) -> bool:
-        """Whether the header allows writing. SQLite reports a damaged format version only at the
-        first change: it assumes a later SQLite's file, which may be read.
+        """Whether the header allows writing. SQLite takes a damaged format version for that of a
+        later SQLite: it reads the file, and fails only at the first change.
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123 - in memory it is no path
@@ -452,7 +452,7 @@ def explained(path: str, doing: str, error: Exception) -> MetadataError | Storag
     if primary in _OPERATOR_ERRORS:
         return StorageError(text)
     if primary in _MAYBE_OURS:
-        # A damaged header looks like a missing permission, so check what SQLite would do.
+        # SQLite reports a damaged header like a missing permission, so open the files as it would.
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
             os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))

@@ -194,6 +194,6 @@ class MetadataStore:
             self._mirror.change(statements)
         except StorageError:
             logger.exception("the mirror of the metadata is not used until the next start")
-            # The change is durable, but a mirror that lacks it must never be restored from.
+            # Remove the mirror, so that no start restores from a file without this durable change.
             self._mirror.destroy()
             self._mirror = None

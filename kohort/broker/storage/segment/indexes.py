@@ -23,7 +23,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _BLOCK_ENTRIES: Final = 64
 """The last step of a search reads this many entries at once."""
 _NEAR_ENTRIES: Final = 512
-"""The first step reads this many, from the entry found last: a page, and at least 2 MB of log."""
+"""A search first reads this many entries from its last result on: a page, at least 2 MB of log."""
 
 
 class SegmentIndex:
@@ -150,7 +150,7 @@ class SegmentIndex:
                 return None
             data = self._file.pread_cached(count * size, near * size)
             count_found = self._count_up_to(data, column, limit)
-            # At the end of what was read, a later entry may be the right one.
+            # If the last entry read qualifies, a later one may be the result.
             if count_found == 0 or (
                 count_found * size > len(data) - size and near + count_found < self._saved
             ):

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EpochAt = Callable[[int], int]
-"""Returns the leader epoch that wrote an offset, -1 if unknown."""
+"""Returns the leader epoch in which an offset was written, -1 if unknown."""
 
 BatchData: TypeAlias = "bytes | FileRange"
 """Whole batches: in memory, or as a range of the file to be sent."""
 
 RANGE_BYTES_MIN = 64 << 10
-"""Smaller data is sent faster if it is read: a range needs system calls of its own."""
+"""Smaller data is read into memory, which is faster: a range needs additional system calls."""
 CHECKS_MAX = 8
 """Maximum batches whose headers are read to find the end of a `cached_range`, from the nearest
 index entry on."""
@@ -110,7 +110,7 @@ def cached_range(segment: LogSegment, offset: int, max_bytes: int) -> FileRange 
     verification.
 
     Runs for every response to a consumer that is catching up, so it checks each condition once.
-    Returns None, or raises OSError, if that cannot be decided so quickly: then call `is_cached`.
+    Returns None, or raises OSError, if these checks do not suffice: then call `is_cached`.
     """
     start, size = segment.hinted(offset), segment.size_bytes
     if start is None or max_bytes < RANGE_BYTES_MIN:
@@ -139,7 +139,7 @@ def is_cached(segment: LogSegment, offset: int, max_bytes: int) -> bool:
 
 
 def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
-    """Verify new bytes; return the end of the last valid batch in the requested range."""
+    """Verify unverified bytes; return the end of the last valid batch in the requested range."""
     segment.check_identity()
     stop, next_offset = wish.start, wish.base_offset
     batches = walk_batches(

@@ -100,8 +100,8 @@ POSITION_MAX = (1 << 31) - 1
 HINTS_MAX = 64
 RECENT_BYTES = 2 << 20
 SAVE_ENTRIES = 256
-"""Number of unsaved index entries at which they are written: with one entry for every 4 KiB, 2 KB
-after each MB of log."""
+"""Index entries are written to disk when this many are unsaved: 2 KB after each MB of log, if there
+is an entry for every 4 KiB."""
 
 logger = logging.getLogger(__name__)
 

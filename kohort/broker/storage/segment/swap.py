@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 OFFSET_MAX = (1 << 63) - 1
 """Used as the end offset of a replacement until its batches have been read."""
 
-# The .log last: once it is renamed everything is complete.
+# The .log is renamed last: its new name proves that the other files are renamed.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
 
 
 def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Return where a file of the replacement is written."""
+    """Return the *.cleaned path of a replacement's file."""
     return f"{directory}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
 
 

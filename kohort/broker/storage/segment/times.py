@@ -3,7 +3,7 @@
 The time index is trusted only where an entry matches the batch it points to; otherwise the headers
 of the whole segment are scanned once, and a complete index is rebuilt. A maximum that is too low
 would make retention delete a segment too early. So the last entry, which should be the maximum, is
-also compared with the batches after it; if timestamps ascend, no batch follows it.
+also compared with the batches after it; if timestamps ascend, its batch is the last one anyway.
 """
 
 import logging
@@ -177,7 +177,7 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
             for offset in range(header.base_offset, header.next_offset):
                 yield TimestampOffset(header.max_timestamp, offset)
         else:
-            # A search often ends at the first records, and needs neither keys nor values.
+            # Iterate over spans: a search needs neither keys nor values, and often ends early.
             for span in iter_spans(inflate(data, header), header.record_count):
                 timestamp = header.base_timestamp + span.timestamp_delta
                 if not _INT64_MIN <= timestamp <= _INT64_MAX:

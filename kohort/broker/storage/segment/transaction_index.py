@@ -33,7 +33,7 @@ _FIRST, _LAST, _STABLE = 1, 2, 3
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
 _BLOCK_ENTRIES: Final = 128
-"""Entries read at once, where few are expected."""
+"""Entries read at once if few are expected."""
 _CHECKED_ENTRIES: Final = 4_096
 """Entries read at once by a check."""
 STEP_ENTRIES: Final = 1_024
@@ -82,8 +82,8 @@ class TransactionIndex:
 
         Args:
             size_bytes: the present size of the file, None if it does not exist.
-            noted_sum: the checksum that it must have, if known.
-            damage: why it has to be rebuilt from the batches; None if no reason is known.
+            noted_sum: the checksum that the file must have, if known.
+            damage: why the file has to be rebuilt from the batches; None if no reason is known.
             is_noted: whether `segments.crc` lists the file, or its absence.
         """
         self.path = path
@@ -103,9 +103,10 @@ class TransactionIndex:
         """Why the file has to be rebuilt, from the constructor or `check_in_thread`; or None."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
-        """For each run of STEP_ENTRIES that was examined, its lowest first offset and the last
-        stable offset at its end, by the index of its first entry. Without this, every read within
-        one long transaction would examine all transactions that were aborted meanwhile."""
+        """Results of examined steps: index of the first entry -> (lowest first offset, last stable
+        offset at the end). Without them, every read in a long transaction would examine all
+        transactions aborted meanwhile.
+        """
         self._lock = threading.Lock()
         """Held while writing."""
 
@@ -286,8 +287,8 @@ class TransactionIndex:
         return Overlapping(aborted, is_all=False)
 
     def marker_behind(self, offset: int, count: int) -> int | None:
-        """Return the marker of the entry that is `count` entries after the first whose marker is at
-        or after an offset; None if there are fewer.
+        """Skip `count` entries with markers at or after an offset, and return the marker of the
+        next entry; None if there is none.
         """
         with self._lock:
             saved, pending = self._saved, list(self._pending)
