@@ -136,7 +136,7 @@ class TopicChanges:
         validate_only: bool = False,
         charge: Callable[[int], None] = lambda _: None,
     ) -> list[PlannedTopic | KafkaError]:
-        """Create topics, each individually; one result for each.
+        """Create topics independently of each other; return a result for each.
 
         ``charge`` is called with the number of partitions of each topic that could be created, and
         raises KafkaError to forbid it.
@@ -246,7 +246,7 @@ class TopicChanges:
     async def alter_broker(
         self, broker: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
-        """Change the dynamic configs of this broker's id, or with "" of all brokers. Raises
+        """Change the dynamic configs of one broker id, or of all brokers if it is "". Raises
         KafkaError.
         """
         async with self.under_way:

@@ -56,7 +56,7 @@ class _Failure(NamedTuple):
 
 
 class Compactor:
-    """Looks for logs with enough to compact; one at a time."""
+    """Compacts the logs that have enough dirty records, one at a time."""
 
     def __init__(
         self,
@@ -170,8 +170,8 @@ class Compactor:
         log, wall_ms = partition.log, self._clock.wall_ms()
         first_dirty_offset = self._first_dirty_offset(partition)
         try:
-            # First up to the high watermark: the last stable offset, which may have to be read from
-            # files, is needed only if there is something to compact.
+            # Plan up to the high watermark first: the last stable offset, which may have to be read
+            # from files, is needed only if there is something to compact.
             plan = plan_compaction(
                 log,
                 first_dirty_offset=first_dirty_offset,
@@ -196,8 +196,8 @@ class Compactor:
         if key in self._unchecked:
             self._unchecked.discard(key)
             if self._clean_up_to.get(key, 0) > partition.log.opened_end_offset:
-                # The log was truncated, or recreated under the same name: its later records were
-                # never examined.
+                # The log ended below the offset when it was opened, so it was truncated or
+                # recreated: all later records are dirty.
                 del self._clean_up_to[key]
         return self._clean_up_to.get(key, 0)
 

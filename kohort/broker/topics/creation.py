@@ -1,7 +1,6 @@
-"""Validation of new topics and new partitions, with the answers of a one-broker Kafka cluster.
+"""Validates new topics and new partitions as a Kafka cluster of one broker does.
 
-Pure checks. They raise KafkaError with the code and, in substance, the message of Kafka with one
-registered broker.
+Pure functions. They raise KafkaError with Kafka's code and, in substance, its message.
 """
 
 from collections.abc import Mapping, Sequence

@@ -62,7 +62,7 @@ class DataDirectoryShell:
             for partition in partitions:
                 await partition.wait_flushed()
             logs = [partition.log for partition in partitions]
-            # Concurrently, because each waits for fsyncs that the file system can combine.
+            # Close logs concurrently: the file system can combine the fsyncs for which they wait.
             closed = await asyncio.gather(
                 *(
                     self.run(close_logs, logs[start::CLOSING_THREADS])

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Offsets = dict[tuple[str, int], int]
-"""An offset, or another number, by (topic, partition)."""
+"""Offsets, sizes or leader epochs by (topic, partition)."""
 
 FIRST_LEADER_EPOCH: Final = 0
 """The leader epoch of a new partition, which never increases with one broker. A partition imported
@@ -108,8 +108,8 @@ class PartitionDirectories:
         on_verified = None if self.on_verified is None else partial(self.on_verified, key)
         try:
             owner = self._set_aside_stray(directory, topic_id)
-            # Checkpoints of another topic of the same name do not apply to this one. If the id is
-            # damaged it is the same topic: checkpoints are cleaned before a name is reused.
+            # Checkpoints of another topic of the same name do not apply. If the id is unreadable,
+            # they do: before a name is reused, the checkpoints of the deleted topic are removed.
             believed = owner is not _DirectoryOwner.ANOTHER
             terms = OpeningTerms(
                 wall_ms,
@@ -238,7 +238,7 @@ class PartitionDirectories:
             self._leader_epochs[key] = leader_epoch
         self._recovery_points[key] = log.flushed_offset
         self._sizes[key] = log.size_bytes
-        # Unlike in Kafka, also if the first segment's name implies the log start offset: until the
+        # Kafka omits an offset that the first segment's name implies. It is noted here: until the
         # directory is synced, a power failure may restore deleted segments.
         if log.log_start_offset > 0:
             self._start_offsets[key] = log.log_start_offset
@@ -293,7 +293,7 @@ class PartitionDirectories:
         """Replace the checkpoints of recovery points and log start offsets. Raises StorageError."""
         try:
             with self._writing:
-                # With logs that were added after `notes` made its copy: they may have rolled
+                # Include logs that were added after `notes` made its copy: they may have rolled
                 # meanwhile, see `_note_before_roll`.
                 points = self._recovery_points | recovery_points
                 write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, points)
@@ -314,10 +314,10 @@ class PartitionDirectories:
         """Return leader epochs above FIRST_LEADER_EPOCH by partition, for partitions that are not
         open.
 
-        A client does not accept a leader whose epoch is lower than one it knows, so the epoch must
-        be known before the partition is opened. After an unclean shutdown all partitions are opened
-        before that. After a clean shutdown of another release, or of Kafka, the partitions' own
-        files are read, once.
+        Clients reject a leader epoch lower than one they know, so metadata needs the epoch even of
+        an unopened partition. After an unclean shutdown all partitions are opened at the start.
+        After a clean shutdown of another release, or of Kafka, the partitions' own files are read,
+        once.
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
             return self._read_checkpoint(NEWEST_EPOCH_FILE)

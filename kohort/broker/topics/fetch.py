@@ -1,9 +1,9 @@
 """Reads several partitions for one Fetch request, at once or when enough data has arrived.
 
 A fetch that finds fewer bytes than it requires waits in the purgatory, with its partitions as keys.
-It keeps only the number of missing bytes: an append subtracts its size, so it costs the same
-however many partitions the request has. The partitions are read again only when that number reaches
-zero, or the wait time is over.
+It keeps only the number of missing bytes: an append subtracts its size, at the same cost however
+many partitions the request has. The partitions are read again only when that number reaches zero,
+or the wait time is over.
 
 Data that was appended recently, or is known to be verified and in the page cache, is read on the
 event loop, in a few microseconds. Other data may have to be read from disk or verified, so another
@@ -90,7 +90,7 @@ class PartitionRead:
         return len(data)
 
     async def read_in_thread(self, bytes_left: int, *, min_one: bool, clock: Monotonic) -> int:
-        """Read like `read_cached`, but in another thread, and in slices on the event loop."""
+        """Like `read_cached`, but read in another thread, and prepare a long result in slices."""
         partition = self.partition
         assert partition is not None
         # Taken before the first await, so that `bytes_since` counts bytes that arrive later.

@@ -27,9 +27,9 @@ READ_BYTES: Final = 1 << 20
 def read_records(partition: Partition, offset: int) -> Iterator[Record]:
     """Yield all visible records from `offset` on, except control records.
 
-    For topics that this broker does not write in transactions. Files written by Kafka may have
-    some: a transactional record is yielded at its own place if its transaction was committed, and
-    skipped if it was aborted or is open.
+    For topics that this broker does not write in transactions. Files written by Kafka may contain
+    transactions: the records of a committed one are yielded in offset order, those of an aborted or
+    open one are skipped.
 
     Raises:
         KafkaError: the rest cannot be read.
@@ -180,7 +180,7 @@ class InternalLog:
     async def _prepare(self) -> None:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
-            # Takes the exception if the creation fails after all waiters were cancelled.
+            # If all waiters are cancelled, asyncio would log the exception of a failed creation.
             self._creating.add_done_callback(_retrieve_exception)
         self._found = await asyncio.shield(self._creating)
 

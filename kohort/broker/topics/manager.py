@@ -1,4 +1,4 @@
-"""The topics of the broker: opened at the start, found, maintained, closed.
+"""Opens, finds, maintains and closes the topics of the broker.
 
 Blocking work runs in the executor, except opening a partition that was closed cleanly, which takes
 a tenth of a millisecond. A disk failure in one partition takes only that partition offline.
@@ -112,7 +112,7 @@ class TopicManager:
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
         self.all = self.catalog.all
-        """Returns every topic, oldest first: the catalog's method, as are `get` and `get_by_id`."""
+        """Returns every topic, oldest first; like `get` and `get_by_id`, the catalog's method."""
         self._new_uuid = new_uuid
         self._changing = asyncio.Lock()
 
@@ -138,7 +138,8 @@ class TopicManager:
         # Removed before the checkpoints are written: on a full disk, this makes room for them.
         self.disk.remove_later(refuse)
         if not data.was_clean or data.directories.has_stale_notes:
-            # Writing the checkpoints takes seven fsyncs. After a clean stop they are still valid.
+            # Not after a clean stop: the checkpoints are still valid, and writing them takes seven
+            # fsyncs.
             try:
                 await self.disk.write_checkpoints()
             except StorageError as error:

@@ -11,8 +11,8 @@ its writes are flushed to disk, and when the high watermark advances:
 - A full segment is flushed in any case, so that the recovery point advances and a start after a
   crash has to verify only the last segment.
 
-Consumers of committed records read up to the last stable offset: the high watermark, or the start
-of the first transaction that has not ended below it
+Consumers of committed records read up to the last stable offset: the start of the first transaction
+without a marker below the high watermark, or else the high watermark
 (:mod:`kohort.broker.core.partition.transactions`). Both offsets are stored, and advance together.
 
 A failed write is undone and answered with an error; the next write may succeed. A failed fsync, or

@@ -1,8 +1,8 @@
 """The reads of one partition: records, and offsets by time.
 
 Consumers see records below the high watermark, or below the last stable offset if they read
-committed records only; the partition keeps both. The limits are taken before the first await of a
-read and stay fixed, however long another thread takes.
+committed records only; the partition keeps both. Each attempt of a read determines its limit before
+another thread starts; the limit then stays fixed, however long the thread takes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PartitionReads:
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             if isinstance(data, bytes):
-                # A file range is not cached: locating it again is as fast.
+                # File ranges are not cached: locating one is as fast as a cache lookup.
                 key = self._read_key(offset, max_bytes, limit, min_one=min_one)
                 self._tail_cache.put(key, data)
         return data
@@ -106,7 +106,7 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Read like `read_cached` in another thread; visible offsets are as of the call."""
+        """Like `read_cached`, but read in another thread, up to the end visible at its start."""
         partition = self._partition
         if committed_only:
             await repair_indexes(self._log, offset, self._executor)
@@ -124,7 +124,7 @@ class PartitionReads:
                 if isinstance(result, bytes):
                     self._tail_cache.put(key, result)
                 return result
-        # All attempts were without result: segments were removed meanwhile, or there is a wide gap.
+        # No attempt had a valid result: segments were removed meanwhile, or there is a wide gap.
         # Read in the loop's thread instead, where nothing can intervene.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
@@ -151,10 +151,10 @@ class PartitionReads:
         return data, self.aborted_in_read(offset, len(data))
 
     def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions in the result of a committed read from `offset` in this
-        event loop iteration.
+        """Return the aborted transactions in the result of a committed read from `offset`, which
+        must have run in the same event loop iteration.
 
-        Only transactions with a record in the result; Kafka also returns some that come after it.
+        Unlike Kafka, normally omits transactions that begin after the result.
         """
         return self._search(offset, byte_count).at_once() if byte_count else []
 

@@ -115,8 +115,8 @@ class Rebuilding:
     def _proven(self, name: str, indexes: Sequence[int]) -> TopicRecord:
         count = max(indexes) + 1
         if name == CONSUMER_OFFSETS:
-            # There may be more partitions than directories, which are created when a group is
-            # stored in them. A group's partition depends on the partition count.
+            # A group's partition depends on the partition count, which may exceed the number of
+            # directories: one is created when its first group is stored.
             count = max(count, self._config.offsets_topic_num_partitions)
         ids = Counter(filter(None, (self._topic_id(name, index) for index in indexes)))
         if not ids:

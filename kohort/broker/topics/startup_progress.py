@@ -57,7 +57,7 @@ class StartupProgress:
             self.partitions_verified += 1
 
     def seconds_left(self) -> int | None:
-        """Estimate how long verifying will take; None if it is unknown."""
+        """Estimate the time until all logs are verified; None if it is unknown."""
         total = self.bytes_total + self.partitions_total * PARTITION_BYTES
         done = self.bytes_verified + self.partitions_verified * PARTITION_BYTES
         elapsed_ms = self._clock.monotonic_ms() - self._began_ms

@@ -34,7 +34,7 @@ class PartitionList(Sequence["Partition"]):
         returns the leader epoch of a partition that is not open.
         """
         self.revision = 0
-        """Increases when the metadata of partitions changes, except whether they are online."""
+        """Increases when partitions are added or reopened, or a leader epoch changes."""
         self._open_partition = open_partition
         self._on_offline = on_offline
         self._unopened_epoch = unopened_epoch
@@ -80,7 +80,7 @@ class PartitionList(Sequence["Partition"]):
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:
-        """Whether requests for a partition are served; True for one that has not been used yet.
+        """Whether requests for a partition are served; True if it has not been used yet.
 
         Clients stop sending requests for an offline partition, so this call counts as a request.
         """
