@@ -47,7 +47,7 @@ KAFKA_LISTENERS: Final = (
     Endpoint("PLAINTEXT", "localhost", 9092),
     Endpoint(CONTROLLER, "localhost", 9093),
 )
-"""The ports in the server.properties of Kafka's distribution."""
+"""The listeners in the server.properties of Kafka's distribution."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ def plan_export(
     """Examine the directory without changes. Raises OSError and StorageError.
 
     Args:
-        node_id: the node id in both brokers' settings.
+        node_id: the node id, the same in Kohort's and in Kafka's settings.
         new_id: returns a new UUID, as 16 bytes.
         release: the earliest Kafka release that must be able to start on the directory.
     """

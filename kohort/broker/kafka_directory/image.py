@@ -41,7 +41,7 @@ NO_LEADER_CHANGE: Final = -2
 MetadataRecord: TypeAlias = object
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(Type, name) of each part; None is the default of the type."""
+"""(type, name) of each component; the name None means the default of the type."""
 
 
 @dataclass(slots=True)

@@ -207,7 +207,7 @@ def read_image(directory: Path) -> tuple[ClusterImage, bool]:
             if (match := _SNAPSHOT.fullmatch(file.name))
         )
         if not any(directory.iterdir()) and (directory.parent / BOOTSTRAP).exists():
-            # Formatted by `kafka-storage`, but Kafka has not been started on the directory yet.
+            # The directory was formatted by `kafka-storage`, and Kafka was never started on it.
             snapshots = [(0, 0, directory.parent / BOOTSTRAP)]
         if snapshots:
             start, _, path = snapshots[-1]

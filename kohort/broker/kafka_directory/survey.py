@@ -1,9 +1,9 @@
 """Examines a data directory before its conversion in either direction, and removes files that only
 Kohort uses.
 
-Both brokers identify a partition's directory by the topic id in it, and rename a directory whose id
-differs from that of the known topic. So the ids are checked first, before any change. Blocking
-code.
+Kohort and Kafka identify a partition's directory by the topic id in it, and rename a directory
+whose id differs from that of the known topic. So the ids are checked first, before any change.
+Blocking code.
 """
 
 import os
