@@ -55,7 +55,7 @@ def parse_login_module(text: str, modules: tuple[str, ...]) -> LoginModule:
 
 
 def _tokens(text: str) -> list[tuple[bool, str]]:
-    """Return words, signs and the content of quotes; True for signs."""
+    """Return (is a sign, text) for each sign, word or quoted string, which loses its quotes."""
     tokens = []
     position = 0
     text = text.rstrip()
@@ -74,7 +74,7 @@ def _tokens(text: str) -> list[tuple[bool, str]]:
 
 
 def _options(tokens: list[tuple[bool, str]]) -> dict[str, str]:
-    """Return names and values, which alternate with signs."""
+    """Return the options, each of which consists of three tokens: name, =, value."""
     options = {}
     for at in range(0, len(tokens), 3):
         match tokens[at : at + 3]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 _LINE_END = r"\r\n?|\n"
-"""Java's line ends. Python splits at more characters, which a password may contain."""
+"""Java's line ends. `str.splitlines` has further ones, which a password may contain."""
 _ESCAPE = r"\\(u[0-9a-fA-F]{4}|.)"
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -15,7 +15,7 @@ class Property(NamedTuple):
     name: str
     value: str
     line: int
-    """Number of its first line, from 1."""
+    """Number of the property's first line, from 1."""
 
 
 def parse_properties(text: str) -> Iterator[Property]:
@@ -30,7 +30,7 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines except comments and blank ones; a line that ends with a backslash continues."""
+    """Join lines that end with a backslash to the next; skip comments and blank lines."""
     begun: list[str] = []
     start = 0
     for number, raw in enumerate(re.split(_LINE_END, text), 1):

@@ -41,7 +41,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
-    """Format the first few ids, and how many more there are; `count` is the number of all."""
+    """Format the first few ids, and how many more there are; `count` is the total number."""
     total = len(ids) if count is None else count
     names = ", ".join(shown(text) for text in ids[:most])
     left = total - min(len(ids), most)
