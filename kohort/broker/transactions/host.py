@@ -101,7 +101,7 @@ class TransactionHost:
         self._stuck: set[str] = set()
         """Ids that wait for a partition to accept its marker; logged when the wait begins."""
         self._unanswered: dict[Deferred[Any], TransactionalId] = {}
-        """Pending tickets, with the ids that will answer them."""
+        """The responses (tickets) of pending requests, with the ids that will set them."""
         self._settling: dict[str, list[Deferred[None]]] = {}
         """Waiters for the end of an id's operation in progress, by id."""
         self._slices = RoundRobin(clock)

@@ -41,7 +41,7 @@ class KnownIds:
         self._ids[txn.transactional_id] = txn
 
     def remove(self, name: str) -> None:
-        """Drop an id whose tombstone is durable; only ids without a transaction get one."""
+        """Drop an id, which must have no transaction, after its tombstone became durable."""
         self._ids.pop(name, None)
         self._idle.pop(name, None)
 
@@ -130,8 +130,8 @@ class Forgetting:
         """While there are too many ids, remove the one that has been idle for the longest time.
 
         Returns:
-            COORDINATOR_NOT_AVAILABLE if none is idle, or while the tombstone is being written;
-            NONE if a new id may be added.
+            NONE if a new id may be added; COORDINATOR_NOT_AVAILABLE if no id is idle, or while the
+            tombstone of the removed id is being written.
         """
         host = self._host
         while len(host.ids) >= self._ids_max:
@@ -141,7 +141,7 @@ class Forgetting:
             host.counts["evicted"] += 1
             host.forget(oldest)
             if oldest.record is not None:
-                # Its tombstone is being written; there is room when the client retries.
+                # The tombstone of the removed id is being written; the client must retry.
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 

@@ -188,7 +188,7 @@ class Marking:
         """Write the scheduled markers of this id now, before its next request."""
         mark = self._answered.pop(txn, None)
         if mark is not None:
-            # Without a time slice, so that all markers are written before anything else runs.
+            # Pass no time slice, so that all markers are written before anything else runs.
             self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
     def forget(self, txn: TransactionalId) -> None:

@@ -29,7 +29,7 @@ class Transactions:
         self.markers: PartitionMarkers = host.marking.writer
         """The marker writer, which WriteTxnMarkers uses to end hanging transactions."""
 
-    # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
+    # Requests. The results may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
     def init_producer_id(self, transactional_id: str, request: InitRequest) -> Deferred[InitResult]:
         ticket: Deferred[InitResult] = Deferred()
@@ -73,7 +73,7 @@ class Transactions:
         *,
         adds: bool,
     ) -> ErrorCode:
-        """Whether batches may be appended to these partitions; see `TransactionalId.verify`.
+        """Return NONE if batches may be appended to these partitions; see `TransactionalId.verify`.
 
         Args:
             adds: missing partitions will be added before the append, by `add`.
