@@ -1,4 +1,4 @@
-"""``kohort serve`` and, in a checkout, ``python -m broker``; light until the broker runs."""
+"""``kohort serve`` and, in a checkout, ``python -m broker``; imports the broker only to run it."""
 
 import argparse
 import sys

@@ -139,7 +139,7 @@ class Broker:
         return make_history(self.config, self._clock, self.background_tasks)
 
     def new_memory_reclaimer(self) -> MemoryReclaimer:
-        """Create the memory reclaimer of a process that runs only this broker, not started yet."""
+        """Create the memory reclaimer, not started, of a process that runs only this broker."""
         purgatory = self.services.purgatory
         return MemoryReclaimer(lambda: purgatory.waiting_count, self.coordinators.waiting_weight)
 
@@ -153,8 +153,8 @@ class Broker:
         # would end the process during a long recovery.
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         async with AsyncExitStack() as stack:
-            # Its callback, `reclaimer.stop`, runs after the broker has stopped: from then on all
-            # live objects are collected, which would delay the shutdown of many groups.
+            # Restores normal garbage collection only after the broker has stopped: collections
+            # would delay the shutdown of many groups.
             when_stopped = stack.enter_context(ExitStack())
             # Loading creates very many long-lived objects and hardly any cycles.
             with nothing_collected():

@@ -120,7 +120,7 @@ ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
 
 
 SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"
-"""Returns the delivery of share groups; None if no share group has existed yet."""
+"""Returns the object that delivers records to share groups; None before the first share group."""
 
 
 def no_shares() -> None:
