@@ -224,7 +224,7 @@ class ConsumerConfig(SecuritySettings):
             raise ConfigError(
                 f"isolation_level must be {' or '.join(_ISOLATION)}, not {self.isolation_level!r}"
             )
-        # Each of these raises ConfigError for a value that it cannot use.
+        # Computed here for their checks: each raises ConfigError for an unusable setting.
         _ = self.cluster, self.reset_policy, self.assignors(), self.first_reason
 
     # The settings, grouped for the components that use them.

@@ -1,7 +1,7 @@
 """Runs deserialisers that are coroutine functions in background tasks, ahead of the polls.
 
-Results are kept here until they are taken, beside the raw records, which stay in the fetch buffer
-until then: a poll that is cancelled or times out loses neither records nor work.
+Results are kept here, and raw records in the fetch buffer, until a poll takes them: a poll that is
+cancelled or times out loses neither records nor work.
 
 None of this is used when the deserialisers are plain functions.
 """

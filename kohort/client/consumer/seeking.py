@@ -85,8 +85,8 @@ class ConsumerPositions:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return for each partition the first record with its timestamp (milliseconds since the
-        epoch) or a later one; None if there is none.
+        """Return for each partition the offset and timestamp of the first record at or after the
+        given timestamp, in milliseconds since the epoch; None if there is no such record.
 
         Raises:
             UnknownTopicError, AuthorizationError, BrokerUnreachableError: the lookup did not
@@ -168,7 +168,7 @@ async def seek_to_committed(
     states = {tp: engine.positions.state(tp) for tp in _chosen(engine, partitions)}
     committed_offsets = await engine.group_commits().committed(list(states))
     for partition, committed in committed_offsets.items():
-        # A partition that was revoked and reassigned meanwhile starts at its group's newer offset.
+        # Skip a partition that was reassigned meanwhile: it starts at a newer committed offset.
         if committed is not None and engine.positions.find(partition) is states[partition]:
             engine.positions.seek(partition, committed.offset, committed.leader_epoch)
     engine.wake()

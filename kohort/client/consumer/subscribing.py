@@ -43,7 +43,7 @@ class ConsumerSubscription:
 
         Raises:
             IllegalStateError: partitions were assigned manually, or a listener was given without a
-                group_id, when there are no rebalances.
+                group_id, although only groups rebalance.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:

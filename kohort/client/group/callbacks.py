@@ -1,8 +1,8 @@
-"""Runs the callbacks of the application, each exactly once: those of rebalances, to completion, and
-those of commits, one at a time in the order of the commits.
+"""Runs the application's callbacks, each exactly once: the rebalance listener's methods, and the
+commit callbacks, which are called one at a time in the order of the commits.
 
-A cancelled poll does not interrupt a rebalance callback: it continues in a task of its own, and the
-next poll, or the closing of the consumer, waits for it.
+A cancelled poll does not interrupt a listener's method: the method continues in a task of its own,
+and the next poll, or the closing of the consumer, waits for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRACE_S: Final = 0.1
 
 
 class Callbacks:
-    """Calls the methods of a listener one at a time; keeps track of one rebalance at a time."""
+    """Calls the listener's methods one at a time, and remembers the calls of one rebalance."""
 
     def __init__(self, on_error: Callable[[str, Exception], None]) -> None:
         """`on_error` is called with the name of a callback and the exception that it raised."""
@@ -35,7 +35,7 @@ class Callbacks:
         self._given_up: set[TopicPartition] = set()
         self._running: tuple[str, asyncio.Task[None]] | None = None
         self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Completes when callbacks have used up the time that closing the consumer gives them."""
+        """Completes at the deadline set by `end_by`."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -44,7 +44,7 @@ class Callbacks:
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:
-        """The partitions whose loss was reported to the listener in this rebalance."""
+        """The partitions that were passed to on_revoked or on_lost in this rebalance."""
         return frozenset(self._given_up)
 
     def has_called(self, name: str) -> bool:
@@ -60,8 +60,8 @@ class Callbacks:
         """Call a callback, unless it was already called in this rebalance, and wait until it
         returns.
 
-        The loss of a partition is reported only once, even if membership was lost after
-        a poll was cancelled during on_revoked: on_lost then covers only the other partitions.
+        A partition is passed to either on_revoked or on_lost: if membership is lost after a poll
+        was cancelled during on_revoked, on_lost gets only the partitions that on_revoked did not.
 
         Raises:
             CancelledError: the caller was cancelled; the callback continues.
@@ -106,7 +106,7 @@ class Callbacks:
         self._timer = asyncio.get_running_loop().call_later(left_s, self._give_up)
 
     def close(self) -> None:
-        """Forget the deadline, after the last callback."""
+        """Cancel the timer of `end_by`; call this after the last callback."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -178,8 +178,8 @@ class CommitCallbacks:
         """Call all pending callbacks.
 
         Args:
-            keeps_error: leave an exception of a callback to a later call, because this call has a
-                result of its own.
+            keeps_error: leave a callback's exception for a later `run_due` to raise, because the
+                caller has a result of its own to return.
 
         Raises:
             Exception: the first one that a callback raised.

@@ -51,9 +51,9 @@ class ClassicRequests:
         self.parked_on: BrokerConnection | None = None
         """The connection on which a join or sync response is pending."""
         self._got_id = False
-        """Whether the last join was answered with the member id to join with."""
+        """Whether MEMBER_ID_REQUIRED answered the last JoinGroup, which the next one repeats."""
         self.leading: frozenset[str] = frozenset()
-        """Topics of the group that this member has just become the leader of."""
+        """The topics of all members while this leader refreshes their metadata; empty otherwise."""
 
     async def run(self, action: Join | Assign | Sync, membership: Membership) -> None:
         """Perform the action, and report its result to the membership."""
@@ -132,7 +132,7 @@ class ClassicRequests:
         assignment: Assignment = {}
         if action.assignor is not None:
             assignment = await _run_assignor(action.assignor, action, counts)
-        # Topics that do not exist yet are watched as well.
+        # A missing topic counts as 0 partitions, so that the leader notices when it is created.
         membership.assigned(assignment, {name: counts.get(name, 0) for name in action.topics})
 
 

@@ -22,7 +22,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Committer:
-    """Provides the identity to commit with: here NO_MEMBER, for manually assigned partitions."""
+    """Provides the identity to commit with. This base class, for `assign`, returns NO_MEMBER."""
 
     @property
     def is_joining(self) -> bool:
@@ -84,8 +84,8 @@ class MemberCommits(Committer):
         raise self._not_now()
 
     def fetch_identity(self) -> Identity:
-        """Return the member and its epoch in the consumer group protocol, so that a member that was
-        removed gets no positions; else NO_MEMBER.
+        """Return the member id and epoch in the consumer group protocol, so that the coordinator
+        rejects the fetch of a removed member; otherwise NO_MEMBER.
         """
         self._learn()
         membership = self._membership
@@ -130,8 +130,8 @@ class MemberCommits(Committer):
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Return the error for a rejected commit identity; None if the caller is to use
-        `error_for`.
+        """Handle the rejection of the identity `sent`. Returns the error to raise; None for the
+        usual error of `code`.
         """
         membership = self._membership
         is_same = sent == membership.identity
@@ -168,12 +168,12 @@ class MemberCommits(Committer):
 
 
 class CommitIdentity(NamedTuple):
-    """The member and generation that made a commit; every attempt is sent under them, or under a
-    later epoch of a member that has given up no partition since.
+    """The member and generation that requested a commit. Each attempt is sent under them, or under
+    a later epoch if the member has given up no partition since.
 
-    The coordinator would accept the offsets under a later identity, too, although another member
-    may have owned the partitions meanwhile, whose commit they would overwrite. Likewise, an offset
-    of a deleted topic would be stored for the topic recreated by its name.
+    The coordinator would accept the offsets under any later identity, too, but they could overwrite
+    the commit of another member that owned the partitions meanwhile. Likewise, an offset of a
+    deleted topic would be stored for a new topic of the same name.
     """
 
     committer: Committer

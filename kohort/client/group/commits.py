@@ -35,8 +35,8 @@ from kohort.client.open_calls import OpenCalls
 logger = logging.getLogger(__name__)
 
 SAME_AGAIN_S: Final = 1.0
-"""The shortest time between two commits of unchanged positions, however short the interval: a poll
-that is waiting has nothing new to commit."""
+"""Minimum time between two commits of the same positions, even if auto_commit_interval_ms is
+shorter: while a poll waits for records, positions do not change."""
 
 
 def note_outcome(error: BaseException | None, backoff: Backoff) -> float | None:
@@ -82,7 +82,7 @@ class AutoCommit:
         """The offsets of the last commit, unless it failed."""
         self._sent_s = 0.0
         self._rest_until_s = 0.0
-        """Auto commit had nothing new to commit, and needs no poll before this time."""
+        """Auto commit needs no poll before this time, because it had nothing new to commit."""
 
     @property
     def idle_until_s(self) -> float:
@@ -113,8 +113,8 @@ class AutoCommit:
         if wait_s is not None:
             again_s = time.monotonic() + wait_s
             is_retried = isinstance(error, ConsumerError) and error.code.retriable
-            # Commit again after the backoff, and after other than retriable errors not before the
-            # interval has passed.
+            # After a retriable error, commit again after the backoff; after any other error, wait
+            # for the rest of the interval as well.
             self.due_s = again_s if is_retried else max(self.due_s, again_s)
 
 
@@ -198,7 +198,7 @@ class Commits:
         return wanted
 
     def _returned(self) -> Offsets:
-        """Return the offsets after all returned records, or the stored ones."""
+        """Return the offsets after all returned records; without auto store, the stored offsets."""
         stores_itself = self._config.enable_auto_offset_store
         return self._positions.consumed() if stores_itself else self._stored.committable()
 

@@ -151,7 +151,7 @@ class HeartbeatThread:
             self._wake()
 
     def confirm(self) -> int:
-        """Send a heartbeat now; see `HeartbeatRules.confirm`."""
+        """Send a heartbeat now. `confirmed` reaches the returned number once it has succeeded."""
         with self._changed:
             number = self._rules.confirm()
             self._wake()
@@ -275,7 +275,7 @@ class HeartbeatThread:
                 case Wait():
                     pass
         except (TokenError, TlsError) as error:
-            # No login was rejected: the next attempt may have a token, or a renewed certificate.
+            # The broker rejected no credentials: a retry may get a token, or a new certificate.
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._give_up(action)
         except AuthenticationError as error:
@@ -433,5 +433,5 @@ def _complete(steps: Coroutine[Any, Any, object]) -> None:
 heartbeats_are_sent_by: Final[ContextVar[type[HeartbeatThread]]] = ContextVar(
     "heartbeats_are_sent_by", default=HeartbeatThread
 )
-"""Replaces the thread for consumers created in this context: for tests on virtual time, which a
-real thread would not follow."""
+"""The class that sends heartbeats for consumers created in this context. Tests on virtual time
+replace it, because a thread would wait in real time."""

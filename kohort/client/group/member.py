@@ -62,7 +62,7 @@ JOIN_ANSWER_TIMEOUT_S: Final = 1.0
 """How long a leaving consumer waits for the response to its first join."""
 
 NEW_ASSIGNMENT: Final = f"{JoinReason.GROUP_REBALANCING.name}: new assignment"
-"""The cause of a rebalance that the coordinator began."""
+"""The recorded cause of a rebalance that this member did not request."""
 
 THREAD_END_S: Final = 1.0
 
@@ -95,7 +95,7 @@ class MembershipShell:
         """The error that ended a round, to be raised by the next poll."""
         self._requests = ClassicRequests(config, coordinator, metadata, self.statistics)
         self._heard = asyncio.Event()
-        """Set when the heartbeat thread has findings, or a confirmation."""
+        """Set when the heartbeat thread has findings, or a heartbeat for `confirm` succeeded."""
         self._learned = asyncio.Event()
         """Set when findings of the heartbeat thread were processed."""
         self._is_started = False
@@ -157,7 +157,7 @@ class MembershipShell:
         self.heartbeats.polled()
 
     async def advance(self, deadline_s: float) -> None:
-        """Perform the actions that are quick, and start those that are not.
+        """Perform the membership's due actions; a task performs those that need the network.
 
         Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (on
         the monotonic clock) at most.
@@ -292,14 +292,13 @@ class MembershipShell:
         action = self.membership.next_action(now_ms)
         self.statistics.begun(action, self.membership.wish, now_ms)
         if isinstance(self.membership, ConsumerMembership):
-            # In this protocol no action joins: the heartbeat thread joins with the member's
-            # identity.
+            # The consumer group protocol has no action to join: the heartbeat thread joins.
             self._align_consumer_heartbeats(self.membership)
         self._note_state()
         return action
 
     def _note_state(self) -> None:
-        """Called at every state change, so that two rebalances in quick succession count as two."""
+        """Update the statistics; called at each state change to count every short rebalance."""
         if not self._subscription.is_by_group:
             return
         state, now_ms = self.membership.state, monotonic_ms()

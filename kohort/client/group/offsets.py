@@ -139,7 +139,7 @@ class GroupOffsets:
     ) -> None:
         """Store positions, after all commits requested before; retries if that may help.
 
-        Every attempt is sent under the identity that the consumer has now.
+        Every attempt uses the consumer's identity at the time of the call; see `CommitIdentity`.
 
         Args:
             is_automatic: do not wait for topics that have been deleted.
@@ -169,8 +169,8 @@ class GroupOffsets:
     ) -> None:
         """Store positions with a single attempt: a retry could overtake another commit.
 
-        `callback` is the application's and is called by `callbacks.run_due`; `on_done` is called at
-        once.
+        `callback` is the application's and is called by `callbacks.run_due`; `on_done` is called as
+        soon as the commit is over.
 
         Raises:
             IllegalStateError: `ASYNC_COMMITS_MAX` commits are waiting.
@@ -263,7 +263,7 @@ class GroupOffsets:
     ) -> float:
         committer = sender.committer
         connection = await self._connection()
-        # Checked last, because the steps before may have taken a while.
+        # Check the identity only now, because it may have changed while connecting.
         identity = committer.check_still(sender.identity)
         ids = sender.topic_ids
         gone = self._gone(ids, offsets, is_automatic=is_automatic)

@@ -35,7 +35,7 @@ NOTHING: Final[Partitions] = frozenset()
 
 
 class Rebalance:
-    """The rebalances of one consumer; keeps no state between two of them."""
+    """Performs one consumer's rebalances; keeps no state from one rebalance to the next."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Rebalance:
     # Actions.
 
     async def prepare(self, action: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
-        """Commit, notify the listener, keep retained partitions; returns whether complete."""
+        """Commit, notify the listener, own only the kept partitions; returns whether complete."""
         if action.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
             held = self._subscription.assigned - action.kept
             if not action.lost and not await self._commit_before(held, deadline_s):

@@ -163,8 +163,8 @@ class Outcomes:
         self._dead_letter_error: str | None = None
 
     def succeeded(self, item: Item, now_ms: int, *, goes_on: bool) -> Item | None:
-        """Record that the handler returned, or the dead letter was stored. Return the next item, as
-        `Work.finish` does.
+        """Record that the handler returned, or the dead letter was stored. With `goes_on`, return
+        the next item for the worker, as `Work.finish` does.
         """
         following = self._work.finish(item, now_ms, goes_on=goes_on)
         counts = self._counts

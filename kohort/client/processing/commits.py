@@ -62,7 +62,7 @@ class RunCommits:
         self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
 
     async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
-        """Commit these offsets and wait; failures are logged, as the records are read again."""
+        """Commit these offsets and wait. A failure is only logged: the records are read again."""
         if not wanted or not self._source.can_commit:
             return
         try:
@@ -78,7 +78,7 @@ class RunCommits:
         self._is_under_way = False
         wait_s = note_outcome(error, self._backoff)
         if error is None and drops == self._work.drop_count:
-            # Not if partitions were revoked since: other members may have committed other offsets.
+            # Not after a revocation: the new owner may have committed other offsets since.
             self._work.committed(wanted)
         is_retried = isinstance(error, ConsumerError) and error.code.retriable
         if wait_s is not None and is_retried:

@@ -307,7 +307,7 @@ class _FilesContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begin a connection, as event loops do."""
+        """Create the TLS object of one connection; called by the event loop."""
         return self._renewed.context().wrap_bio(
             incoming, outgoing, server_side, server_hostname, session
         )

@@ -22,7 +22,7 @@ RetryOn: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[E
 Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
 
 Around: TypeAlias = Callable[[Any, Callable[[Any], Awaitable[object]]], Awaitable[object]]
-"""A coroutine function of a record, or a list of them, and the handler, which it awaits."""
+"""A coroutine function that gets a record (or a batch) and the handler, and awaits the handler."""
 
 IN_FLIGHT_RECORDS_LIMIT: Final = 1_000
 
@@ -241,7 +241,7 @@ def batch_options_from(
     """Create the options of `run_batches`. Raises a ConfigError as `options_from`."""
     check_number("max_records", max_records, 1)
     check_number("max_wait_ms", max_wait_ms, 0)
-    # While one batch of a partition is handled, the next one is gathered.
+    # Two batches, because the next one is gathered while one is handled.
     limit = max(IN_FLIGHT_RECORDS_LIMIT, 2 * max_records)
     options = options_from({"in_flight_records_limit": limit, **settings})
     if options.ordering != "partition":

@@ -35,15 +35,14 @@ class _Run(NamedTuple):
 
 
 class StopSignals:
-    """The handlers of signals that end runs, shared by all runs of the process. Used in the main
-    thread only, in which Python also runs signal handlers, between two instructions: `_on_signal`
-    may interrupt every method.
+    """Handles the signals that end runs, for all runs of the process. Used in the main thread only,
+    where Python also runs signal handlers, so `_on_signal` may interrupt every method.
 
     A process has one handler for each signal. The first run that uses a signal replaces it, and the
     last one restores it, in whatever order runs begin and end. The handler is set with
     `signal.signal`, as asyncio does for Ctrl-C, because `loop.add_signal_handler` does not return
-    the callback that it replaces. Such a callback of the application stays in place, and the loop
-    calls it as well.
+    the callback that it replaces. A callback that the application has set with
+    `loop.add_signal_handler` stays in place, and the loop calls it as well.
     """
 
     def __init__(self) -> None:
@@ -93,7 +92,7 @@ class StopSignals:
                 before = signal.signal(number, self._on_signal)
             except OSError as error:
                 raise ConfigError(f"stop_on: {number.name} cannot be handled") from error
-            # None: a handler that was not set from Python, so it cannot be restored.
+            # None means that the previous handler was not set from Python: it cannot be restored.
             self._before[number] = signal.SIG_DFL if before is None else before
 
     def _remove(self, run: _Run) -> None:
@@ -124,7 +123,7 @@ group."""
 class RunController:
     def __init__(self) -> None:
         self._counts: Counts | None = None
-        """Counted over all runs."""
+        """The counters, summed over all runs."""
         self._current: Runner | None = None
         self._last: Runner | None = None
         """The current run, or else the previous one."""
@@ -270,7 +269,7 @@ class _EngineSource:
         return await self._engine.poll(timeout_s, take, only)
 
     def take(self, count: int, only: frozenset[TopicPartition] | None) -> Records:
-        # The subscription may have changed, or the broker may have matched the topic.
+        # Check again: since the run began, the subscription or the matched topics may have changed.
         check_dead_letter(self._dead_letter, self._engine.subscription)
         return self._engine.fetcher.take(min(count, self._count_max), only)
 

@@ -105,7 +105,7 @@ class Runner:
         self._start_slice = StartSlice(clock, self._check_lost)
         self._retry_timer = RetryTimer(clock, self._on_retry_due)
         self._only: frozenset[TopicPartition] | None = None
-        """The partitions being read at present; None: all, or the poll has been woken."""
+        """The only partitions that the current poll reads; None: all, or the poll was woken."""
         self._block_watch = BlockWatch(self._handled)
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""

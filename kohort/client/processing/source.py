@@ -46,8 +46,8 @@ class Source(Protocol):
         take: Callable[[], Any],
         only: frozenset[TopicPartition] | None,
     ) -> object:
-        """Poll the consumer, which keeps its group membership, until `take` returns a true result;
-        return it.
+        """Poll the consumer, which keeps its group membership, until `take` returns a true result,
+        and return that result.
 
         `take` is called whenever something may have changed, and after `wake`. `only`: the
         partitions that it takes from; None: all.

@@ -2,11 +2,11 @@
 
 Each contains what the handlers of its records sent, and the offsets after these records. If a
 handler fails, the transaction is aborted and its records are handled again in another one.
-aiokafka's producer does not send the member's generation with the offsets (KIP-447), so that the
-broker would accept them from a member that the group has removed. The order of the steps makes up
-for it: once the broker has the offsets, nobody can read the partition's committed offset before the
-end of the transaction; then a heartbeat shows that this member is still in the group, so nobody has
-read it before.
+
+aiokafka's producer does not send the member's generation with the offsets (KIP-447), so the broker
+would accept offsets from a member that the group has removed. Therefore a heartbeat follows the
+offsets: while they are pending, no other member can fetch the committed offset, and if the
+heartbeat succeeds, the partition had no other owner before, so no other member has fetched it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAST_ABORT_S: Final = 5.0
 
 FIRST_BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
-"""The longest wait after a transaction that could not be committed; the wait doubles with each."""
+"""Maximum wait after a failed commit of a transaction; the wait doubles with each failure."""
 
 
 def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
@@ -47,18 +47,18 @@ def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no typ
             "producer must be an AIOKafkaProducer with a transactional_id, which the"
             f" application starts and stops, not {producer!r}"
         )
-    # aiokafka has no public names for these; what a release does not have is not checked.
+    # These are private attributes of aiokafka: if a release lacks them, skip the check.
     manager = getattr(producer, "_txn_manager", producer)
     if getattr(manager, "transactional_id", manager) is None:
         raise ConfigError("producer has no transactional_id, which its transactions need")
     sender = getattr(producer, "_sender", producer)
     if getattr(sender, "sender_task", sender) is None or getattr(producer, "_closed", False):
-        # The transactions of a producer that is not started would wait for ever.
+        # Transactions of a producer that was not started would wait for ever.
         raise ConfigError("producer is not running: start() it before run(), and stop() it after")
 
 
 class Transactions:
-    """The transactions of one run, in a task beside the one that reads."""
+    """Begins and ends the transactions of one run, in a task of its own."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Transactions:
         self._backoff_s = FIRST_BACKOFF_S
         self.is_open = False
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The offsets that the last transactions committed."""
+        """The latest offset of each partition that a transaction has committed."""
         self._size: float = float("inf")
         """Maximum records of the next transaction; halved after an abort, because a large
         transaction with many failing records would never commit."""
@@ -146,8 +146,8 @@ class Transactions:
         self._changed.set()
 
     async def pause(self, drain_s: float, grace_s: float, cut: Callable[[], object]) -> None:
-        """End the current transaction, which has records of several partitions, and begin no other
-        until `resume`. After `drain_s`, `cut` cancels its handlers, and it is aborted.
+        """End the current transaction, and begin no other until `resume`. If the end takes longer
+        than `drain_s`, `cut` cancels the running handlers, and the transaction is aborted.
         """
         self._is_paused = True
         self._changed.set()
@@ -202,7 +202,7 @@ class Transactions:
             else:
                 await self._commit()
         except asyncio.CancelledError:
-            # An open transaction would delay read_committed consumers of the output.
+            # Abort, because an open transaction would delay read_committed consumers of the output.
             with suppress(Exception):
                 async with asyncio.timeout(LAST_ABORT_S):
                     await self._producer.abort_transaction()
@@ -217,7 +217,7 @@ class Transactions:
         work = self._work
         if self._must_abort or not self._may_begin or work.started_count >= work.start_limit:
             return True
-        # Its records fill the limits, and all are done: only its end makes room for more.
+        # The transaction's records fill the limits and all are done: only its end makes room.
         return not work.has_space and not work.ready_count and not work.begun_count
 
     async def _commit(self) -> None:
@@ -252,7 +252,7 @@ class Transactions:
         try:
             await self._producer.abort_transaction()
         except Exception as error:
-            # The outcome is unknown; a new producer with the same id decides it.
+            # The outcome is unknown until a new producer with this transactional id resolves it.
             raise cause or error from error
         self._work.undo()
 
