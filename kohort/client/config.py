@@ -395,7 +395,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
 
 
 def check_names(given: Iterable[str], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError if a name is unknown; the message calls the names `what`: "setting"."""
+    """Raise a ConfigError if a name is unknown; `what` is its noun in the message: "setting"."""
     for name in given:
         if name not in known:
             hint = _OF_AIOKAFKA.get(name)
@@ -434,7 +434,7 @@ _OF_AIOKAFKA: Final[Mapping[str, str]] = {
     "sasl_kerberos_domain_name": "GSSAPI is not supported",
     "sasl_kerberos_service_name": "GSSAPI is not supported",
 }
-"""Hints for settings of aiokafka's consumer that this one does not have."""
+"""Error hints for settings of aiokafka's consumer that Kohort's consumer does not have."""
 
 _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,

@@ -29,7 +29,7 @@ AHEAD_RECORDS: Final = 64
 """Maximum number of records of one partition that are deserialised in advance."""
 
 CALLS_LIMIT: Final = 32
-"""Maximum number of records being deserialised at once over all partitions; one per partition."""
+"""Maximum number of partitions in which a record is being deserialised; one record in each."""
 
 
 async def deserialised(

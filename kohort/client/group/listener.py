@@ -10,7 +10,7 @@ from kohort.client.core.partitions import TopicPartition
 
 Partitions: TypeAlias = AbstractSet[TopicPartition]
 CallbackResult: TypeAlias = Awaitable[None] | None
-"""Methods may be plain functions or coroutine functions."""
+"""The result of a listener's method, which may be a plain function or a coroutine function."""
 
 
 class RebalanceListener:

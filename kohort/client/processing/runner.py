@@ -389,7 +389,7 @@ class Runner:
                 self._transactions.resume()
 
     def lose(self, partitions: Partitions) -> None:
-        """Forget these partitions, which others may own, and cancel their handlers."""
+        """Forget these partitions, which other members may own, and cancel their handlers."""
         self._cut(partitions)
         self._work.drop(partitions)
         if self._transactions is not None:
