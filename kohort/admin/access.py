@@ -77,7 +77,7 @@ def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
 
 
 def _filter_of(wanted: Rule | RuleFilter) -> dict[str, Any]:
-    """The fields of a request that match a filter, or exactly a rule."""
+    """The fields of a request that selects the rules matching a filter, or exactly one rule."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.resource_name,

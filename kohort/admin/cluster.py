@@ -97,7 +97,7 @@ class Cluster:
             timeout_s: for connecting, and for each response.
 
         Raises:
-            DisconnectedError: no server answers; has the reason of each.
+            DisconnectedError: no server answers; the text has the reason for each.
             AuthenticationError: a server rejects the credentials.
         """
         self._timeout_s = timeout_s
@@ -227,7 +227,7 @@ class Cluster:
         """A connection to the first server that answers.
 
         Raises:
-            DisconnectedError: none does; has the reason of each.
+            DisconnectedError: none answers; the text has the reason for each.
         """
         failures = []
         for server in self._servers:

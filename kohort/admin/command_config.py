@@ -49,7 +49,7 @@ _ESCAPE: Final = "\\"
 _JAVA_DEFAULT: Final = "JKS"
 
 _FILES: Final = {CAFILE: TRUST, CADATA: TRUSTED, CERTFILE: KEY, PASSWORD: KEY_PASSWORD}
-"""Names in the file by the client's names."""
+"""Names of settings in the file, by the client's names of the same settings."""
 
 _WORDS: Final = (
     (f"{SETTING} raised TokenFetchError: ", ""),
@@ -62,7 +62,7 @@ _WORDS: Final = (
     ("security_protocol", PROTOCOL),
     ("sasl_mechanism", MECHANISM),
 )
-"""Terms of the client's errors, and the same in terms of the file; longer ones first."""
+"""Terms in the client's errors and their replacements in the file's terms; longer terms first."""
 
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 
@@ -232,7 +232,7 @@ class _Settings:
     def _known(*, uses_tokens: bool) -> tuple[str, ...]:
         if not uses_tokens:
             return KNOWN
-        # Imported only if the file has OAUTHBEARER, for its cost.
+        # Imported only if the file uses OAUTHBEARER, because the import is slow.
         from kohort.admin import oauth_config  # noqa: PLC0415
 
         return (*KNOWN, *oauth_config.KNOWN)
@@ -259,7 +259,7 @@ class _Settings:
         return login
 
     def _check_types(self) -> None:
-        """Check the types of stores; like Kafka, the default is a Java keystore."""
+        """Reject store types other than PEM, also the default, which is JKS as in Kafka."""
         for kind, name in ((TRUST_TYPE, TRUST), (KEY_TYPE, KEY)):
             given = self._value(kind)
             if given is None and name not in self._properties:

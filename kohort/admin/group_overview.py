@@ -1,4 +1,4 @@
-"""An overview of all groups of a cluster, from requests for many groups each."""
+"""An overview of all groups of a cluster, read with few requests, each for many groups."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ def overview(cluster: Cluster) -> list[GroupRow]:
         for batch in _batches(consumers):
             members |= _members(cluster, broker, ConsumerGroupDescribeRequest(group_ids=batch))
         shares = [group.group_id for group in groups if group.group_type.lower() == SHARE]
-        # Kafka 4.0 has an unstable version of these requests.
+        # Kafka 4.0 supports only an early-access version of these requests, which Kohort does not.
         with suppress(UnsupportedVersionError):
             for batch in _batches(shares):
                 members |= _members(cluster, broker, ShareGroupDescribeRequest(group_ids=batch))

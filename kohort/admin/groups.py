@@ -52,7 +52,7 @@ GROUPS_SINCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member; `partitions` is None if its assignment is not a consumer's."""
+    """A member; `partitions` is None if its assignment is not in the consumers' format."""
 
     member_id: str
     instance_id: str | None
@@ -82,7 +82,7 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """The number of unread records; deleted ones, below `start`, do not count."""
+        """The number of unread records; deleted records, below `start`, do not count."""
         if self.known_lag is not None:
             return self.known_lag
         if self.committed is None or self.end is None:
@@ -269,7 +269,7 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, Desc
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All committed offsets; empty without the group."""
+    """All committed offsets; empty if the group does not exist."""
     return cluster.at_coordinator(group_id, lambda broker: _committed(cluster, broker, group_id))
 
 

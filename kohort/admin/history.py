@@ -87,7 +87,7 @@ REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
 _READ_FIRST: Final = 1_000
-"""Number of records to read first, at the end; the number doubles for each read before them."""
+"""Records in the first read, at the end of the topic; each earlier read covers twice as many."""
 
 _READ_FAR: Final = 50_000
 """Number of read records after which `group_history` stops if it has `enough` rebalances."""
@@ -160,7 +160,7 @@ def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
     seen: dict[str, set[bytes | None]] = {}
     if start >= 0:
         for record in read_records(cluster, TOPIC, 0, start, ends[partition].offset):
-            # Watchers store old records late.
+            # Compare timestamps, because a watcher may store an old record after newer ones.
             is_new = record.timestamp >= since_ms
             if is_new and record.key is not None and _is_wanted(record, REBALANCE):
                 name = record.key.decode("utf-8", "surrogatepass")

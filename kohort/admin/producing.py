@@ -50,7 +50,7 @@ class _Batch:
 
 
 class Producer:
-    """Appends records to one topic; `flush` at the end."""
+    """Appends records to one topic; call `flush` after the last record."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Producer:
         """Take a record, and send a batch if one is full.
 
         Args:
-            partition: by default chosen by the key, or any one without a key.
+            partition: by default chosen by the key; any partition for a record without a key.
         """
         if partition is None:
             key = record.key
@@ -120,7 +120,7 @@ class Producer:
     def _send(self, partition: int) -> None:
         """Append a batch, and drop it from the buffer."""
         if partition == self._next_partition:
-            # Records without a key fill one batch for each partition in turn, as in Java's clients.
+            # Records without a key fill a batch of one partition, then of the next, as in Java.
             self._next_partition = (partition + 1) % self.partition_count
         batch = self._waiting.pop(partition)
         sequence = self._sequences.get(partition, 0)

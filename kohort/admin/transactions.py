@@ -160,7 +160,7 @@ def abort_in_partition(
                 producer_epoch=producer.producer_epoch,
                 transaction_result=False,
                 topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-                # -1 before the first marker in the partition.
+                # The known epoch is -1 before the first marker in the partition.
                 coordinator_epoch=max(producer.coordinator_epoch, 0),
                 transaction_version=_TRANSACTION_VERSION,
             )

@@ -79,7 +79,7 @@ def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
             continue
         if result.error_code:
             raise _refused(result)
-        # Kafka returns them in any order.
+        # Kafka returns the credentials in any order.
         infos = sorted((info.mechanism, info.iterations) for info in result.credential_infos)
         users.append(User(result.user, {mechanisms[number]: count for number, count in infos}))
     return sorted(users)
