@@ -100,7 +100,7 @@ def _record(given: bytes | tuple[bytes | None, bytes | None], offset: int) -> An
 
 
 class _Source:
-    """Supplies the given records to a `Runner`, and ends its run when all records are done."""
+    """Supplies the given records to a `Runner`, and ends the run when all records are done."""
 
     assigned: Collection[TopicPartition] = (PARTITION,)
     is_lost = False

@@ -116,7 +116,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     def run(**_: object) -> None:
         running.run(test(**arguments))
 
-    # Other plugins, such as anyio's, would run a coroutine function themselves.
+    # Replace the coroutine function, which other plugins, such as anyio's, would run themselves.
     pyfuncitem.obj = run
     try:
         return (yield)
@@ -128,7 +128,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any],
 ) -> Generator[None, object, object]:
-    """Reject coroutine fixtures that use `virtual_kafka`: its address is unknown to their loop."""
+    """Reject coroutine fixtures that use `virtual_kafka`: they would run on another event loop."""
     function = inspect.unwrap(fixturedef.func)
     if "virtual_kafka" in fixturedef.argnames and (
         inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)

@@ -305,7 +305,7 @@ class SimulatedFileSystem:
         inode.unsynced.clear()
 
     def drop_cached(self, path: str) -> None:
-        """Read clean content from the disk again."""
+        """Replace the clean cached content by the content on the disk."""
         inode = self._inode(path)
         inode.cached = bytearray(inode.durable)
         for change in inode.unsynced:

@@ -36,7 +36,7 @@ class VirtualPort:
         return (self.host, self.number)
 
     def dup(self) -> VirtualPort:
-        """Return the same port: the owner of a duplicate closes its own `VirtualServer`."""
+        """Return the port itself: a `VirtualServer` stops listening without closing its port."""
         return self
 
     def close(self) -> None:

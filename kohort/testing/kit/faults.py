@@ -36,7 +36,7 @@ from kohort.testing.kit.polling import LONG_S, wait_until
 SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
-"""Top-level errors of a Fetch; all others are errors of a partition."""
+"""Errors that a Fetch response has at its top level; all others are errors of a partition."""
 
 EVERY: Final = "*"
 """An API name that matches all APIs."""
@@ -283,7 +283,7 @@ def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
 
 
 def _similar(error: str) -> str:
-    """Suggest similar names: libraries' own names are mostly close to Kafka's."""
+    """Suggest similar names of errors: client libraries rename Kafka's errors only slightly."""
     names = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
@@ -291,7 +291,7 @@ def _similar(error: str) -> str:
 def groups_of(request: object) -> set[str]:
     names: set[object] = {getattr(request, "group_id", None)}
     if getattr(request, "key_type", 0) == GROUP:
-        # With another key type, the keys of FindCoordinator are not group ids.
+        # Only then are the keys of a FindCoordinator request group ids.
         names |= {getattr(request, "key", None), *getattr(request, "coordinator_keys", ())}
     for name in ("groups", "groups_names"):
         for entry in getattr(request, name, None) or ():

@@ -1,4 +1,4 @@
-"""Waiting for effects of clients, by polling."""
+"""Waits for effects of clients by polling a condition."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""Longest interval between polls, as a share of the wait so far, but at least PAUSE_S_MAX. So waits
-of hours on virtual time do not need many polls."""
+"""Maximum interval between polls as a share of the time waited so far, once that exceeds
+PAUSE_S_MAX: waits of hours on virtual time need few polls."""
 
 
 LONG_S: Final = 3_600.0

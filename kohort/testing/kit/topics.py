@@ -165,7 +165,7 @@ class Topics:
         records: list[RawRecord] = []
 
         def are_there() -> bool:
-            # The first record may create the topic.
+            # A missing topic counts as empty: its first record may create it.
             records[:] = self.read(name, partition, committed=committed) if self._has(name) else []
             return len(records) >= count
 
