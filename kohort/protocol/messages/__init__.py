@@ -1,7 +1,7 @@
 """Every request, response and stored record that Kohort supports, one module per API or subject.
 
-Nothing is imported here: a message is imported from its module, so that a program pays at start-up
-for what it uses. An API is declared in this order: the structures of the request, the request, the
+Nothing is imported here: a message is imported from its module, so that a program loads only what
+it uses. An API is declared in this order: the structures of the request, the request, the
 structures of the response and the response, under Kafka's names.
 Error codes are listed in the response's docstring, per partition, per resource or for the whole,
 except for those that mean the same in every API:
@@ -11,10 +11,10 @@ except for those that mean the same in every API:
 - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the coordinator
   again, or wait. NOT_CONTROLLER: ask the active controller. NOT_LEADER_OR_FOLLOWER: another broker
   leads the partition.
-- UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, GROUP_ID_NOT_FOUND: there is none.
+- UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, GROUP_ID_NOT_FOUND: it does not exist.
   INVALID_TOPIC_EXCEPTION, INVALID_GROUP_ID: an illegal name.
-- UNKNOWN_MEMBER_ID: not, or no longer, a member. FENCED_INSTANCE_ID: another process has taken over
-  the instance id.
+- UNKNOWN_MEMBER_ID: the group has no such member. FENCED_INSTANCE_ID: another process has taken
+  over the instance id.
 - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the client's metadata is older or newer than the
   broker's.
 - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; try again.

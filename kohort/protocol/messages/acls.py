@@ -9,7 +9,7 @@ from kohort.protocol.types import Int8, Int16, Int32, String
 
 @request(key=29, versions="1-3", flexible="2+")
 class DescribeAclsRequest:
-    """A filter; a name that is None matches every name, the number 1 every kind."""
+    """A filter; a null name matches every name, and 1 (ANY) every type."""
 
     resource_type_filter: Int8
     resource_name_filter: String | None
@@ -38,10 +38,10 @@ class DescribeAclsResource:
 
 @response(key=29, versions="1-3", flexible="2+")
 class DescribeAclsResponse:
-    """The rules, by resource.
+    """The matching rules, by resource.
 
     Error codes:
-    - INVALID_REQUEST: a number without a meaning.
+    - INVALID_REQUEST: an unknown type, operation or permission.
     """
 
     throttle_time_ms: Int32 = field(default=0)
@@ -86,7 +86,7 @@ class CreateAclsResponse:
 
 @struct
 class DeleteAclsFilter:
-    """A filter; a name that is None matches every name, the number 1 every kind."""
+    """A filter; a null name matches every name, and 1 (ANY) every type."""
 
     resource_type_filter: Int8
     resource_name_filter: String | None

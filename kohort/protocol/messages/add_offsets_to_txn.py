@@ -24,8 +24,8 @@ class AddOffsetsToTxnResponse:
 
     Error codes:
     - INVALID_REQUEST: the transactional id is empty.
-    - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
-    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
+    - INVALID_PRODUCER_ID_MAPPING: the transactional id is unknown, or has another producer id.
+    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the producer id.
     """
 
     throttle_time_ms: Int32 = field(default=0)

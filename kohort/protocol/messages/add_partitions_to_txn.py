@@ -63,10 +63,10 @@ class AddPartitionsToTxnResponse:
 
     Error codes, per partition:
     - INVALID_REQUEST: the transactional id is empty.
-    - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
-    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
+    - INVALID_PRODUCER_ID_MAPPING: the transactional id is unknown, or has another producer id.
+    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the producer id.
     - OPERATION_NOT_ATTEMPTED: another partition of the request was refused.
-    - TRANSACTION_ABORTABLE (v5): verified, and not in the transaction.
+    - TRANSACTION_ABORTABLE (v5): verification shows that it is not in the transaction.
     """
 
     throttle_time_ms: Int32 = field(default=0)

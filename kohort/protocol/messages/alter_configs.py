@@ -41,7 +41,7 @@ class AlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all.
 
     Error codes, per resource:
-    - INVALID_CONFIG: an unknown config, or a value that it does not take.
+    - INVALID_CONFIG: an unknown config, or an invalid value.
     - INVALID_REQUEST: a resource or a config twice, an unknown type, or a config that cannot
       change while running.
     - NOT_CONTROLLER, REQUEST_TIMED_OUT: the controller could not be asked in time.

@@ -35,7 +35,7 @@ class ApiVersion:
 class SupportedFeatureKey:
     name: String
     min_version: Int16
-    """The lowest level. Below v4, features that start at 0 must be left out."""
+    """The feature's lowest level. Versions below v4 must omit features whose lowest level is 0."""
     max_version: Int16
 
 

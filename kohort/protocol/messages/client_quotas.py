@@ -1,4 +1,4 @@
-"""Limits on clients' use (KIP-546): AlterClientQuotas (key 49) and DescribeClientQuotas (key 48).
+"""Client quotas (KIP-546): AlterClientQuotas (key 49) and DescribeClientQuotas (key 48).
 
 v1 of both flexible.
 """
@@ -9,7 +9,7 @@ from kohort.protocol.types import Bool, Float64, Int8, Int16, Int32, String
 
 @struct
 class EntityData:
-    """One part of an entity; without a name the default of its type."""
+    """One component of a quota's entity, such as a user; a null name is the type's default."""
 
     entity_type: String
     entity_name: String | None
@@ -63,11 +63,11 @@ class ComponentData:
 
 @request(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    """A filter; all parts must match."""
+    """A filter; all components must match."""
 
     components: list[ComponentData]
     strict: Bool
-    """Whether entities with further parts are left out."""
+    """Whether to exclude entities that have components other than these."""
 
 
 @struct
@@ -84,7 +84,7 @@ class DescribedEntry:
 
 @response(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
-    """The limits that the filter finds.
+    """The limits of the matching entities.
 
     Error codes:
     - INVALID_REQUEST: the filter is invalid.

@@ -1,8 +1,8 @@
 """DescribeCluster (key 60, KIP-700): v1 brokers or controllers (KIP-919); v2 fenced (KIP-1073).
 
 DescribeQuorum (55, KIP-595): v1 times of fetches (KIP-836); v2 directories (KIP-853).
-UpdateFeatures (57, KIP-584), levels of features of the whole cluster: v1 kinds of changes, and
-validation only (KIP-778); v2 one error for all features (KIP-1022).
+UpdateFeatures (57, KIP-584), levels of features of the whole cluster: v1 upgrade types and dry
+runs (KIP-778); v2 one error for all features (KIP-1022).
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -46,7 +46,7 @@ class DescribeClusterResponse:
     """A broker returns any live broker: clients need one to send changes to."""
     brokers: list[DescribeClusterBroker]
     cluster_authorized_operations: Int32 = field(default=-0x80000000)
-    """Bit field; the smallest int32 means not asked for."""
+    """Permitted operations as a bit field; the smallest int32 if not requested."""
 
 
 @struct
@@ -77,7 +77,7 @@ class ReplicaState:
     """Time of the last fetch by the leader's clock; -1 for the leader itself, or if it is
     unknown."""
     last_caught_up_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
-    """Time of being caught up last, by the leader's clock; now for the leader, -1 if it is
+    """When the replica last had all records, by the leader's clock; now for the leader, -1 if
     unknown."""
 
 
@@ -137,7 +137,7 @@ class FeatureUpdateKey:
     """The new level; below 1 to remove the feature's level."""
     allow_downgrade: Bool = field(default=False, until=0)
     upgrade_type: Int8 = field(default=1, since=1)
-    """1 raises the level, 2 lowers it if nothing is lost, 3 lowers it."""
+    """1 raises the level, 2 lowers it unless metadata would be lost, 3 lowers it in any case."""
 
 
 @request(key=57, versions="0-2", flexible="0+")
@@ -160,7 +160,7 @@ class UpdateFeaturesResponse:
 
     Error codes:
     - INVALID_UPDATE_VERSION: the feature cannot have that level.
-    - INVALID_REQUEST: a feature is named twice, or there is no such kind of change.
+    - INVALID_REQUEST: a feature is named twice, or the upgrade type is unknown.
     """
 
     throttle_time_ms: Int32 = field(default=0)

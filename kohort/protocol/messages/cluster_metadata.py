@@ -1,10 +1,10 @@
 """Records of __cluster_metadata: the state of a cluster in Kafka's controllers (KIP-631).
 
-A value is a frame (an unsigned varint, 1), the type of the record and its version (unsigned
-varints), then the record; there are no keys. `RECORD_TYPES` has the types. Snapshots of the log are
-files of such records between two control records, a header and a footer (KIP-630).
+A value has the frame version 1, the record's type and the record's version (unsigned varints), then
+the record; there are no keys. `RECORD_TYPES` has the types. Snapshots of the log are files of such
+records between two control records, a header and a footer (KIP-630).
 
-Records about nothing on a broker's disk are not declared: live brokers, finalised features,
+Records that do not affect a broker's disk are not declared: live brokers, finalised features,
 migrations from ZooKeeper.
 
 Partitions: v1 directories of replicas (KIP-858); v2 eligible leader replicas (KIP-966). Brokers: v1
@@ -184,12 +184,12 @@ class ProducerIdsRecord:
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
     next_producer_id: Int64
-    """The first one of the next block."""
+    """The first id of the next block."""
 
 
 @record(versions="0", flexible="0+")
 class AccessControlEntryRecord:
-    """An access rule (KIP-801), with the protocol's numbers."""
+    """An access rule (KIP-801); its types are numbers, as in CreateAcls."""
 
     id: Uuid
     resource_type: Int8

@@ -1,7 +1,6 @@
 """ConsumerGroupDescribe (key 69): state and members of groups of the new protocol (KIP-848).
 
-v1 distinguishes members of the classic protocol (KIP-1099). The broker has no such groups; the
-command line sends it to Kafka's brokers.
+v1 distinguishes members of the classic protocol (KIP-1099).
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -55,7 +54,7 @@ class DescribedGroup:
     assignor_name: String
     members: list[Member]
     authorized_operations: Int32 = field(default=-0x80000000)
-    """Bit field; the smallest int32 means not asked for."""
+    """Permitted operations as a bit field; the smallest int32 if not requested."""
 
 
 @response(key=69, versions="0-1", flexible="0+")

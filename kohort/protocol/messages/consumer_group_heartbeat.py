@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): join, stay in or leave a consumer group (KIP-848).
 
-One request is the subscription, what the member owns, and the sign that it is alive. v1 expressions
-that the broker resolves, and member ids that are made by the client (KIP-1082).
+A request renews the session, and reports the member's subscription and partitions. v1 regular
+expressions that the broker matches, and member ids chosen by the client (KIP-1082).
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -16,7 +16,7 @@ class TopicPartitions:
 
 @request(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
-    """A field that is null, or a timeout of -1, is as in the member's previous request."""
+    """A null field, or a timeout of -1, means unchanged since the member's previous request."""
 
     group_id: String
     member_id: String
@@ -32,7 +32,7 @@ class ConsumerGroupHeartbeatRequest:
     """An RE2 expression; empty for none."""
     server_assignor: String | None = field(default=None)
     topic_partitions: list[TopicPartitions] | None = field(default=None)
-    """What the member owns."""
+    """The partitions that the member owns."""
     join_reason: LenientInt8 = field(default=0, tag=7728, ignorable=True)
     """Kohort's extension, a tag that other brokers skip: why the member joins, as a number."""
     reason: String | None = field(default=None, tag=7729, ignorable=True)

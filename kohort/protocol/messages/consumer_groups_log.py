@@ -8,14 +8,14 @@ from kohort.protocol.types import Bytes, Int8, Int32, Int64, String, Uuid
 
 @record(versions="3-4", flexible="none")
 class ConsumerGroupMetadataKey:
-    """The group's epoch (3), and metadata of its topics (4, only by brokers before 4.1)."""
+    """Key of the group's epoch (3), and of its topics' metadata (4, only from Kafka before 4.1)."""
 
     group_id: String
 
 
 @record(versions="5", flexible="none")
 class ConsumerGroupMemberMetadataKey:
-    """What a member states."""
+    """Key of a member's subscription and settings (5)."""
 
     group_id: String
     member_id: String
@@ -28,7 +28,7 @@ class ConsumerGroupTargetAssignmentMetadataKey:
 
 @record(versions="7-8", flexible="none")
 class ConsumerGroupAssignmentKey:
-    """The target assignment of a member (7), and its current one (8)."""
+    """Key of a member's target assignment (7), and of its current assignment (8)."""
 
     group_id: String
     member_id: String
@@ -36,7 +36,7 @@ class ConsumerGroupAssignmentKey:
 
 @record(versions="16", flexible="none")
 class ConsumerGroupRegularExpressionKey:
-    """A regular expression of the group (16)."""
+    """Key of the topics that match a regular expression of the group (16)."""
 
     group_id: String
     regular_expression: String
@@ -44,7 +44,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """Type 3."""
+    """Value of type 3: the group's epoch."""
 
     epoch: Int32
     metadata_hash: Int64 = field(default=0, tag=0)
@@ -59,7 +59,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What a member of the classic protocol states in addition."""
+    """Additional settings of a member that uses the classic protocol."""
 
     session_timeout_ms: Int32 = field(default=0)
     supported_protocols: list[ClassicProtocol] = field(default=[])
@@ -67,7 +67,7 @@ class ClassicMemberMetadata:
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """Type 5."""
+    """Value of type 5: a member's subscription and settings."""
 
     instance_id: String | None
     rack_id: String | None
@@ -80,13 +80,13 @@ class ConsumerGroupMemberMetadataValue:
     classic_member_metadata: ClassicMemberMetadata | None = field(
         default=ClassicMemberMetadata, tag=0
     )
-    """None, which is written, if the member does not use the classic protocol: Kafka reads a record
-    without the tag as that of a classic member with an empty structure."""
+    """None if the member does not use the classic protocol. The None is written, because Kafka
+    takes a record without the tag for that of a classic member."""
 
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """Type 6."""
+    """Value of type 6: the epoch of the group's target assignment."""
 
     assignment_epoch: Int32
     assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
@@ -100,7 +100,7 @@ class TopicPartition:
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """Type 7."""
+    """Value of type 7: a member's target assignment."""
 
     topic_partitions: list[TopicPartition]
 
@@ -115,7 +115,7 @@ class TopicPartitions:
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """Type 8."""
+    """Value of type 8: a member's current assignment."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -126,7 +126,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @record(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """Type 16."""
+    """Value of type 16: the topics that match a regular expression."""
 
     topics: list[String]
     version: Int64

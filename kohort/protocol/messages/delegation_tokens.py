@@ -52,12 +52,12 @@ class CreateDelegationTokenResponse:
 class RenewDelegationTokenRequest:
     hmac: Bytes
     renew_period_ms: Int64
-    """New lifetime from now on."""
+    """The new lifetime, counted from now."""
 
 
 @response(key=39, versions="1-2", flexible="2+")
 class RenewDelegationTokenResponse:
-    """The time at which the token ends."""
+    """The time at which the token expires."""
 
     error_code: Int16
     expiry_timestamp_ms: Int64
@@ -68,12 +68,12 @@ class RenewDelegationTokenResponse:
 class ExpireDelegationTokenRequest:
     hmac: Bytes
     expiry_time_period_ms: Int64
-    """Remaining lifetime; negative ends it at once."""
+    """The remaining lifetime; if negative, the token expires at once."""
 
 
 @response(key=40, versions="1-2", flexible="2+")
 class ExpireDelegationTokenResponse:
-    """The time at which the token ends."""
+    """The time at which the token expires."""
 
     error_code: Int16
     expiry_timestamp_ms: Int64

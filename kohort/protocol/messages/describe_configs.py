@@ -28,7 +28,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """Another config that the value may come from, in order of precedence."""
+    """A config that can supply the value; all such configs are listed in order of precedence."""
 
     name: String
     value: String | None

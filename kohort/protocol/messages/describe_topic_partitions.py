@@ -50,18 +50,18 @@ class DescribeTopicPartitionsResponseTopic:
     is_internal: Bool = field(default=False, ignorable=True)
     partitions: list[DescribeTopicPartitionsResponsePartition]
     topic_authorized_operations: Int32 = field(default=-0x80000000)
-    """Bit field; the smallest int32 means not computed."""
+    """Permitted operations as a bit field; the smallest int32 if not computed."""
 
 
 @response(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
-    """One page.
+    """One page of topics, with the partitions of each.
 
     Error codes, per partition:
     - LEADER_NOT_AVAILABLE: no broker leads it.
     - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.
 
-    A limit below 1 or a negative cursor partition answers INVALID_REQUEST for the whole request.
+    A limit below 1 or a negative cursor partition fails the whole request with INVALID_REQUEST.
     """
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

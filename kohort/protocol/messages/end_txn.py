@@ -10,7 +10,7 @@ from kohort.protocol.types import Bool, Int16, Int32, Int64, String
 
 @request(key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    """The transaction of an id, and its outcome."""
+    """Commits or aborts the open transaction of a transactional id."""
 
     transactional_id: String
     producer_id: Int64
@@ -21,14 +21,14 @@ class EndTxnRequest:
 
 @response(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """Whether the outcome is decided, which is then final.
+    """Without an error, the outcome of the transaction is decided and final.
 
     Error codes:
     - INVALID_REQUEST: the transactional id is empty.
-    - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
-    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
+    - INVALID_PRODUCER_ID_MAPPING: the transactional id is unknown, or has another producer id.
+    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the producer id.
     - INVALID_TXN_STATE: there is no transaction to end, or it ended the other way.
-    - CONCURRENT_TRANSACTIONS: it is being ended; ask again.
+    - CONCURRENT_TRANSACTIONS: the transaction is being ended; retry.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -42,7 +42,7 @@ class DescribedGroup:
     """Name of the chosen assignor; empty unless the group is Stable."""
     members: list[DescribedGroupMember]
     authorized_operations: Int32 = field(default=-0x80000000, since=3)
-    """Bit field; the smallest int32 means not asked for."""
+    """Permitted operations as a bit field; the smallest int32 if not requested."""
 
 
 @response(key=15, versions="0-6", flexible="5+")

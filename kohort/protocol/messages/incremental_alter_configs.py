@@ -33,8 +33,8 @@ class IncrementalAlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all.
 
     Error codes, per resource:
-    - INVALID_CONFIG: an unknown config, a value that it does not take, or a list operation on
-      something else.
+    - INVALID_CONFIG: an unknown config, an invalid value, or a list operation on a config that is
+      no list.
     - INVALID_REQUEST: a resource or a config twice, an unknown type or operation, or a config that
       cannot change while running.
     - NOT_CONTROLLER, REQUEST_TIMED_OUT: the controller could not be asked in time.

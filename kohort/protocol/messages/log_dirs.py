@@ -53,7 +53,7 @@ class DescribeLogDirsResult:
 
 @response(key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
-    """One result per directory; none for a principal without the right, an error since v3.
+    """One result per directory; an unauthorized principal gets none, and since v3 an error.
 
     Error codes, per directory:
     - KAFKA_STORAGE_ERROR: the directory is offline.

@@ -1,4 +1,4 @@
-"""What members of classic groups send.
+"""The requests of members of classic groups.
 
 - JoinGroup (key 11), to become, or stay, a member of the next generation: v1 rebalance timeout
   (KIP-62); v2 throttle time; v3 answers before throttling; v4 a first join gets its member id and
@@ -8,8 +8,8 @@
 - SyncGroup (key 14), with the leader's assignment, of which every member gets its part: v1 throttle
   time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible; v5 protocol type
   and name in both directions (KIP-559).
-- Heartbeat (key 12): v1 throttle time; v2 throttles later; v3 static membership (KIP-345); v4
-  flexible.
+- Heartbeat (key 12): v1 throttle time; v2 answers before throttling; v3 static membership
+  (KIP-345); v4 flexible.
 - LeaveGroup (key 13), to leave at once instead of timing out: v1 throttle time; v2 answers before
   throttling; v3 several members, by instance id too (KIP-345); v4 flexible; v5 reason text
   (KIP-800).
@@ -113,7 +113,7 @@ class SyncGroupResponse:
 
     Error codes:
     - REBALANCE_IN_PROGRESS: another rebalance has begun; join again.
-    - ILLEGAL_GENERATION: the group has moved on.
+    - ILLEGAL_GENERATION: the group has a later generation.
     - INCONSISTENT_GROUP_PROTOCOL (v5): protocol type or name missing or not the group's.
     - UNKNOWN_SERVER_ERROR: the assignment could not be stored.
     """
@@ -142,7 +142,7 @@ class HeartbeatResponse:
 
     Error codes:
     - REBALANCE_IN_PROGRESS: join again; the session was renewed.
-    - ILLEGAL_GENERATION: the group has moved on without this member.
+    - ILLEGAL_GENERATION: the group has a later generation, without this member.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

@@ -57,7 +57,7 @@ class MetadataResponseTopic:
     is_internal: Bool = field(default=False, since=1, ignorable=True)
     partitions: list[MetadataResponsePartition]
     topic_authorized_operations: Int32 = field(default=-0x80000000, since=8)
-    """Bit field; the smallest int32 means not asked for."""
+    """Permitted operations as a bit field; the smallest int32 if not requested."""
 
 
 @response(key=3, versions="0-13", flexible="9+")

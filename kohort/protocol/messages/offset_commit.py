@@ -57,12 +57,12 @@ class OffsetCommitResponse:
     """One outcome per partition; an error of the group is put on all of them.
 
     Error codes:
-    - ILLEGAL_GENERATION: the group has moved on, or (before v9) does not exist.
-    - UNKNOWN_MEMBER_ID: not a member, or an outsider commits to a group with members.
+    - ILLEGAL_GENERATION: the group has a later generation, or (before v9) does not exist.
+    - UNKNOWN_MEMBER_ID: not a member, or no member id although the group has members.
     - REBALANCE_IN_PROGRESS: between the joins and the leader's assignment.
     - STALE_MEMBER_EPOCH (v9), FENCED_MEMBER_EPOCH: the epoch of a KIP-848 member is not the
       current one.
-    - UNSUPPORTED_VERSION (before v9): the member is one of KIP-848.
+    - UNSUPPORTED_VERSION (before v9): the member uses the KIP-848 protocol.
     - OFFSET_METADATA_TOO_LARGE: the metadata exceeds offset.metadata.max.bytes; other partitions
       still commit.
     - INVALID_COMMIT_OFFSET_SIZE: the records did not fit into a batch of the offsets topic.

@@ -70,14 +70,14 @@ class OffsetFetchResponse:
     """Up to v7 one group in the outer fields, from v8 the list of groups.
 
     Error codes, per group (v1: on every partition):
-    - GROUP_ID_NOT_FOUND: the group is of a type whose offsets are not read this way.
-    - UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (v9): the member of a KIP-848 group is not, or no
-      longer, the one it says.
+    - GROUP_ID_NOT_FOUND: the group has a type without committed offsets, such as a share group.
+    - UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (v9): the KIP-848 group has no such member, or the
+      member has another epoch.
 
     Error codes, per partition:
     - UNSTABLE_OFFSET_COMMIT (v7): a transaction with a commit here is open and require_stable is
       set.
-    - UNKNOWN_TOPIC_OR_PARTITION: unreadable for other reasons; an unknown name is -1 and NONE.
+    - UNKNOWN_TOPIC_OR_PARTITION: not for an unknown topic name, whose offset is -1 without error.
     """
 
     throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)

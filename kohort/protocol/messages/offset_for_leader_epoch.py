@@ -35,7 +35,7 @@ class EpochEndOffset:
     error_code: Int16
     partition: Int32
     leader_epoch: Int32 = field(default=-1, ignorable=True)
-    """The largest epoch not above the one asked for, -1 if there is none."""
+    """The largest epoch in the log up to the requested epoch, -1 if there is none."""
     end_offset: Int64 = field(default=-1)
     """The first offset after that epoch, -1 if unknown."""
 

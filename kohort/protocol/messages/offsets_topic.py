@@ -54,7 +54,7 @@ class MemberMetadata:
 
 @record(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A generation of a classic group, as durable as its offsets."""
+    """A generation of a classic group: its protocol, leader and members."""
 
     protocol_type: String
     generation: Int32

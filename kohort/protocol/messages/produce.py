@@ -89,7 +89,7 @@ class NodeEndpoint:
 
 @response(key=0, versions="3-13", flexible="9+")
 class ProduceResponse:
-    """One outcome per partition; a partition fails alone.
+    """One outcome per partition; each partition fails independently.
 
     Error codes, per partition:
     - CORRUPT_MESSAGE: the CRC does not match the batch.

@@ -47,9 +47,9 @@ class AlterPartitionReassignmentsResponse:
     """One outcome per partition.
 
     Error codes, per partition:
-    - INVALID_REPLICA_ASSIGNMENT: no broker, an unknown one, or one twice.
+    - INVALID_REPLICA_ASSIGNMENT: an empty list, or an unknown or repeated broker.
     - INVALID_REPLICATION_FACTOR: the number of replicas would change and may not.
-    - NO_REASSIGNMENT_IN_PROGRESS: nothing to stop.
+    - NO_REASSIGNMENT_IN_PROGRESS: no move to stop.
     """
 
     throttle_time_ms: Int32 = field(default=0)

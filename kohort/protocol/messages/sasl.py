@@ -1,8 +1,8 @@
 """SaslHandshake (key 17): choose a mechanism; SaslAuthenticate (36): exchange tokens (KIP-152).
 
-SaslHandshake v0 is followed by bare tokens without headers, v1 by SaslAuthenticate requests. It has
-no flexible version and will not get one, because old clients would misread it. SaslAuthenticate: v1
-lifetime of the session (KIP-368); v2 flexible.
+SaslHandshake v0 is followed by bare tokens without headers, v1 by SaslAuthenticate requests. A
+flexible version of SaslHandshake will never exist, because old clients would misread it.
+SaslAuthenticate: v1 lifetime of the session (KIP-368); v2 flexible.
 """
 
 from kohort.protocol.message import field, request, response
@@ -19,7 +19,7 @@ class SaslHandshakeRequest:
 
 @response(key=17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    """Whether the mechanism is enabled, and all that are.
+    """Whether the mechanism is enabled, and the list of enabled mechanisms.
 
     Error codes:
     - UNSUPPORTED_SASL_MECHANISM: not enabled on this listener.
@@ -37,7 +37,7 @@ class SaslAuthenticateRequest:
 
 @response(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    """The broker's token, or the end of the attempt.
+    """The broker's token, or the error that ends the authentication.
 
     Error codes:
     - SASL_AUTHENTICATION_FAILED: the credentials are wrong; the connection is closed next.
@@ -48,4 +48,4 @@ class SaslAuthenticateResponse:
     error_message: String | None
     auth_bytes: Bytes
     session_lifetime_ms: Int64 = field(default=0, since=1, ignorable=True)
-    """The client must authenticate again within this time; 0 is never."""
+    """The client must authenticate again within this time; 0: never."""

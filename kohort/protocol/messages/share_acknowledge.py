@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79): say how the processing of acquired records ended (KIP-932).
+"""ShareAcknowledge (key 79): report the outcome of processing acquired records (KIP-932).
 
 v0 was early access in Kafka 4.0; v1 is the first stable version; v2 renews locks (KIP-1222).
 """
@@ -64,7 +64,7 @@ class ShareAcknowledgeTopicResponse:
 
 @response(key=79, versions="1-2", flexible="0+")
 class ShareAcknowledgeResponse:
-    """One outcome per partition with acknowledgements; a partition fails alone, and as a whole.
+    """One outcome per partition: its acknowledgements succeed or fail together.
 
     Error codes, top level:
     - SHARE_SESSION_NOT_FOUND: the member has no share session; open one with ShareFetch.

@@ -42,9 +42,9 @@ class ShareFetchRequest:
     min_bytes: Int32
     max_bytes: Int32 = field(default=0x7FFFFFFF)
     max_records: Int32
-    """A limit that is exceeded to end at a batch, unless the acquire mode forbids it."""
+    """Maximum number of records; in acquire mode 0, the last batch may exceed it."""
     batch_size: Int32
-    """Minimum number of records in a range of acquired records, if there are more."""
+    """Acquired records are split, at batch boundaries, into ranges of at least this many."""
     share_acquire_mode: Int8 = field(default=0, since=2, ignorable=True)
     """0 acquires whole batches, 1 at most max_records."""
     is_renew_ack: Bool = field(default=False, since=2)
@@ -70,7 +70,7 @@ class PartitionData:
     acknowledge_error_message: String | None = field(default=None)
     current_leader: LeaderIdAndEpoch = field(default=LeaderIdAndEpoch)
     records: Records
-    """Whole batches, also with records that are not acquired."""
+    """Whole batches, which may contain records that are not acquired."""
     acquired_records: list[AcquiredRecords]
 
 

@@ -37,7 +37,7 @@ class DescribedGroup:
     assignor_name: String
     members: list[Member]
     authorized_operations: Int32 = field(default=-0x80000000)
-    """Bit field; the smallest int32 means not asked for."""
+    """Permitted operations as a bit field; the smallest int32 if not requested."""
 
 
 @response(key=77, versions="1", flexible="0+")

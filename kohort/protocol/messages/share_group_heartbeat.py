@@ -10,11 +10,11 @@ from kohort.protocol.types import Int16, Int32, String
 
 @request(key=76, versions="1", flexible="0+")
 class ShareGroupHeartbeatRequest:
-    """A field that is null is as in the member's previous request."""
+    """A null field means unchanged since the member's previous request."""
 
     group_id: String
     member_id: String
-    """Made by the client, and used until it closes."""
+    """Chosen by the client, which uses it until it closes."""
     member_epoch: Int32
     """0 to join, -1 to leave."""
     rack_id: String | None = field(default=None)

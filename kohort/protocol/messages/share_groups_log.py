@@ -8,7 +8,7 @@ from kohort.protocol.types import Int8, Int32, Int64, String, Uuid
 
 @record(versions="10", flexible="none")
 class ShareGroupMemberMetadataKey:
-    """What a member states."""
+    """Key of a member's subscription (10)."""
 
     group_id: String
     member_id: String
@@ -16,14 +16,14 @@ class ShareGroupMemberMetadataKey:
 
 @record(versions="11-12", flexible="none")
 class ShareGroupMetadataKey:
-    """The group's epoch (11), and that of the target assignment (12)."""
+    """Key of the group's epoch (11), and of the epoch of its target assignment (12)."""
 
     group_id: String
 
 
 @record(versions="13-14", flexible="none")
 class ShareGroupAssignmentKey:
-    """The target assignment of a member (13), and its current one (14)."""
+    """Key of a member's target assignment (13), and of its current assignment (14)."""
 
     group_id: String
     member_id: String
@@ -31,14 +31,14 @@ class ShareGroupAssignmentKey:
 
 @record(versions="15", flexible="none")
 class ShareGroupStatePartitionMetadataKey:
-    """The partitions with state in __share_group_state."""
+    """Key of the list of partitions that have a state in __share_group_state (15)."""
 
     group_id: String
 
 
 @record(versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """Type 10."""
+    """Value of type 10: a member's subscription."""
 
     rack_id: String | None
     client_id: String
@@ -48,7 +48,7 @@ class ShareGroupMemberMetadataValue:
 
 @record(versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """Type 11."""
+    """Value of type 11: the group's epoch."""
 
     epoch: Int32
     metadata_hash: Int64
@@ -57,7 +57,7 @@ class ShareGroupMetadataValue:
 
 @record(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMetadataValue:
-    """Type 12."""
+    """Value of type 12: the epoch of the group's target assignment."""
 
     assignment_epoch: Int32
     assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
@@ -71,7 +71,7 @@ class TopicPartition:
 
 @record(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """Type 13."""
+    """Value of type 13: a member's target assignment."""
 
     topic_partitions: list[TopicPartition]
 
@@ -84,7 +84,7 @@ class TopicPartitions:
 
 @record(versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """Type 14."""
+    """Value of type 14: a member's current assignment."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -107,7 +107,7 @@ class TopicInfo:
 
 @record(versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """Type 15."""
+    """Value of type 15: the partitions that have, get or lose a state in __share_group_state."""
 
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]

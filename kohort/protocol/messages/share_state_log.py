@@ -10,7 +10,7 @@ from kohort.protocol.types import Int8, Int16, Int32, Int64, String, Uuid
 
 @record(versions="0-1", flexible="none")
 class ShareStateKey:
-    """Key of a snapshot (0) and of an update (1)."""
+    """Key of a snapshot (type 0) or an update (type 1) of the state of a share-partition."""
 
     group_id: String
     topic_id: Uuid
@@ -31,7 +31,7 @@ class StateBatch:
 
 @record(versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """The whole state."""
+    """The whole state of a share-partition."""
 
     snapshot_epoch: Int32
     """Number of the snapshot, from 0."""
@@ -49,13 +49,13 @@ class ShareSnapshotValue:
 
 @record(versions="0", flexible="0+")
 class ShareUpdateValue:
-    """A change of the state."""
+    """A change of the state after the snapshot."""
 
     snapshot_epoch: Int32
-    """Of the snapshot that is changed."""
+    """Number of the snapshot to which this update applies."""
     leader_epoch: Int32
     start_offset: Int64
     """-1 if it has not changed."""
     delivery_complete_count: Int32 = field(default=-1, tag=0)
     state_batches: list[StateBatch]
-    """Only what has changed."""
+    """Only the batches whose state has changed."""

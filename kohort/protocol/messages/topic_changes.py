@@ -80,7 +80,7 @@ class CreateTopicsResponse:
     - INVALID_PARTITIONS: neither positive nor -1.
     - INVALID_REPLICATION_FACTOR: more replicas than brokers, or not positive.
     - INVALID_REPLICA_ASSIGNMENT: unknown or repeated brokers, or gaps in the partition numbers.
-    - INVALID_CONFIG: an unknown config, or a value that it does not take.
+    - INVALID_CONFIG: an unknown config, or an invalid value.
     - INVALID_REQUEST: a name twice, or partition count and assignments together.
     - REQUEST_TIMED_OUT: not created within timeout_ms; it may appear later.
     """
@@ -165,7 +165,7 @@ class DeleteTopicsResponse:
     Error codes, per topic:
     - TOPIC_DELETION_DISABLED (v3): delete.topic.enable is off; INVALID_REQUEST before.
     - INVALID_REQUEST: a topic twice, or both name and id.
-    - REQUEST_TIMED_OUT: not deleted within timeout_ms; it will be.
+    - REQUEST_TIMED_OUT: not deleted within timeout_ms; it will be deleted later.
     - UNSUPPORTED_VERSION: deletion by id in a cluster without ids.
     """
 
@@ -196,7 +196,7 @@ class DeleteRecordsRequest:
 class DeleteRecordsPartitionResult:
     partition_index: Int32
     low_watermark: Int64
-    """The start afterwards, -1 with an error."""
+    """The log start offset after the deletion, -1 with an error."""
     error_code: Int16
 
 

@@ -1,4 +1,4 @@
-"""Records of __transaction_state: the transaction coordinator's state of each id.
+"""Records of __transaction_state: the coordinator's state of each transactional id.
 
 Key and value are each preceded by an int16: the type of the record for a key, 0 for a transactional
 id, and the version of its layout for a value. A null value deletes the id. Value v1 is flexible
@@ -26,7 +26,7 @@ class TransactionLogValue:
     previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
     """The producer id before this change of state."""
     next_producer_id: Int64 = field(default=-1, since=1, tag=1)
-    """The producer id that replaces one with exhausted epochs, until the transaction ends."""
+    """The producer id for the next transaction, if the epochs of the current id are used up."""
     producer_epoch: Int16
     next_producer_epoch: Int16 = field(default=-1, since=1, tag=3)
     """Only with two-phase commits (KIP-939)."""

@@ -1,4 +1,4 @@
-"""What operators see of transactions, and end (KIP-664).
+"""Requests with which operators inspect transactions, and end hanging ones (KIP-664).
 
 - DescribeProducers (key 61): the state of producers in partitions.
 - DescribeTransactions (key 65): state and partitions of transactional ids.
@@ -80,7 +80,7 @@ class DescribedTransaction:
     producer_id: Int64
     producer_epoch: Int16
     topics: list[TopicData]
-    """Partitions without a marker, once the transaction is being ended."""
+    """The transaction's partitions; while it is being ended, those without a marker yet."""
 
 
 @response(key=65, versions="0", flexible="0+")
@@ -104,7 +104,7 @@ class ListTransactionsRequest:
     """Names of states; empty for all."""
     producer_id_filters: list[Int64]
     duration_filter: Int64 = field(default=-1, since=1)
-    """Milliseconds since the start of the transaction; negative for all."""
+    """Minimum time since the start of the transaction, in milliseconds; negative for all."""
     transactional_id_pattern: String | None = field(default=None, since=2)
     """A regular expression for the whole id; null or "" for all."""
 
@@ -118,7 +118,7 @@ class TransactionState:
 
 @response(key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """The ids that pass.
+    """The transactional ids that pass all filters.
 
     Error codes:
     - INVALID_REGULAR_EXPRESSION (v2): the pattern cannot be used.
@@ -146,7 +146,7 @@ class WritableTxnMarker:
     topics: list[WritableTxnMarkerTopic]
     coordinator_epoch: Int32
     transaction_version: Int8 = field(default=0, since=2, ignorable=True)
-    """2 if the epoch is the one after that of the batches (KIP-890), 0 or 1 if it is the same."""
+    """2 if the epoch is one above that of the batches (KIP-890), 0 or 1 if both are equal."""
 
 
 @request(key=27, versions="1-2", flexible="1+")

@@ -34,7 +34,7 @@ class TxnOffsetCommitRequest:
     producer_id: Int64
     producer_epoch: Int16
     generation_id_or_member_epoch: Int32 = field(default=-1, since=3)
-    """-1 from a producer without a member, like all before KIP-447."""
+    """-1 if the producer does not name its member, as before KIP-447."""
     member_id: String = field(default="", since=3)
     group_instance_id: String | None = field(default=None, since=3)
     topics: list[TxnOffsetCommitRequestTopic]
