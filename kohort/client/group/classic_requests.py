@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE_MS: Final = 5_000
-"""Added to the rebalance timeout when waiting for a response, as in the Java consumer."""
+"""Added to the rebalance timeout when waiting for a JoinGroup response, as in the Java consumer."""
 
 INSTANCE_ID_SINCE: Final = 5
 """The JoinGroup version that introduced static membership."""

@@ -61,7 +61,7 @@ class MemberCommits(Committer):
         learn: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`learn` applies the heartbeat thread's findings; `on_changed` makes the next poll act."""
+        """`learn` applies the heartbeat thread's findings; `on_changed` reports work for a poll."""
         self._membership = membership
         self._is_joining = is_joining
         self._learn = learn

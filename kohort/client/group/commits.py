@@ -141,8 +141,8 @@ class Commits:
         self.processed: Callable[[], Offsets] = (
             fetcher.state.processed if config.enable_auto_offset_store else self._stored.committable
         )
-        """The offsets that auto commit may commit: those of returned records, except the ones the
-        caller is still processing, or those that the application has stored."""
+        """The offsets that auto commit may commit: after the returned records that the caller has
+        processed, or, without auto store, the offsets that the application has stored."""
         self._auto_commit: AutoCommit | None = None
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(

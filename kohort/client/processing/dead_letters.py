@@ -49,7 +49,7 @@ EARLIER_HEADERS_LIMIT: Final = 64
 that is dead-lettered repeatedly."""
 
 REQUEST_BYTES_LIMIT: Final = 128 << 20
-"""The limit of aiokafka's producer; rejecting records that are too large is left to the broker."""
+"""Request size limit for aiokafka's producer, so large that only the broker rejects records."""
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 
