@@ -2,8 +2,8 @@
 
 Each request is a POST with a JSON object; its path is the name of the Python call, and the response
 is the result. Only for tests on the same machine: it listens on localhost. Requests of web pages
-are rejected by their Host header, or because they lack a Content-Type that pages cannot send
-without permission.
+are rejected by their Host header or by their Content-Type: browsers do not let a page send JSON to
+another origin without that origin's permission.
 """
 
 import base64

@@ -29,7 +29,7 @@ class VirtualPort:
         self.host = host
         self.number = number
         self.factory: Factory | None = None
-        """Set while it listens."""
+        """The server's protocol factory; None while the port does not listen."""
         self._network = network
 
     def getsockname(self) -> tuple[str, int]:
