@@ -7,8 +7,8 @@ coordinator_partitions.pxd gives the types.
 from typing import Final
 
 ID_CHARACTERS_MAX: Final = 1_024
-"""Longest id of a new group, and longest new transactional id: the number of ids is bounded, and
-this bounds their memory. Kafka has no limit; ids of Kafka Streams and Flink have at most 300."""
+"""Maximum length of new group ids and new transactional ids. Their number is limited too, so this
+limits their memory. Kafka has no limit; ids of Kafka Streams and Flink have at most 300."""
 
 _JAVA_INT_MIN: Final = -0x8000_0000
 

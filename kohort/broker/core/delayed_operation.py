@@ -12,7 +12,7 @@ class Completion(Enum):
     SATISFIED = auto()
     EXPIRED = auto()
     REFUSED = auto()
-    """The purgatory is full: the operation is answered as at its deadline."""
+    """The purgatory is full: answer now, as if the deadline had passed."""
     SHUTDOWN = auto()
     """The broker is stopping: answer with the available data."""
 
@@ -20,8 +20,8 @@ class Completion(Enum):
 class DelayedOperation(TimerEntry, ABC):
     """Base class of delayed requests, with a subclass for each kind: DelayedFetch, DelayedProduce.
 
-    The purgatory calls exactly one of `on_complete` and `on_cancelled`, once; and `on_failed` once
-    if the operation's own code raises, even after `on_complete` has begun.
+    The purgatory calls `on_complete` or `on_cancelled`, once. If `try_complete` or `on_complete`
+    raises, it calls `on_failed`.
     """
 
     __slots__ = ("held_bytes", "is_completed", "owner", "watch_keys")
@@ -43,11 +43,10 @@ class DelayedOperation(TimerEntry, ABC):
 
     @abstractmethod
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Whether the condition is satisfied. Must not have effects that a second call would
-        repeat.
+        """Whether the condition is satisfied. Called repeatedly: its effects must be idempotent.
 
-        `key` is the changed key, so that the operation can keep a running total instead of a sum
-        over all keys; None requires a full check.
+        `key` is the key whose state has changed: an operation may update a running total for it
+        instead of checking all its keys. None requires a check of all keys.
         """
 
     @abstractmethod

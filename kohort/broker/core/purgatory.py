@@ -146,7 +146,7 @@ class Driver(Protocol):
 
 
 class _Walk:
-    """A woken key, and the operations under it when the walk began."""
+    """A walk over the operations that waited under a changed key when the walk began."""
 
     __slots__ = ("key", "operations", "position")
 
@@ -164,9 +164,7 @@ class Purgatory:
         self._wheel: TimingWheel[TimerEntry] = TimingWheel()
         self._announced_ms: int | None = None
         self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
-        """The waiting operations by key; callers may skip `check_and_complete` for a key without
-        any.
-        """
+        """The waiting operations by key; `check_and_complete` does nothing for any other key."""
         self._woken_keys: dict[Hashable, None] = {}
         self._walk: _Walk | None = None
         self._is_draining = False
@@ -201,7 +199,8 @@ class Purgatory:
     def check_and_complete(self, key: Hashable) -> None:
         """Have `drain` try the operations under `key`, whose state has changed.
 
-        Cheap if no operation waits. Changes of one key before its walk begins share one walk.
+        Cheap if no operation waits. If a key changes repeatedly before `drain` comes to it, its
+        operations are tried only once.
         """
         if key not in self.watched:
             return
@@ -231,7 +230,7 @@ class Purgatory:
         """Create timers for one owner, with `schedule(key, deadline_ms)` and `cancel(key)`.
 
         `on_expired(keys, now_ms)` is called with all keys that expire in one event loop iteration;
-        `kind` is their name in the metrics.
+        `kind` is the name of the timers in the metrics.
         """
         return KeyedTimers(self, on_expired, kind)
 

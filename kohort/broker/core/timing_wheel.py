@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
 
 _STALE_SLOT_TIMES_ALLOWED = 64
-"""Lower bound for rebuilding the heap, so that a nearly empty wheel does not rebuild at every
-cancel."""
+"""Stale slot times allowed even in an empty wheel, so that not every cancel rebuilds its heap."""
 
 _scheduling_order = attrgetter("order")
 

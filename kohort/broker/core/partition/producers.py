@@ -42,13 +42,13 @@ PRODUCERS_MAX = 100_000
 expired: clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an
 open transaction are kept; the coordinator bounds their number."""
 _LOOKED_AT_MAX: Final = 8
-"""Maximum producers examined to find one without an open transaction."""
+"""Maximum producers examined to find one that may be dropped: one without an open transaction."""
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
 """Used in place of the first offset if no transaction is open."""
 EXHAUSTED_EPOCH: Final = 32_767
-"""The epoch after 32766, the last epoch that a producer can use. Only markers have it."""
+"""An epoch that only markers have; the last epoch that a producer can use is 32766."""
 EPOCH_RISES_SINCE: Final = 2
 """transaction.version from which a marker has a higher epoch than the batches it ends."""
 
@@ -197,7 +197,7 @@ class ProducerState:
             transaction_version >= EPOCH_RISES_SINCE
             and producer_epoch == entry.producer_epoch
             and producer_epoch != EXHAUSTED_EPOCH
-            # A repeated marker: the first one ended the transaction.
+            # A marker that repeats the one that ended the transaction is accepted.
             and entry.transaction_first_offset != NO_TRANSACTION
         ):
             raise _fenced(producer_id, entry.producer_epoch, producer_epoch)
@@ -328,7 +328,7 @@ class ProducerState:
         return [_taken(producer_id, entry) for producer_id, entry in self._entries.items()]
 
     def restore(self, snapshot: Iterable[ProducerSnapshot]) -> None:
-        """Replace all state by a snapshot, in its order."""
+        """Replace all state with a snapshot, and keep the order of its producers."""
         self.clear()
         opened = []
         for taken in snapshot:
@@ -358,8 +358,8 @@ class ProducerState:
         """Restore the recent batches of each producer; a snapshot has only the last batch.
 
         Args:
-            earlier: the state from the batches alone; a producer whose last batch differs is not
-                changed.
+            earlier: the state that results from the log's last batches before the snapshot. A
+                producer is left unchanged if its last batch there is not that of the snapshot.
         """
         for producer_id, entry in self._entries.items():
             known = earlier.get(producer_id)
@@ -386,7 +386,7 @@ class ProducerState:
             entry = self._entries.pop(producer_id)
             if entry.transaction_first_offset == NO_TRANSACTION:
                 return
-            # Moved to the end, so that it is not examined each time.
+            # Moved to the end, so that the next call does not examine this producer again.
             self._entries[producer_id] = entry
 
 

@@ -21,7 +21,7 @@ _EFFORT_PER_STEP = 8_192
 not compiled."""
 
 _SPANS_PER_STEP = 2_048
-"""Spans per step if an object is created for each record."""
+"""Like `_EFFORT_PER_STEP`, for the slower walk that creates an object for each record."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 

@@ -82,7 +82,7 @@ UNCOUNTED_BYTES: Final = 1 << 30
 class StableOffset:
     """The last stable offset of a partition, and the visible bytes after it; both kept up to date.
 
-    Deleted records are ignored here: see `TransactionSpans.last_stable_offset`.
+    The log start is ignored here, so `offset` may be below it after records were deleted.
     """
 
     __slots__ = ("offset", "spans", "unstable_bytes")
@@ -102,7 +102,7 @@ class StableOffset:
         if offset == high_watermark:
             self.unstable_bytes = 0
         elif offset > before:
-            # May be too low, which is harmless: a Fetch that waits for stable bytes is then tried
-            # too early, and waits again.
+            # An estimate. If it is too low, a Fetch that waits for stable bytes is tried too early,
+            # and waits again.
             share = (high_watermark - offset) / (high_watermark - before)
             self.unstable_bytes = int(self.unstable_bytes * share)

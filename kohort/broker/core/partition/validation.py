@@ -67,7 +67,7 @@ _MESSAGE_LENGTH_MIN = 14
 
 
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
-    """Return the single batch of a request. Independent of the partition."""
+    """Return the single batch in a partition's records, after its header. Raises RejectionError."""
     if not records:
         reject(ErrorCode.INVALID_RECORD, "no batch", reports_log_start=False)
     view = memoryview(records)
@@ -251,7 +251,7 @@ def _check_records(
         compressed = yield from compress_steps(header.codec, block)
         sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
         batch = memoryview(sealed)
-        # Recompressing with other parameters can make a block fifty times larger.
+        # Check again: recompressing with other parameters can make a block fifty times larger.
         check_size(batch, topic)
     max_timestamp = rules.max_timestamp
     if not has_own_timestamps:

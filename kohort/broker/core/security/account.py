@@ -28,7 +28,7 @@ class Rate:
         self._windows = windows
         self.window_ms = window_ms
         self.least_ms = (windows - 1) * window_ms
-        """The shortest time that a rate is measured over."""
+        """The shortest time over which a rate is computed, even if the oldest sample is younger."""
         self._samples: list[list[int]] = []
         """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
         self.total = 0
@@ -79,7 +79,7 @@ _NEVER: Final = -1
 _AT_ONCE_MAX: Final = (1 << 31) - 1
 """The maximum amount that a client can request at once."""
 _BUDGET_MAX: Final = 1 << 62
-"""Maximum budget: limits on time are unbounded, so that the computed budget may be infinite."""
+"""Upper bound of budgets: a limit on time has no maximum, so its budget may be infinite."""
 
 
 class Account:

@@ -100,7 +100,7 @@ class Permission(Number):
 
 
 class Rule(NamedTuple):
-    """One access rule. Equal rules are the same rule."""
+    """One access rule, identified by all of its fields."""
 
     resource_type: ResourceType
     resource_name: str
@@ -123,11 +123,11 @@ class Rule(NamedTuple):
 
 ANY: Final = 1
 MATCH: Final = 2
-"""Pattern type of a filter: every rule that would apply to the name."""
+"""Pattern type of a filter that selects every rule which would apply to the name."""
 
 
 class UnknownFilterError(Exception):
-    """A number in a filter that has no meaning; the text is Kafka's."""
+    """A filter contains a number without a meaning; the message is Kafka's."""
 
 
 class RuleFilter(NamedTuple):

@@ -46,7 +46,7 @@ def host_text(ip: str) -> str:
 
 def address_block_of(ip: str) -> str:
     """Return the address block, the unit of fairness among clients: the IPv4 address, or the /64
-    network of IPv6, because a host with one of its addresses can use all 2**64.
+    network of IPv6, because a host in such a network can usually use all of its 2**64 addresses.
     """
     try:
         address = ip_address(ip)
@@ -66,8 +66,8 @@ BLOCKS_MAX: Final = 10_000
 
 
 class FailureDelays:
-    """Counts recent failures by address block. Counts by user would allow attackers to lock users
-    out. The block that failed longest ago is dropped first.
+    """Counts recent failures by address block, because with counts by user, attackers could lock
+    users out. Above BLOCKS_MAX, the block that failed longest ago is dropped.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class FailureDelays:
         self._failed_ms: RecentlyUsed[str, list[int]] = RecentlyUsed(list, BLOCKS_MAX)
 
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int:
-        """Record a failure; return the delay of its response from the arrival of the token."""
+        """Record a failure; return how long after the token's arrival to send the response."""
         failed = self._failed_ms[address_block_of(ip)]
         is_much = len(failed) == FAILURES and now_ms - failed[0] < WITHIN_MS
         if len(failed) == FAILURES:

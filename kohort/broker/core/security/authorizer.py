@@ -28,9 +28,7 @@ _PROBE: Final = "hardcode"
 
 
 class _Decisions:
-    """The cached decisions about one principal from one host. Nothing is added after they are
-    dropped.
-    """
+    """The cached decisions about one principal from one host."""
 
     __slots__ = ("allowed", "denied")
 

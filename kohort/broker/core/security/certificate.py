@@ -24,7 +24,7 @@ _IP_ADDRESS: Final = 0x87
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _LENGTH_BYTES_MAX: Final = 4
 _OID_BYTES_MAX: Final = 1_024
-"""Real object identifiers have a dozen bytes."""
+"""Maximum bytes of an object identifier; real ones have a dozen."""
 _CENTURY_AT: Final = 50
 """Two-digit years from this one on belong to the 20th century (RFC 5280)."""
 
@@ -57,7 +57,7 @@ def _fields_of(certificate: memoryview) -> CertificateFields:
     tag, _, rest = element(to_be_signed)
     if tag == _VERSION:
         _, _, rest = element(rest)
-    # After the serial number: signature, issuer, validity, subject, key.
+    # The fields after the serial number are: signature, issuer, validity, subject, key.
     _, _, rest = element(rest)
     _, _, rest = element(rest)
     tag, validity, rest = element(rest)
@@ -92,7 +92,7 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
             continue
         tag, content, rest = element(rest)
         if tag != _OCTETS:
-            # The critical flag.
+            # Skip the optional `critical` flag.
             _, content, _ = element(rest)
         _, names, _ = element(content)
         attributes = []

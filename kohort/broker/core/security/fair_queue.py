@@ -35,7 +35,7 @@ class FairQueue(Generic[K, T]):
         if self.count >= self._most:
             longest = max(self._waiting, key=lambda owner: len(self._waiting[owner]))
             if len(self._waiting[longest]) <= len(mine) + 1:
-                # Dropping from another owner would leave it with fewer items than this one.
+                # An owner that lost an item to this one would have fewer items than this one.
                 return item
             dropped = next(reversed(self._waiting[longest]))
             self.remove(longest, dropped)

@@ -18,7 +18,7 @@ _KINDS: Final = (
 _RULE: Final = re.compile(_KINDS)
 _IN_LIST: Final = re.compile(rf"\s*(?P<rule>{_KINDS})\s*(?:,\s*|$)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(?:\{([A-Za-z][A-Za-z0-9]*)\}|(\d+))|[\\$]", re.DOTALL)
-"""Special parts of a replacement: an escaped character, a group, or a stray mark."""
+"""Special parts of a replacement: an escaped character, a group, or a lone backslash or dollar."""
 _JAVA_GROUP: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
@@ -85,13 +85,13 @@ def _filled(replacement: str, match: re.Match[str]) -> str:
             return match[name] or ""
         if digits is None:
             raise NoRuleError(f"the replacement {replacement!r} refers to an unknown group")
-        # Digits belong to the number as long as such a group exists; the rest is text.
+        # The longest number of an existing group counts; the digits after it are text.
         end = next((end for end in range(len(digits), 1, -1) if int(digits[:end]) <= count), 1)
         if int(digits[:end]) <= count:
             return (match[int(digits[:end])] or "") + digits[end:]
         unknown += 1
         if not count or unknown > 1:
-            # Kafka treats the first reference to a missing group as text if the pattern has groups.
+            # As in Kafka, the first such reference is text, but only if the pattern has groups.
             raise NoRuleError(f"the replacement {replacement!r} has no group ${digits}")
         return f"${digits}"
 

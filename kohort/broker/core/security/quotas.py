@@ -193,9 +193,7 @@ class Quotas:
         self._forget()
 
     def accounts(self, user: str, client_id: str) -> Accounts:
-        """Return the accounts for a client's requests. They may be cached while they are
-        current.
-        """
+        """Return the accounts for a client's requests; they may be cached while `is_current`."""
         kept = _kept(client_id)
         try:
             return self._of_clients[user, kept]

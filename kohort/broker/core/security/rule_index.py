@@ -139,8 +139,8 @@ class _Owned:
         """The bits of all denying rules ever added; cleared when there are no rules."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
-        """The prefixed rules; created with the first, because there may be many owners and most
-        have none.
+        """The prefixed rules; None before the first, because there may be many owners, most of
+        them without prefixed rules.
         """
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
@@ -248,7 +248,7 @@ class RuleIndex:
     def add(self, rule: Rule) -> None:
         """Add a rule; an existing one is unchanged."""
         count = len(self._rules)
-        # This hashes the rule only once, which is most of the work.
+        # `setdefault` hashes the rule only once; hashing is most of the work.
         self._rules.setdefault(rule)
         if len(self._rules) > count:
             self._types[rule.resource_type].change(rule, is_there=True)
@@ -272,7 +272,7 @@ class RuleIndex:
         for owned in applying:
             denied |= owned.denied
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
-        # If nothing is denied, the first rule that allows decides.
+        # The bits that end the search: denying ones, or allowing ones if no rule denies.
         enough = denying if denied & denying else allowing
         bits = 0
         # Inlined from `matching`: this is most of the cost of an uncached decision.
@@ -322,7 +322,7 @@ class RuleIndex:
         resource exists or not. Denying one name does not affect a wider pattern.
         """
         denying = _DENYING[operation]
-        # Like `denying`, only the operation itself and ALL: operations that imply it do not count.
+        # The bits of the operation itself and of ALL; operations that imply it do not count here.
         allowing = denying << _ALLOWED
         allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}

@@ -1,9 +1,9 @@
 """The commit or abort of one transaction, from the decision to the last marker: the waiting
 request, its response, and the missing markers.
 
-EndTxn is answered when all markers are durable. It is answered already when the decision is
-durable, if the markers are certain to be durable before any later request is executed, or if a
-marker cannot be written.
+EndTxn is answered when all markers are durable. If the markers are certain to be durable before any
+later request is executed, or if a marker cannot be written, it is answered as soon as the decision
+is durable.
 """
 
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from kohort.protocol.errors import ErrorCode
 SUPERSEDED: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
-"""Errors of a partition that has a marker of a later epoch, which ends the transaction as well."""
+"""Errors of a partition in which a marker of a later epoch has already ended the transaction."""
 
 _SETTLED: Final = SUPERSEDED | {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Results after which a partition needs no further attempt: it has the marker or a later one, or
@@ -31,7 +31,7 @@ was deleted.
 
 
 class Fencing(NamedTuple):
-    """An InitProducerId for which the transaction is ended first."""
+    """An InitProducerId that waits until the open transaction has been aborted."""
 
     request: InitRequest
     ticket: Ticket

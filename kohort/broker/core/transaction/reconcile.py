@@ -59,8 +59,8 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
     """Decide the repair of a transaction that is open in a partition after an unclean stop.
 
     Args:
-        record: record of the id whose producer this is, or was until its epoch was exhausted; None
-            if there is none.
+        record: of the transactional id to which the transaction's producer belongs, or belonged
+            until its epoch was exhausted; None if there is no such id.
     """
     epoch = opened.producer_epoch
     abort = WriteMarker(ControlType.ABORT, epoch, ClientVersion.V1, is_guess=True)
@@ -91,8 +91,8 @@ def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool
 
 
 def _marker_epoch(record: TransactionRecord, opened: OpenInPartition) -> int | None:
-    """Return the epoch in the markers of an id's last complete transaction; None if the producer
-    had another id then.
+    """Return the epoch in the markers of the last complete transaction in `record`; None if that
+    transaction had another producer id than `opened`.
     """
     if opened.producer_id == record.producer_id:
         return record.producer_epoch

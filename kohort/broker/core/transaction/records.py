@@ -79,9 +79,9 @@ _ABORTS = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
 def last_epoch_of(record: TransactionRecord) -> int:
     """Return the previous epoch, if the record implies it; otherwise -1.
 
-    If EndTxn v5, a timeout or a fence ended its transaction, a producer may still have the previous
-    epoch, and may continue with the current epoch. Kafka forgets the previous epoch when it
-    restarts.
+    EndTxn v5, a timeout and a fence raise the epoch. A producer that has not learned of this still
+    has the previous epoch, with which it may request the current one. Kafka forgets the previous
+    epoch when it restarts.
     """
     if record.client_version is not ClientVersion.V2 or record.producer_epoch == 0:
         return NO_PRODUCER_EPOCH

@@ -209,8 +209,8 @@ def deadline_ms(record: TransactionRecord) -> int | None:
 
 
 def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
-    """Return the wall time before which the last batch of a late transaction was appended. Late
-    means that a coordinator, if the transaction had one, would have ended it.
+    """Return a wall time: an open transaction whose last batch is older is late, which means that a
+    coordinator would have ended it.
     """
     return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 

@@ -362,7 +362,7 @@ class TransactionalId:
         assert pending is not None
         record, end = self.record, self._end
         if record is not None and record.state.is_prepared:
-            # Complete* could not be written, but the transaction is complete.
+            # All markers are written, so the transaction has ended even without Complete*.
             assert end is not None
             self._ask_for(end.answer_either(record))
             self._ask_for(Stuck(()))
@@ -388,8 +388,8 @@ class TransactionalId:
             self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
-        """Record that the shell has to wait for an effect: answer an InitProducerId that waits for
-        the end of a transaction, so that its client does not wait, too.
+        """Called if the shell has to wait for an effect. Answers an InitProducerId that waits for
+        the end of a transaction, so that its client retries instead of waiting, too.
         """
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
