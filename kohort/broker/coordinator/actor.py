@@ -122,8 +122,8 @@ class GroupActor:
         self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
         self._paced = PacedCommands()
-        """Commands that will write a GroupRecord, and wait for the end of the pause after the
-        append of the last one."""
+        """Commands that will write a GroupRecord, queued until the pause after the append of the
+        previous GroupRecord is over."""
         self._faults = 0
         self._timers: GroupTimers | None = None
 

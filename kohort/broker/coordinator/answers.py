@@ -48,7 +48,7 @@ class AnswerQueue:
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
         """Answer `count` tickets: at once if they are few and no responses are queued, otherwise in
-        slices, because the step that produces so many responses takes long itself.
+        slices that begin in a later event loop iteration.
         """
         self._queue.append(replies)
         if self._is_queued:

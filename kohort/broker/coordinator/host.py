@@ -403,7 +403,7 @@ class GroupHost:
         actors = list(self._actors.values())
         actors.reverse()
         while actors:
-            # Popped, so that groups are freed one by one: all at once would block the event loop.
+            # Popped, so that groups are freed one by one: freeing all at once takes too long.
             actor = actors.pop()
             try:
                 if not actor.group.is_dead:

@@ -124,8 +124,8 @@ PAUSE_FACTOR: Final = 4
 took."""
 
 PAUSE_FREE_MS: Final = 50
-"""Pauses end this much early, and short ones are omitted, so that a single restart, or the leader's
-restart right after another member's, does not wait."""
+"""Each pause is shortened by this much, or omitted if it is not longer. So no pause delays a single
+restart, nor the leader's restart right after that of another member."""
 
 PAUSE_MAX_MS: Final = 1_000
 """Upper bound: a hanging disk must not lead to long pauses."""

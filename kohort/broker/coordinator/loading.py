@@ -32,8 +32,8 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 60_000
-"""A generation before the last is loaded as well if it was stored less than this time before the
-last: the history may lack its rebalance, which it records some ten seconds after the generation."""
+"""Generations of a group that were stored less than this time before its last are loaded, too: the
+history may lack their rebalances, which it records some ten seconds after a generation."""
 
 GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
 """First bytes of the keys of records that store a generation."""

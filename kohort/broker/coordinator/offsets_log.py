@@ -107,7 +107,7 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
 
 
 class PendingResolver:
-    """Determines which records of a partition count; to be used from the first entry on.
+    """Determines which records of a partition count. It must get all entries, from the first on.
 
     A record outside of transactions counts immediately. A transactional record counts once its
     commit marker is read, but at the record's own position in the log: a later record with the same
