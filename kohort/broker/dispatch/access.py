@@ -34,7 +34,7 @@ Denials = dict[tuple[str, str], int]
 
 _WORDS: Final = {kind: kind.name.title().split("_") for kind in ResourceType}
 _SHOWN: Final = {kind: "".join(words) for kind, words in _WORDS.items()}
-"""Types as Kafka writes them: TransactionalId."""
+"""Names of resource types as Kafka writes them, such as TransactionalId."""
 
 ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in OPERATIONS.items()

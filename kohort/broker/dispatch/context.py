@@ -72,7 +72,7 @@ class MeteredCoroutine(Coroutine[Any, Any, T]):
         begun_s = perf_counter()
         try:
             if value is None and traceback is None:
-                # The only form that is not deprecated since Python 3.12.
+                # `throw` with three arguments is deprecated since Python 3.12.
                 return self._work.throw(kind)
             return self._work.throw(kind, value, traceback)
         finally:
@@ -230,7 +230,7 @@ class RequestContext:
             return True
         connection = self.connection
         session = connection.session
-        # The permission cache: names granted to this session. It is checked nowhere else.
+        # `granted` caches permissions, but is valid only for the session `granted_to`.
         if connection.granted_to is session and name in connection.granted.get(
             (operation, kind), ()
         ):

@@ -206,8 +206,8 @@ async def _handle_parts(
             if isinstance(response, GeneratorType):
                 response = await run(response, time_slice)
             if isinstance(response, Deferred):
-                # The caller holds the lock of long requests meanwhile, which may take
-                # offsets.commit.timeout.ms: so only one long request is decoded in memory.
+                # The lock of long requests stays held during this wait, which may last
+                # offsets.commit.timeout.ms, so that only one such request is decoded in memory.
                 response = await response
         except KafkaError as error:
             response = error_response(

@@ -78,7 +78,7 @@ def _parts(
     continues = False
     for child in inner:
         is_rest = False
-        # Two parts of one child never fit into the same part: together they exceed `elements_max`.
+        # `taken` never has two parts of one child: they exceed `elements_max` together.
         for part, count, _ in _parts(child, path[1:], elements_max):
             if taken and taken_count + count > elements_max:
                 yield _with(element, path[0], taken), taken_count, continues

@@ -122,7 +122,7 @@ class Api:
         self.long_bytes = long_bytes
         self.versions = VersionRange.parse(versions)
         self.advertised = VersionRange.parse(advertised or versions)
-        """Versions listed by ApiVersions; wider than ``versions`` only for old feature checks."""
+        """Versions listed by ApiVersions; for Produce, they include some that are not served."""
         assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"
         assert self.versions.high in schema.versions, f"{self.name} has no v{self.versions.high}"
 

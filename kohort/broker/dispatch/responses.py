@@ -100,8 +100,8 @@ class Responder:
         """
         waited_s = 0.0
         if self._quotas.is_limiting:
-            # If the first quota was set while the handler was waiting, no running time was measured
-            # before, and all of it counts as waiting.
+            # If the first quota was set while the handler was waiting, running time before that was
+            # not measured, and counts as waiting.
             ctx, _, _, started_s, _ = call
             waited_s = perf_counter() - started_s - worked_s - ctx.connection.worked_s
         try:
@@ -167,7 +167,7 @@ class Responder:
         Args:
             used_s: running time of the request, excluding waiting time.
             buffers: the encoded response, None for a request without one.
-            response: if its handler has set a throttle time, the larger one applies.
+            response: if it has a throttle time already, the larger of both applies.
         """
         ctx, route, _, _, size = call
         assert isinstance(self._quotas, ClientQuotas), "no quota limits this client"
@@ -190,7 +190,7 @@ class Responder:
     def _log_fault(self, name: str, error: Exception) -> None:
         """Log an internal error, rate-limited: a peer may cause it a thousand times a second."""
         if isinstance(error, EncodeError):
-            # The text of the error says what cannot be encoded in this version.
+            # An EncodeError needs no traceback: its text says what this version cannot encode.
             self._log.fault("unwritable", "The response to %s cannot be encoded: %s", name, error)
         else:
             self._log.fault("fault", "Internal error in %s", name, error=error)
