@@ -111,8 +111,8 @@ class Deferred(Generic[T]):
         """Apply `make` to the result.
 
         Returns the value of `make` if the result is available, otherwise a `Deferred` of that
-        value, which fails if this object fails or `make` raises. If this object has no callbacks
-        yet, it is that `Deferred` itself, so cancelling one cancels the other.
+        value, which fails if this object fails or `make` raises. To save an object, `self` becomes
+        that `Deferred` if it has no callbacks yet; its own result is then no longer available.
 
         Raises: the error of this object, or of `make`, if this object is done.
         """

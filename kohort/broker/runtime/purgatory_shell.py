@@ -40,8 +40,8 @@ class PurgatoryShell:
         self._drain_handle: asyncio.Handle | None = None
         self._expiry_handle: asyncio.Handle | None = None
         self._is_closed = False
-        # Fewer checks than usual: completed operations cause responses after the slice, whose cost
-        # it does not measure.
+        # Fewer steps than usual: completed operations cause responses after the slice, so the
+        # slice does not measure their cost.
         self._time_slice = Slice(clock, SLICE_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
         purgatory.attach(self)
 

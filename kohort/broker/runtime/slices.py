@@ -158,8 +158,8 @@ class RoundRobin:
             try:
                 is_more = work(time_slice)
             except Exception:
-                # The failed work runs again in the next slice, as `Work` requires. In this slice,
-                # work that always fails would run, and log its error, until the slice is over.
+                # The failed work runs again in the next slice, not in this one: work that always
+                # fails would otherwise run, and log its error, until the slice is over.
                 logger.exception("Internal error in work done in slices")
                 is_more = False
                 failed.append(work)

@@ -32,8 +32,8 @@ MANY: Final = 3_000
 """From this number of waiting operations and deadlines on, reclaiming memory is worth its cost."""
 
 DEPARTED_FACTOR: Final = 4
-"""Most members are considered departed when operations, deadlines and departed members in memory
-are together at most the peak divided by this."""
+"""When the number of operations, deadlines and departed members in memory has fallen to the peak
+divided by this, most members count as departed."""
 
 RETURN_EVERY_DEPARTURES: Final = 7_500
 """Memory is returned after this many departures while many leave: returning a page takes a
