@@ -76,7 +76,7 @@ class ConnectionLimits:
 
     def _on_change(self) -> None:
         for host in self._unknown_hosts():
-            # Resolving a name may take long, a numeric address does not.
+            # Only a name needs a thread: resolving it may take long.
             if _is_address(host):
                 self._addresses[host] = addresses_of(host)
             else:

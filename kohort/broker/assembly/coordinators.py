@@ -103,7 +103,7 @@ class Coordinators:
     async def load(self, startup: StartupProgress) -> None:
         """Load the stored state, and start the background tasks."""
         startup.phase = "loading the rebalance history"
-        # Before the groups are loaded: their new records continue the stored sequence numbers.
+        # Loaded before the groups, whose new records continue the stored sequence numbers.
         await self.history.start(self._history_log, self._executor)
         startup.phase = "loading groups"
         self._is_loading = True

@@ -75,7 +75,7 @@ class DeferredCoordinators:
             self.created.transactions.host.marking.after_answers = after_answers
 
     def waiting_weight(self) -> int:
-        """Return the number of members in the rebalances that the history has yet to describe."""
+        """Return the `ClosingQueue.weight` of the rebalances that the history has yet to record."""
         return 0 if self.created is None else self.created.history.waiting_weight
 
     async def stop_serving(self) -> None:

@@ -25,7 +25,7 @@ class Scraped(Protocol):
 def scraped_broker(
     see: "Callable[[], BrokerSource]", config: "BrokerConfig"
 ) -> Callable[[], Scraped]:
-    """Return a function that makes the exposition of the broker whose parts `see` returns."""
+    """Return a function that creates a broker's exposition; `see` returns the broker's parts."""
 
     def make() -> Scraped:
         from kohort.broker.console.lag import Ages  # noqa: PLC0415 - not needed for the start.
