@@ -64,7 +64,7 @@ class Acknowledging:
             for topic_id, number in left:
                 share = self._partitions.find_loaded(group_id, topic_id, number)
                 if share is not None and share.window is not None:
-                    # Not `share.window`, which may have outdated settings.
+                    # Looked up again, because `share.window` may have outdated settings.
                     window = self._partitions.window(share)
                     if window is not None:
                         window.release_all(self._member_id)

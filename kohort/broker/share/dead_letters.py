@@ -133,7 +133,7 @@ class DeadLetterQueue:
         name = self._topic_name(key.topic_id)
         config = target.config
         batch = _Batch(min(config.max_message_bytes, config.segment_bytes, BATCH_BYTES_MAX))
-        # One timestamp for all records: an encoded record's size depends on it.
+        # One timestamp for all dead letters: `_encoded_bytes` assumes a timestamp delta of 0.
         wall_ms = self._clock.wall_ms()
         for each in work.dead_letters:
             for offset in range(each.first_offset, each.last_offset + 1):

@@ -1,9 +1,9 @@
 """Acquires records for one ShareFetch, at once or when some become available.
 
-A fetch without records waits in the purgatory under the keys of its log partitions, which complete
-it when records are appended, and of its share-partitions, which complete it when records are
-released or the window has room again. It acquires records only when it is answered, so a fetch for
-which no client waits any more locks none.
+A fetch that finds no records waits in the purgatory under the keys of its log partitions, which
+complete it when records are appended, and of its share-partitions, which complete it when records
+are released or the window has room again. It acquires records only when it is answered, so that
+an abandoned fetch locks none.
 
 Cached data is read on the event loop, other data in another thread. The window may change during
 such a read, so the result is compared with the window's position afterwards.
@@ -72,7 +72,7 @@ class FetchedPartition:
     topic_id: bytes
     number: int
     was_acquirable: bool = False
-    """Whether the partition had acquirable records that were not left to the next fetch."""
+    """Whether the partition had acquirable records; False if they were left to the next fetch."""
     was_acknowledged: bool = False
     share: SharePartition | None = None
     log: Partition | None = None
@@ -136,8 +136,8 @@ class ShareFetch:
         self._deadline_ms = 0
         self._parked: DelayedShareFetch | None = None
         self._has_advanced = False
-        """Whether the fetch acquired records, or moved a window past others, such as aborted
-        records."""
+        """Whether the fetch acquired records, or moved a window past records that it did not
+        acquire, such as aborted ones."""
         self._retries_left = RETRIES
         self._response_bytes = 0
         self.answer: Deferred[ErrorCode] = Deferred()
@@ -188,7 +188,7 @@ class ShareFetch:
             )
             if missing <= 0:
                 return True
-        # The bytes of all partitions together may reach `min_bytes`.
+        # The changed partition alone has too few bytes; all partitions together may have enough.
         return key is not None and self._terms.min_bytes > 1 and self.is_ready()
 
     def _readable(self) -> list[FetchedPartition]:
@@ -335,8 +335,8 @@ class ShareFetch:
         for fetched, max_bytes in uncached:
             if left > 0 and not self._is_full and not self._is_superseded:
                 left -= await self._acquire_in_thread(fetched, max_bytes, left)
-        # Without `after_check`, a fetch that waits first checks whether records have become
-        # available in a partition since it was read.
+        # Unless its retries are used up, the fetch checks before it waits whether records have
+        # become available since the reads.
         self._retries_left -= 1
         self._finish_or_wait(may_wait=may_wait, after_check=self._retries_left <= 0)
 
@@ -487,4 +487,4 @@ class DelayedShareFetch(DelayedOperation):
             self._fetch.answer.set_exception(error)
 
     def on_cancelled(self) -> None:
-        """The client has disconnected, or the session was used again."""
+        """Do nothing: the client has disconnected, or `ShareFetch.supersede` answers the fetch."""

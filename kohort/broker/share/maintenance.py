@@ -161,7 +161,7 @@ class Maintenance:
             await self.write_cold_snapshots()
 
     async def write_cold_snapshots(self) -> None:
-        """Write snapshots of the share-partitions that were not written within the interval."""
+        """Write snapshots of all share-partitions that had no write in the configured interval."""
         interval_ms = self._config().share_coordinator_cold_partition_snapshot_interval_ms
         time_slice = Slice(self._clock)
         for share in list(self._partitions):

@@ -240,8 +240,8 @@ class SharePartitions:
         on_stored: OnStored | None,
         error: KafkaError | None,
     ) -> None:
-        # Even if an alteration has replaced `window` by an empty one: `window` is restored if the
-        # alteration cannot be stored.
+        # `window` has to know the outcome even if an alteration has replaced it by an empty one: it
+        # is restored if the alteration cannot be stored.
         if error is None:
             window.written(write)
         else:
@@ -303,7 +303,7 @@ class SharePartitions:
     def _end_locks(self, share: SharePartition, _: Slice) -> None:
         if share.window is None or share.is_gone:
             return
-        # Not `share.window`, which may have outdated settings.
+        # Looked up again, because `share.window` may have outdated settings.
         window = self.window(share)
         if window is not None:
             share.counts.lock_timeouts += window.on_deadline(self._clock.monotonic_ms())
@@ -396,8 +396,8 @@ class SharePartitions:
             self._restart(share, offset, state_epoch)
 
     def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
-        """Write a snapshot of a share-partition that was last written before the interval, unless
-        that write was such a snapshot.
+        """Write a snapshot of a share-partition, unless its last write was less than `interval_ms`
+        ago, or was itself written by this method.
         """
         window = self.window(share)
         if window is not None:

@@ -100,7 +100,7 @@ class GroupReport:
         self.acknowledged: Counter[str] = Counter()
         """Records acknowledged by each member, with any type."""
         self.lock_timeouts: Counter[str] = Counter()
-        """Records of each member whose lock timed out."""
+        """Records whose lock timed out, by the member that held the lock."""
         self.released = self.archived = _NOTHING
 
     def deliveries_of(self, key: SharePartitionKey, offset: int) -> list[Ended]:
@@ -131,7 +131,7 @@ class Reports:
     def changed(
         self, key: SharePartitionKey, counts: Counts, changes: Iterable[Change], wall_ms: int
     ) -> None:
-        """Count durable changes of a share-partition, also in its own `counts`."""
+        """Count durable changes of a share-partition, in `counts` and in its group's report."""
         report = self._of(key.group_id)
         for first, last, state, delivery_count, lock, cause in changes:
             count = last - first + 1
@@ -157,7 +157,7 @@ class Reports:
     def archived(
         self, key: SharePartitionKey, outcomes: Iterable[tuple[DeadLetters, Outcome]], wall_ms: int
     ) -> None:
-        """Record the dead letters of records that were Archiving."""
+        """Record that records were archived, with the outcomes of appending their dead letters."""
         report = self._of(key.group_id)
         for (first, last, delivery_count, cause, member_id), outcome in outcomes:
             _, how = _COUNTED_AS[cause]
@@ -165,7 +165,7 @@ class Reports:
             self._remember(report, Ended(first, last, *alike))
 
     def deleted(self, key: SharePartitionKey, first: int, last: int, wall_ms: int) -> None:
-        """Record that unfinished records were deleted from the log."""
+        """Record that records were deleted from the log before their delivery was complete."""
         ended = Ended(first, last, key, How.DELETED, None, 0, wall_ms, is_archived=True)
         self._remember(self._of(key.group_id), ended)
 

@@ -21,7 +21,7 @@ from kohort.protocol.records.record import Record
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 512 * 1024
-"""Values in one batch; a larger record gets a batch of its own."""
+"""Maximum total size of the values in a batch; a larger record gets a batch of its own."""
 
 CLOSE_WAIT_S: Final = 5.0
 """How long `close` waits for appends in progress."""
