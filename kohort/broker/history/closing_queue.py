@@ -53,7 +53,7 @@ class ClosingQueue:
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()
         self.weight = 0
-        """Members of all waiting rebalances, plus ten for each."""
+        """Members of all waiting rebalances, plus ten per rebalance."""
         self.dropped_count = 0
 
     def __len__(self) -> int:

@@ -87,7 +87,7 @@ class RebalanceHistory:
         self._time_slice = Slice(self._clock)
         self.answer_slices = RoundRobin(self._clock)
         """The queue of responses that groups have to send; set by the owner. The record of a large
-        rebalance is created only when the queue is empty, so that its members do not wait longer.
+        rebalance is created only when the queue is empty, so as not to delay the responses.
         """
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
@@ -158,7 +158,7 @@ class RebalanceHistory:
     # Observing.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Store an event for the task; takes a few microseconds."""
+        """Store an event, to be processed by the history's task; takes a few microseconds."""
         kind = event.__class__
         fold = self._folds.get(group_id)
         if fold is None:
@@ -189,7 +189,7 @@ class RebalanceHistory:
             self._queue.add_end(group_id)
             self._wake_up()
         elif kind is GroupRestored and not fold.sequence:
-            # Groups that only store offsets need no fold; others get one when they rebalance.
+            # A group that only stores offsets needs no fold, until it rebalances.
             del self._folds[group_id]
 
     def _start_over(self, group_id: str, fold: GroupFold) -> None:
@@ -314,7 +314,7 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
-        # Set at the start: if the task was restarted after a failure, the queue is not empty.
+        # Do not wait at first: this task may have been restarted with entries in the queue.
         self._wake.set()
         while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
@@ -463,7 +463,7 @@ def _long_ms(facts: RebalanceFacts) -> int:
     """
     if facts.consumers is None:
         return LONG_RUNNING_MS
-    # With few members on the broker, the heartbeat interval is only 500 ms.
+    # At least LONG_RUNNING_MS: with few members, the heartbeat interval is only 500 ms.
     return max(2 * facts.started.heartbeat_interval_ms + 1_000, LONG_RUNNING_MS)
 
 

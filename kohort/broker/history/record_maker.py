@@ -22,7 +22,7 @@ from kohort.groups.steps import Steps, at_once
 logger = logging.getLogger("kohort.broker.history")
 
 LINES_PER_INTERVAL: Final = 100
-"""Maximum log lines in ten seconds: members decide how often a group rebalances."""
+"""Maximum log lines in ten seconds, because clients can make groups rebalance at any rate."""
 
 GROUP_ID_CHARS: Final = 255
 
@@ -37,7 +37,7 @@ class RecordMaker:
     def __init__(self, clock: Clock) -> None:
         self._log = PeerLog(logger, clock, LINES_PER_INTERVAL)
         self._taken: dict[str, TakenPartitions] = {}
-        """Partitions of cooperative groups that no member has read since the last rebalance."""
+        """By id of a cooperative group, the revoked partitions that have no new owner yet."""
 
     def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
         """Create the record of a rebalance; to be called for each group in the order of its
@@ -115,7 +115,7 @@ def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes
     if (
         not isinstance(record, RebalanceRecord)
         or record.previous_generation != begun.previous_generation
-        # A consumer group's record may start later than its cause: when the cause is durable.
+        # A consumer group's record may start later: when the cause is durable.
         or record.started_at_ms < begun.started_at_ms
     ):
         return None
