@@ -314,7 +314,7 @@ class Purgatory:
 
     @property
     def waiting_count(self) -> int:
-        """Number of operations and deadlines of all kinds."""
+        """Number of waiting operations and deadlines, of all kinds."""
         return sum(self._waiting_counts.values())
 
     @property

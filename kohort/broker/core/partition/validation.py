@@ -67,7 +67,7 @@ _MESSAGE_LENGTH_MIN = 14
 
 
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
-    """Return the single batch in a partition's records, after its header. Raises RejectionError."""
+    """Return header and bytes of the single batch in a partition's records, or reject them."""
     if not records:
         reject(ErrorCode.INVALID_RECORD, "no batch", reports_log_start=False)
     view = memoryview(records)

@@ -100,9 +100,9 @@ _ALLOWING: Final = {
 }
 """The bits of rules that allow an operation, by operation."""
 _BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
-"""Shared integer objects: a hundred thousand separate ones would cause cache misses."""
+"""The bits as shared integers: a hundred thousand separate objects would cause cache misses."""
 
-# A look-up of a member in its Enum takes as long as the look-up of a rule.
+# Globals, because looking up a member in its Enum takes as long as looking up a rule.
 _LITERAL: Final = PatternType.LITERAL
 _PREFIXED: Final = PatternType.PREFIXED
 _DENY: Final = Permission.DENY

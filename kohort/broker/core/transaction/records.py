@@ -148,10 +148,9 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
         DecodeError: the value does not parse, or no coordinator writes such a value.
     """
     layout = _VALUES.get(value[:_VERSION_BYTES])
-    # Decodes the other versions, and raises for invalid ones.
     if layout is not None:
         stored = layout.decode(value, _VERSION_BYTES)[0]
-    else:
+    else:  # Another version, or an invalid one.
         stored = decode_versioned(TransactionLogValue, value)[0]
     state = STORED_STATES.get(stored.transaction_status)
     if state is None:

@@ -91,10 +91,10 @@ class TransactionalId:
     def __init__(
         self, transactional_id: str, new_producer_id: Callable[[], int], *, log_partition: int = 0
     ) -> None:
-        """`new_producer_id` allocates every id once, and may raise KafkaError."""
+        """`new_producer_id` returns an id that no producer has had, or raises KafkaError."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
-        """Partition of the transactions' log that stores the id, kept for the shell."""
+        """Partition of __transaction_state that stores this id; only the shell uses it."""
         self.record: TransactionRecord | None = None
         """The durable record; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH
@@ -290,7 +290,7 @@ class TransactionalId:
             self._mark(wall_ms)
 
     def add_lost(self, partition: TopicPartition, wall_ms: int) -> None:
-        """Add a partition in which the transaction is open, but whose record was lost."""
+        """Add a partition in which the transaction is open, but whose addition was lost."""
         record = self.record
         assert record is not None
         assert record.state is TransactionState.ONGOING
