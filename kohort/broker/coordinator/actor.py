@@ -114,7 +114,7 @@ class GroupActor:
         self.group = group
         self._host = host
         self._partition: int | None = None
-        """Partition of the log that stores the group; None before its first record, then fixed."""
+        """Partition of the log that stores the group; None before its first record is appended."""
         self._inbox = Inbox()
         self._waiting: dict[Deferred[Any], None] = {}
         """Tickets that have no answer yet."""

@@ -105,7 +105,7 @@ class GroupHost:
         }
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
-        """Observers by class of event, because some events occur with every commit."""
+        """Observers by class of event: the events of every commit need no call of all observers."""
         for observer in observers:
             self.add_observer(observer)
         self._actors: dict[str, GroupActor] = {}

@@ -143,7 +143,7 @@ class PacedCommands:
     def __init__(self) -> None:
         self._commands: list[Command] = []
         self._began_ms: int | None = None
-        """When the append in progress began; None if it is not paced."""
+        """When the append in progress began; None if no pause follows it."""
         self._pause_ends_ms = 0
 
     def __len__(self) -> int:

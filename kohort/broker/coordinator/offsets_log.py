@@ -116,7 +116,7 @@ class PendingResolver:
 
     def __init__(self) -> None:
         self.held: HeldValues[bytes, StoredRecord] = HeldValues()
-        """Records of open transactions at this point of the log, by key."""
+        """Records of the transactions that are open at the present position in the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
         """Process the next entry; return records, each of which supersedes any earlier record of

@@ -105,7 +105,7 @@ class ShareRequests:
                 initializing.add_done_callback(lambda _: answer.set_result(result))
 
         ticket.add_done_callback(answered)
-        # `answer` is cancelled if the client disconnects; the ticket has no other waiter.
+        # If the client disconnects, `answer` is cancelled, and nothing else waits for the ticket.
         answer.add_done_callback(lambda _: ticket.cancel())
         return answer
 
