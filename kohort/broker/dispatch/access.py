@@ -39,7 +39,7 @@ _SHOWN: Final = {kind: "".join(words) for kind, words in _WORDS.items()}
 ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in OPERATIONS.items()
 }
-"""Bit fields of all operations that apply to a type of resource."""
+"""By type of resource, the bit field of all operations that apply to it."""
 
 
 def denied(kind: ResourceType) -> KafkaError:
@@ -111,7 +111,7 @@ def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
 
 
 def _has_names(settings: CurrentConfig) -> bool:
-    """Whether any listener determines names of clients, by SASL or certificates."""
+    """Whether any listener identifies its clients, by SASL or by certificates."""
 
     def asks(listener: str) -> bool:
         protocol = settings.config.protocol_of(listener)
@@ -137,7 +137,7 @@ class Access:
     def __init__(
         self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str], denied: Denials
     ) -> None:
-        """``api_names`` maps API keys to names; ``denied`` counts for metrics."""
+        """``api_names`` maps API keys to names; ``denied`` receives the counts of denials."""
         self.rules = rules
         self._authorizer = rules.authorizer
         self._clock = clock

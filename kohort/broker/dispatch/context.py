@@ -21,7 +21,7 @@ from kohort.protocol.framing import RequestHeader
 from kohort.protocol.limits import INFLATED_BYTES_LIMIT
 from kohort.protocol.schema import VersionRange
 
-# Access rules take 2 ms to import. An authorizer or a handler that checks a resource imports them.
+# Importing access rules takes 2 ms; an authorizer and handlers that check resources do it.
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
@@ -143,7 +143,7 @@ class BrokerServices:
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
     finalized_features: dict[str, int] = field(default_factory=dict)
-    """Finalized feature levels by name; clients act on them."""
+    """Finalized feature levels by name; they decide which protocol variants clients use."""
     tasks: Tasks = field(default_factory=set)
     api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
@@ -259,8 +259,8 @@ class RequestContext:
         return access is None or access.sees(self.connection.session, operation, kind, name)
 
     def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Bit field of the operations that the principal may perform on a resource (KIP-430), as
-        in Kafka all that apply to its type if there is no authorizer.
+        """Bit field of the operations that the principal may perform on a resource (KIP-430).
+        Without an authorizer, these are all that apply to its type, as in Kafka.
         """
         access = self.broker.access
         if access is None:

@@ -47,7 +47,7 @@ class Dispatcher:
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Deferred[ResponseBuffers]:
-        # Inlined as far as possible: every request pays for this.
+        # Calls are inlined where possible, because this code runs for every request.
         started_s = perf_counter()
         responder = self._responder
         try:

@@ -76,13 +76,13 @@ def per_partition(
     requested: str = "partitions",
     **values: object,
 ) -> ErrorTemplate:
-    """Return the template of "topics.partitions", for a request with such lists."""
+    """Return the template of the list "topics.partitions", for a request with the same lists."""
     partitions = ErrorTemplate("partitions", requested, partition, values=values)
     return ErrorTemplate("topics", "topics", topic, partitions)
 
 
 class OnError:
-    """How an API reports that a request failed as a whole; by default at the top level."""
+    """How an API reports that a request failed as a whole; by default in a top-level field."""
 
     __slots__ = ("templates", "unknown")
 
@@ -100,7 +100,7 @@ def same(*names: str) -> dict[str, str]:
 
 
 BY_NAME_OR_ID: Final = same("name", "topic_id")
-"""How topics are identified, depending on the version."""
+"""`ErrorTemplate.copied` for topics, which have a name or an id, depending on the version."""
 
 
 class _Failure(NamedTuple):

@@ -215,7 +215,7 @@ class Router:
         apis: Mapping[int, Api],
         loading: Loading | None = None,
     ) -> None:
-        """`loading` is None if all APIs are loaded by `find`."""
+        """Without `loading`, looking up an API in `apis` imports its handler."""
         self.apis = apis
         self.loading = loading
         self.routes: dict[tuple[int, int], Route] = {}
