@@ -37,7 +37,7 @@ class Deferred(Generic[T]):
         """Whether it has a result or an error, or was cancelled. Read-only."""
         self._value: Any = None
         self.error: BaseException | None = None
-        """The error; None if there is a result, and until it is done. Read-only."""
+        """The error; None if there is a result, or nothing yet. Read-only."""
         self._callbacks: tuple[Callable[[Deferred[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Deferred[Any] | asyncio.Task[T] | None = None

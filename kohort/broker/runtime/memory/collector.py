@@ -25,14 +25,14 @@ THRESHOLDS: Final = (5_000, 1, 10)
 collections of the next younger generation."""
 
 BURST_THRESHOLDS: Final = (50_000, 1, 10)
-"""Above the number of objects that one event loop iteration creates, so that the interpreter seldom
-collects while `IterationCollector` does."""
+"""Thresholds while an `IterationCollector` exists. They exceed the number of objects that an event
+loop iteration creates, so that the interpreter itself seldom collects."""
 
 YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""
 
 CHECKS_PER_COUNT: Final = 10
-"""Checks per count of the young objects, because counting takes longer than collecting."""
+"""Checks for each count of the young objects, which takes longer than collecting them."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
 """When this many young objects have been traversed, the survivors are traversed once more and

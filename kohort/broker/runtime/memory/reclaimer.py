@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 CHECK_EVERY_S: Final = 0.25
-"""Interval of the checks: thousands of members can join in a second."""
+"""Interval of the checks; short, because thousands of members can join in a second."""
 
 COLLECT_EVERY_S: Final = 0.01
 """Interval of collections while there are many members: about as long as one iteration may take."""
@@ -41,8 +41,8 @@ microsecond, so the memory of 100,000 members at once would take a tenth of a se
 free pages takes ten milliseconds each time."""
 
 RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
-"""Memory is returned after these numbers of checks without notable further departures. Groups
-without members remain until the next expiry sweep."""
+"""Memory is returned after these numbers of checks without notable further departures. The
+last is late, because groups without members remain until the next expiry sweep."""
 
 COLLECT_ALL_EVERY_CHECKS: Final = 14_400
 """Checks between two full collections while few objects live: an hour. Cycles among old objects are
@@ -50,7 +50,7 @@ rare."""
 
 COLLECT_ALL_LATEST_CHECKS: Final = 24 * COLLECT_ALL_EVERY_CHECKS
 """Checks after which everything is collected even if many objects live, to bound leaks: a day. With
-100,000 members it takes a quarter of a second."""
+100,000 members, a full collection takes a quarter of a second."""
 
 
 class MemoryReclaimer:
@@ -66,9 +66,9 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The lowest sum of both counts since the peak; small decreases are ignored."""
+        """The lowest `waiting_count() + left_count()` since the peak; ignores small decreases."""
         self._high = 0
-        """The highest sum of both counts since memory was last returned."""
+        """The highest `waiting_count() + left_count()` since memory was last returned."""
         self._checks_since_departures = 0
         self._checks_since_collection = 0
         self._timer: asyncio.TimerHandle | None = None
