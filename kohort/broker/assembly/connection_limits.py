@@ -22,7 +22,7 @@ class OverrideHostError(Exception):
 
 
 class ConnectionLimits:
-    """Computes the limits from the settings, and follows their changes."""
+    """Computes the limits from the settings, at the start and after each change of a setting."""
 
     def __init__(self, settings: CurrentConfig, connections_max: int) -> None:
         """Resolve the hosts, which blocks. The process can have `connections_max` connections.

@@ -101,7 +101,7 @@ class Memberships:
 
 
 class GroupTopics:
-    """The catalog's topics, in the form in which groups read them."""
+    """Adapts the topic catalog to the interface through which groups read topics."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
