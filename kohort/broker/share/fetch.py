@@ -141,7 +141,7 @@ class ShareFetch:
         self._retries_left = RETRIES
         self._response_bytes = 0
         self.answer: Deferred[ErrorCode] = Deferred()
-        """The error of the whole request. The results are in the partitions."""
+        """The error of the whole request; the results are in the `FetchedPartition`s."""
 
     def begin(self) -> None:
         """Answer at once if there are records or the request must not wait; else wait."""

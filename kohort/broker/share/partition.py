@@ -131,7 +131,7 @@ class SharePartition:
         return self._writer
 
     def load(self, settings: GroupSettings) -> Window | None:
-        """Return the window with the present settings; None while the start is determined."""
+        """Return the window with the present settings; None while its start is being determined."""
         window = self._window
         if window is None:
             state = self.state

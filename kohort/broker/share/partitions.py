@@ -474,7 +474,7 @@ class SharePartitions:
             elif window is not None:
                 share.undo_restart(window)
             elif not is_reset and not share.is_gone:
-                # Apply the reset policy, as a restarted broker would, because no state is stored.
+                # No state is stored, so apply the reset policy, as a restarted broker would.
                 share.forget_state()
                 self._begin(share, settings.reset_policy, state_epoch)
             elif share.load(settings) is not None:

@@ -17,7 +17,7 @@ class GroupSettings(NamedTuple):
     reset_policy: int = LATEST
     """Where a share-partition begins: EARLIEST, LATEST, or milliseconds before now."""
     dead_letter_topic: str = ""
-    """Empty: the group has no dead-letter queue."""
+    """The name of the topic; empty if the group has no dead-letter queue."""
     copies_records: bool = False
     """Whether dead letters have the key and value of their record."""
 

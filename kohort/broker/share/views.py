@@ -283,7 +283,7 @@ def view_of(delivery: ShareDelivery, share: SharePartition, now: Now) -> SharePa
 
 
 def ended_json(ended: Ended, topic: str | None) -> Json:
-    """Return an entry of the archived or released records."""
+    """Return the JSON of one entry in the list of archived or of released records."""
     return {
         "topic": topic,
         "partition": ended.key.partition,
