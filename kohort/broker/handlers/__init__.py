@@ -19,7 +19,7 @@ class Served(NamedTuple):
 
     name: str
     advertised: str
-    """The versions in the ApiVersions response, as in `handles`."""
+    """Version range in the ApiVersions response, such as "0-13"."""
     module: str
     is_coordinated: bool = False
     """Whether the API needs the coordinators of groups or transactions."""

@@ -1,10 +1,10 @@
 """CreateAcls, DeleteAcls and DescribeAcls (keys 30, 31, 29): access rules.
 
-All v1-3 as in Kafka 4.4; the pattern type came with v1 (KIP-290). Created rules succeed or fail
-individually; adding an existing rule succeeds. Where Kafka answers UNKNOWN_SERVER_ERROR to a
-creation or closes the connection, the answer here is INVALID_REQUEST. The rules that match the
-filters are deleted all together; a rule that matches several filters is listed for each. An unknown
-number in the filter of DescribeAcls matches nothing.
+All v1-3 as in Kafka 4.4; v1 added the pattern type (KIP-290). Creations succeed or fail
+individually; creating an existing rule succeeds. Invalid creations for which Kafka returns
+UNKNOWN_SERVER_ERROR, or closes the connection, return INVALID_REQUEST here. DeleteAcls deletes all
+matching rules or none; a rule that matches several filters is listed for each. A DescribeAcls
+filter with an unknown resource type, operation or other code matches nothing.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ from kohort.protocol.messages.acls import (
 )
 
 NO_MESSAGE: Final = ""
-"""The error message of a success, as in Kafka; other APIs return null."""
+"""The `error_message` if there is no error: empty, as in Kafka, whose other APIs return null."""
 
 
 @handles(DescribeAclsRequest, versions="1-3")
@@ -146,7 +146,7 @@ def _removed(rule: Rule) -> DeleteAclsMatchingAcl:
 
 
 PART_MAX: Final = 2_000
-"""Maximum rules of a long request that are created together."""
+"""Maximum rules created in one step; a long request is split into parts of this size."""
 
 
 @handles(

@@ -10,7 +10,7 @@ v0-1 as in Kafka 4.4.
 ListConfigResources (key 74): the resources that DescribeConfigs supports.
 
 v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its loggers, and groups that
-have configs. There are no client-metrics subscriptions, the only resources that v0 lists.
+have configs. v0, which lists only client-metrics subscriptions, returns an empty list here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ class Change(NamedTuple):
     value: str | None
 
     def __repr__(self) -> str:
-        # The value may be a secret.
+        # Omits the value, which may be a secret.
         return f"Change({self.name!r}, {self.operation})"
 
 
@@ -78,8 +78,9 @@ def altered(
 ) -> dict[str, str]:
     """Return the configs after the changes.
 
-    ``default`` returns the text of a list config that is not set. Raises KafkaError with
-    INVALID_REQUEST, or INVALID_CONFIG for an operation that the config's type does not support.
+    ``default`` returns the default of a list config, which APPEND and SUBTRACT change if the config
+    is not set. Raises KafkaError with INVALID_REQUEST, or INVALID_CONFIG if APPEND or SUBTRACT is
+    applied to a config of another type.
     """
     if len({change.name for change in changes}) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -99,8 +99,8 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
 
 
 RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
-"""By version, the function that makes the response to a JoinGroup. Created once: thousands of
-responses may be made together."""
+"""The function that creates a JoinGroup response, by version. Not created per request, because a
+rebalance may answer thousands of requests at once."""
 
 
 PROTOCOL_REQUIRED_SINCE: Final = 5
@@ -172,8 +172,7 @@ def _all_is_well(version: int) -> EncodedResponse:
 SEVERAL_MEMBERS_SINCE: Final = 3
 
 PART_MAX: Final = 5_000
-"""Maximum members of a request that are removed together, with one rebalance. Few groups have more
-members."""
+"""Maximum members removed in one step, which causes one rebalance; requests for more are split."""
 
 
 @handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)
@@ -186,8 +185,8 @@ def leave_group(
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
-    # The client of a request for several members is an administrator's, not a member's: its fetches
-    # and its connection say nothing about them.
+    # A request for several members comes from an admin client, whose last fetch and connection are
+    # not those of the members.
     client = ctx.header.client_id or "", ctx.connection.peer_host
     is_single = len(members) == 1
     unfetched_ms = ctx.broker.activity.since_ms(*client) if is_single else None

@@ -1,8 +1,8 @@
 """AlterClientQuotas (key 49): set and remove limits on clients (KIP-546).
 
-v0-1 as in Kafka 4.4. Entries succeed individually. An entity or a key that is named twice is
-refused everywhere; Kafka applies the first one. IP entities must be numeric addresses: names are
-not resolved.
+v0-1 as in Kafka 4.4. Entries succeed individually. All entries of a repeated entity are rejected,
+and so is an entry that repeats a key; Kafka applies the first one. IP entities must be numeric
+addresses: names are not resolved.
 
 DescribeClientQuotas (key 48): list the limits of the entities that match a filter (KIP-546).
 
@@ -83,7 +83,7 @@ def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:
-    """Return the parts of an entity, at most one more than a valid entity can have."""
+    """Return the parts of an entity, cut off after the first surplus part, which is an error."""
     return [(part.entity_type, part.entity_name) for part in entry.entity[: ENTITY_TYPES + 1]]
 
 
@@ -107,7 +107,7 @@ async def _alter(
 
 EXACT, DEFAULT, ANY = range(3)
 NO_MESSAGE: Final = ""
-"""The error message of a success, as in Kafka; other APIs return null."""
+"""The `error_message` if there is no error: empty, as in Kafka, whose other APIs return null."""
 
 
 @handles(DescribeClientQuotasRequest, versions="0-1")

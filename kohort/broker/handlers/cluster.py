@@ -4,8 +4,8 @@ v0-2 as in Kafka 4.4. There is one broker, which is never fenced and is also the
 
 DescribeQuorum (key 55): this broker is the only voter of the metadata quorum.
 
-v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so its end offset and high
-watermark are 0: nothing lags. The voter has the broker's address.
+v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so the end offset and the
+high watermark are always 0. The voter's address is that of the broker.
 
 UpdateFeatures (key 57): no feature has a level that can be changed.
 

@@ -2,15 +2,14 @@
 
 v2-7 as in Kafka 4.4. There is one broker: a replication factor above 1, and manual assignments to
 other brokers, are refused as by a one-broker Kafka cluster. The topic exists when the response
-arrives; nothing needs the request's timeout, but with a negative one nothing is created, as in
-Kafka. Unlike in Kafka, clients cannot create __consumer_offsets: the broker does, at the first
-FindCoordinator.
+arrives. The request's timeout is ignored, but a negative timeout fails, as in Kafka. Unlike in
+Kafka, clients cannot create __consumer_offsets: the broker does, at the first FindCoordinator.
 
 CreatePartitions (key 37): increase the partition count of topics.
 
-v0-3 as in Kafka 4.4. Nothing needs the request's timeout, but a negative one has already expired,
-as in Kafka. The partition count of an internal topic is fixed, because it determines where a
-group's offsets are.
+v0-3 as in Kafka 4.4. The request's timeout is ignored, but a negative timeout fails, as in Kafka.
+The partition count of an internal topic is fixed, because it determines where a group's offsets
+are.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """DeleteRecords (key 21): advance the log start offset of partitions.
 
 v0-2 as in Kafka 4.4. Records before the new start are never served again, even after a crash; whole
-segments before it are deleted. Topics whose cleanup.policy is compact alone refuse, and so do
-internal ones.
+segments before it are deleted. Requests for internal topics, and for topics that are compacted but
+not cleaned up by deletion, are rejected.
 """
 
 from typing import Final

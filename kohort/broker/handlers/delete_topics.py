@@ -1,8 +1,8 @@
 """DeleteTopics (key 20): delete topics with all their records, by name or by id.
 
 v1-6 as in Kafka 4.4. The response is sent when the deletion is visible to every client and survives
-a crash; the files are removed afterwards. Nothing needs the request's timeout, but a negative one
-has already expired, as in Kafka. Internal topics cannot be deleted.
+a crash; the files are removed afterwards. The request's timeout is ignored, but a negative timeout
+fails, as in Kafka. Internal topics cannot be deleted.
 """
 
 from collections import Counter
@@ -90,8 +90,8 @@ def _check(
     is_repeated: bool,
     named: tuple[set[str | None], set[bytes]],
 ) -> tuple[DeletableTopicResult | None, Topic | None]:
-    """Return the result for one requested topic, and the topic if it can be deleted. The result is
-    None for an id whose topic is also requested by name: that name gets the error.
+    """Return the result for one requested topic, and the topic if it can be deleted. If a topic is
+    requested by name and by id, the result for the name is an error, and that for the id is None.
 
     Args:
         named: all names and ids in the request.
@@ -100,8 +100,8 @@ def _check(
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
         if not _may(ctx, Operation.DELETE, topic.name):
-            # The response has the name or the id in the request; the name for an id only if the
-            # principal may describe the topic.
+            # The response to a deletion by id contains the name only if the principal may describe
+            # the topic.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
             raise denied(ResourceType.TOPIC)

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): the configs of topics and brokers, with their source.
 
-v1-4 as in Kafka 4.4. The documentation of a topic config that is accepted without effect says so.
-Of a broker, only the settings that have an effect are described.
+v1-4 as in Kafka 4.4. The documentation field of a topic config without effect says so. Broker
+settings without effect are not listed.
 """
 
 import logging
@@ -34,7 +34,7 @@ from kohort.protocol.messages.describe_configs import (
 _TYPES: Final = frozenset(ResourceType)
 
 NO_MESSAGE: Final = ""
-"""The error message of a success, as in Kafka; other APIs return null."""
+"""The `error_message` if there is no error: empty, as in Kafka, whose other APIs return null."""
 
 
 @handles(
@@ -61,8 +61,8 @@ def describe_configs(
 
 
 _Described: TypeAlias = dict[object, list[DescribeConfigsResourceResult]]
-"""Descriptions already made for this request, by the key of `_alike`: nearly all topics have equal
-configs."""
+"""Descriptions created for this request, by the key of `_alike`; shared, because nearly all topics
+have equal configs."""
 
 
 def _describe(

@@ -4,8 +4,9 @@ v4-18 as in Kafka 4.4. With isolation level 1 (KIP-98) batches up to the last st
 returned, with exactly those aborted transactions that have records in the response; the consumer
 filters these out.
 
-Every response has session id 0, which makes clients send full requests: incremental sessions
-(KIP-227) save bytes in clusters with thousands of partitions, but would need state per client.
+Incremental sessions (KIP-227) are not supported: every response has session id 0, so clients send
+full requests. Sessions save bytes in clusters with thousands of partitions, but need state per
+client.
 Follower fields (replica state, diverging epochs, snapshots) are decoded and ignored, since there
 are no followers; rack-aware reads would have no other replica to choose, for the same reason.
 """
@@ -72,7 +73,7 @@ def fetch(
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        # The connection's cached accounts are checked first: they allow nearly every request.
+        # Nearly every request is within the limits cached in its connection, and needs no lookup.
         connection = ctx.connection
         if (
             connection.accounts_of is not connection.session
@@ -82,7 +83,7 @@ def fetch(
         ):
             at_once_bytes = quotas.at_once(connection, ctx.header.client_id)
             request.max_bytes = min(request.max_bytes, at_once_bytes)
-            # Otherwise the request would wait for more bytes than one response may have.
+            # Otherwise the request would wait for more bytes than its quota allows in one response.
             request.min_bytes = min(request.min_bytes, at_once_bytes)
     call = FetchCall(ctx, request)
     if ctx.is_long:
@@ -134,8 +135,8 @@ class FetchCall:
             self._reads.append((requested, of_topic))
 
     def _may_read_all(self) -> bool | None:
-        """Whether the sender may fetch as a broker; None if the request is from a client, whose
-        topics are authorized one by one.
+        """Whether the sender may fetch as a follower, from all topics; None if it is a consumer,
+        whose topics are authorized one by one.
         """
         request = self._request
         if request.replica_id < 0 and request.replica_state.replica_id < 0:
@@ -157,7 +158,7 @@ class FetchCall:
             read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             partition = topic.partitions[index]
-            # Here Kafka treats every negative epoch as none; elsewhere only -1.
+            # In Fetch, Kafka takes every negative epoch as "no epoch"; in other APIs only -1.
             clients_epoch = max(requested.current_leader_epoch, NO_EPOCH)
             read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
             isolation_level = self._request.isolation_level
@@ -202,7 +203,7 @@ class FetchCall:
     def park(self, read_bytes: int) -> Deferred[FetchResponse]:
         """Wait for more data, after everything has been read once."""
         broker = self._ctx.broker
-        # The data will be read again. It must not be kept: no budget covers parked data.
+        # Drop the data, because no budget covers parked data; `_read_again` reads it once more.
         for read in self._allowed:
             read.data = b""
         answer: Deferred[FetchResponse] = Deferred()

@@ -106,7 +106,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
 
 
 def _find_share_partition(ctx: RequestContext, key: str) -> Coordinator:
-    """Answer a key of group, topic id and partition. The group's id may contain colons."""
+    """Find the coordinator of `group:topic id:partition`; the group id may contain colons."""
     group_id, *rest = key.rsplit(":", 2)
     if (
         not group_id.strip()

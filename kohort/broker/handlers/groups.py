@@ -1,5 +1,5 @@
-"""DescribeGroups (key 15): state and members of groups, for operators. Groups that are not classic
-do not exist for this API.
+"""DescribeGroups (key 15): state and members of classic groups, for operators; any other group is
+reported as unknown.
 ListGroups (key 16): the groups that this broker coordinates. Filters ignore case; an unknown value
 matches nothing, and an empty filter matches everything.
 DeleteGroups (key 42): delete groups without members, and their offsets. An id that is named twice

@@ -1,14 +1,14 @@
 """ListOffsets (key 2): look up offsets by timestamp, or the ends of a log.
 
 v1-11 as in Kafka 4.4. With isolation level 1 (v2, KIP-98) the end is the last stable offset, and
-nothing after it is found. There is no tiered storage: the local log start is the log start, the
-last tiered and the earliest pending upload offsets are -1. The timeout of v10 is for remote
-lookups, of which there are none.
+nothing after it is found. There is no tiered storage: the earliest local offset is the log start
+offset, the last tiered and the earliest pending upload offsets are -1, and the timeout of v10, for
+lookups in remote storage, is ignored.
 
 OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, for detecting truncation.
 
-v2-4. A partition has one epoch, which ends at the high watermark; a log that was taken over from a
-cluster also has its previous leaders' epochs. Later epochs have no end.
+v2-4. The current epoch ends at the high watermark. Only a log taken over from a Kafka cluster has
+earlier epochs as well. An epoch after the current one has no end offset.
 """
 
 from typing import Final, NamedTuple
@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Partitions between two pauses. Requests are not split, because the repetition of a partition,
-which is an error, may be anywhere in the request."""
+"""Partitions handled before other requests may run. A long request is not split into parts, because
+a part could not detect that another one repeats its partitions, which is an error."""
 
 LEADER_EPOCH_SINCE: Final = 4
 
@@ -67,9 +67,7 @@ _SPECIAL_SINCE: Final = {
 
 
 class _FoundOffset(NamedTuple):
-    """An offset and the timestamp of its record; -1 for a value that does not apply or does not
-    exist.
-    """
+    """An offset and the timestamp of its record; each is -1 if not found or not looked up."""
 
     offset: int = -1
     timestamp: int = -1
@@ -170,7 +168,7 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
 
 
 def _known_offset(partition: Partition, timestamp: int, *, committed_only: bool) -> _FoundOffset:
-    """Return the offset that a special `timestamp` stands for, if no lookup is needed for it."""
+    """Return the offset for a special `timestamp` such as -1 (latest), unless it needs a lookup."""
     if timestamp == _LATEST:
         return _FoundOffset(
             partition.last_stable_offset if committed_only else partition.high_watermark

@@ -47,12 +47,11 @@ _READ: Final = Operation.READ
 _GROUP: Final = ResourceType.GROUP
 
 ENCODED_SUCCESSES_MAX: Final = 500
-"""How many encoded responses without errors are cached, one for each list of committed
-partitions."""
+"""Maximum cached responses without errors, one for each list of committed partitions."""
 
 ENCODED_PARTITIONS_MAX: Final = 16
-"""Partitions in a cached response. All of them exist, so topic names have at most 249 bytes, and
-the cache takes at most some 5 MB."""
+"""Maximum partitions in a cached response. All of them exist, so topic names have at most 249
+bytes, and the cache takes at most some 5 MB."""
 
 _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partition indexes of each topic, in the order of the request; hashable."""
@@ -97,7 +96,7 @@ def offset_commit(
         assert len(result.errors) == len(offsets)
         requested = _requested_topics(request)
         if any(result.errors) or len(offsets) != len(errors):
-            # Each NONE in `errors` is for an element of `offsets`: take the group's result for it.
+            # Replace each NONE in `errors` by the group's result for the next element of `offsets`.
             of_group = iter(result.errors)
             return _respond(requested, [error or next(of_group) for error in errors])
         if len(offsets) <= ENCODED_PARTITIONS_MAX:

@@ -29,8 +29,8 @@ from kohort.protocol.messages.offset_fetch import (
 from kohort.protocol.types import ZERO_UUID
 
 _ELEMENTS_PER_STEP: Final = 200
-"""Topics or partitions between two pauses. A request is not split, because the response lists
-unknown topics last."""
+"""Topics or partitions handled before other requests may run. A long request is not split into
+parts, because the response lists the unknown topics of the whole request last."""
 
 TOP_LEVEL_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
@@ -38,8 +38,8 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 _Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
-"""The requested offsets: a topic's name (None for an unknown topic id), the id for the response,
-the id of the topic that has the name now (zero without one), partitions."""
+"""A topic's name (None for an unknown topic id), the id for the response, the id of the topic that
+now has the name (zero if none has it), and the requested partitions."""
 
 
 @handles(

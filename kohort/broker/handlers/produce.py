@@ -59,7 +59,7 @@ ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 
 _LENGTH_LEAST: Final = 14
-"""The least length that Kafka allows for a batch of any magic."""
+"""The minimum length field of a batch, of any magic, as in Kafka."""
 
 APPENDS_MS: Final = 5
 """Budget of a time slice: how long a request validates and appends batches before other connections
@@ -68,7 +68,7 @@ are served."""
 
 _Wait: TypeAlias = Deferred[None] | Callable[[], Awaitable[object]]
 _Steps: TypeAlias = Generator[_Wait, None, None]
-"""Yields what to wait for, or a function that returns it."""
+"""Yields a `Deferred` to wait for, or a function that returns an awaitable."""
 
 _Response: TypeAlias = ProduceResponse | None
 """A response; None for acks=0."""
@@ -90,7 +90,7 @@ _Response: TypeAlias = ProduceResponse | None
         )
     ),
     is_answered=lambda request: bool(request.acks != ACKS_NONE),
-    # Most of the bytes are records, which are validated in slices.
+    # Never decoded in slices: most of the bytes are records, which the handler validates in slices.
     long_bytes=sys.maxsize,
 )
 def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Deferred[_Response]:
@@ -125,8 +125,8 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _is_complete(records: bytes | memoryview) -> bool:
-    """Whether the bytes begin with a whole batch of magic 2; only such a batch can be transactional
-    for Kafka.
+    """Whether the bytes begin with a complete batch of magic 2; as in Kafka, only such a batch can
+    be transactional.
     """
     length = int.from_bytes(records[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
     is_whole = _LENGTH_LEAST <= length <= len(records) - LENGTH_OVERHEAD_BYTES
@@ -308,7 +308,7 @@ class ProduceCall:
             result.log_start_offset = partition.log.log_start_offset
         log = self.ctx.broker.log
         if verdict.code is ErrorCode.MESSAGE_TOO_LARGE and log is not None:
-            # Responses before v8 cannot say which limit was exceeded.
+            # Logged because responses before v8 have no message to name the exceeded limit.
             text = "Rejected a batch of client %s for %s-%d: %s"
             client, name = self.ctx.header.client_id, partition.topic_name
             log.note("batch_too_large", text, client, name, result.index, verdict.message)
@@ -355,7 +355,7 @@ class ProduceCall:
 
 
 def _first_failure(response: ProduceResponse) -> str | None:
-    """Return the first failed partition and the reason; for the log, as there is no response."""
+    """Return the first failed partition and its error, to be logged; None if none failed."""
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code:

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45) and ListPartitionReassignments (key 46).
 
-v0-1 and v0 as in Kafka 4.4. There is one broker: a partition can be reassigned to this broker
-alone, which is complete immediately, so the list is always empty. Other assignments are rejected as
-Kafka rejects unknown brokers.
+v0-1 and v0 as in Kafka 4.4. There is one broker: a partition can only be reassigned to this broker,
+which changes nothing, so the list is always empty. Other assignments are rejected as Kafka rejects
+unknown brokers.
 
 ElectLeaders (key 43): every partition already has the leader that an election would choose.
 
@@ -54,7 +54,7 @@ def list_partition_reassignments(
 def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Check each partition by itself. A denied request fails at the top level as well."""
+    """Return a result per partition. A denied request has the error at the top level as well."""
     is_allowed = ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     refusal = None if is_allowed else denied(ResourceType.CLUSTER)
     response = AlterPartitionReassignmentsResponse(

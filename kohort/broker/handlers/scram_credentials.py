@@ -170,7 +170,7 @@ def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) 
 
 
 NO_MESSAGE: Final = ""
-"""The error message of a success, as in Kafka; other APIs return null."""
+"""The `error_message` if there is no error: empty, as in Kafka, whose other APIs return null."""
 
 
 @handles(DescribeUserScramCredentialsRequest, versions="0")

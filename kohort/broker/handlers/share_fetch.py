@@ -1,9 +1,9 @@
 """ShareFetch (key 78): acknowledge records, and acquire others (KIP-932).
 
 v1-2. v2 adds acquire modes (KIP-1206) and renewed locks (KIP-1222). Acknowledgements are applied
-and durable before records are acquired, so that released records may be in the same answer. Only
-partitions with acquired records, acknowledgements or an error are answered, and those that this
-request has added to the session.
+and durable before records are acquired, so that released records may be in the same response, which
+contains only the partitions with acquired records, acknowledgements or an error, and those that
+this request has added to the session.
 """
 
 from collections.abc import Hashable, Iterable
@@ -29,7 +29,7 @@ from kohort.protocol.messages.share_fetch import (
 )
 
 STRANGE_PARTITIONS_MAX: Final = 1_000
-"""Maximum partitions of a session in excess of the number of existing partitions."""
+"""Partitions that a session may have in addition to the number of existing partitions."""
 
 _Answer: TypeAlias = "ShareFetchResponse | Deferred[ShareFetchResponse]"
 
@@ -56,7 +56,7 @@ def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> Steps[_Answe
     assert request.member_id is not None
     named = yield from share.collected(request.topics)
     if not ctx.connection.is_open:
-        # The client has disconnected: the end of its connection cannot end a new session any more.
+        # The client has disconnected, so nothing would close a session that is opened now.
         return _answer(ErrorCode.SHARE_SESSION_NOT_FOUND, 0, [])
     if _names_too_many(ctx, request, len(named)):
         return _answer(ErrorCode.INVALID_REQUEST, 0, [])
@@ -81,7 +81,7 @@ def _names_too_many(ctx: RequestContext, request: ShareFetchRequest, count: int)
     known = ctx.broker.share_delivery.sessions.get(request.group_id, request.member_id)
     if known is not None and request.share_session_epoch != NEW_EPOCH:
         count += len(known.partitions)
-    # Twice, because partitions of the session that the request repeats are counted twice.
+    # Twice the number, because partitions that are in the session and in the request count twice.
     return count > 2 * ctx.broker.topics.catalog.partition_count + STRANGE_PARTITIONS_MAX
 
 
@@ -145,7 +145,7 @@ class _ShareFetchCall:
         self._ctx = ctx
         self._request = request
         self._session = session
-        # Later requests may use, replace or end the session before this one is answered.
+        # Copied, because later requests may change or end the session before this one is answered.
         self._epoch = session.epoch
         self._is_final = session.is_closed
         self._named = named
@@ -186,7 +186,7 @@ class _ShareFetchCall:
     def _locate(
         self, keys: Iterable[SessionPartition], new: set[SessionPartition]
     ) -> Steps[dict[SessionPartition, FetchedPartition]]:
-        """Find the partitions that may be answered; `new` are those that the request has added."""
+        """Look up the partitions; the request has added those in `new` to the session."""
         located = self._located_before()
         by_key = {}
         for key in keys:

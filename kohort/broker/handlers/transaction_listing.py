@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     import re2
 
 PATTERN_BYTES_MAX: Final = 1 << 18
-"""Memory limit for one compiled pattern, because repetitions are expanded. It limits the
-steps for each character to some ten thousand."""
+"""Memory limit of a compiled pattern, in which RE2 expands repetitions. It also limits the matching
+steps per character to some ten thousand."""
 
 
 def _check_partitions(_ctx: RequestContext, request: DescribeProducersRequest) -> None:

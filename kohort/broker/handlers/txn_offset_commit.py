@@ -36,7 +36,7 @@ ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 PART_MAX: Final = 500
-"""Maximum offsets in one step, for the lookup and for the group."""
+"""Maximum offsets that are looked up, or committed by the group, in one step."""
 
 _NOT_IN_TRANSACTION: Final = (
     ClientError(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),
@@ -51,7 +51,7 @@ FLOW: Final = Flow(
         ErrorCode.PRODUCER_FENCED: (ClientError(ErrorCode.INVALID_PRODUCER_EPOCH),),
     },
 )
-"""How this API uses transactions, and the errors that it returns."""
+"""The first version that adds partitions implicitly, and the errors for clients."""
 
 
 @handles(
@@ -137,13 +137,13 @@ def _respond(
     refusals: Sequence[ErrorCode],
     decided: Sequence[ErrorCode] = (),
 ) -> Steps[TxnOffsetCommitResponse]:
-    """Create the response as Kafka does, without topics that have no partitions. If a partition was
-    refused here, the refused ones come first, and each topic has one entry. Otherwise a topic has
-    as many entries as in the request.
+    """Create the response as Kafka does, without topics that have no partitions. If there are
+    refusals, refused partitions come first, and each topic has one entry. Otherwise a topic has as
+    many entries as in the request.
 
     Args:
         refusals: one error for each partition; NONE for partitions that were passed to the group.
-        decided: the group's results for these partitions, in order.
+        decided: the group's results for the partitions with NONE, in order.
     """
     topics: dict[object, TxnOffsetCommitResponseTopic] = {}
     is_merged = any(refusals)

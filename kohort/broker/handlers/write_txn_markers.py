@@ -1,10 +1,10 @@
 """WriteTxnMarkers (key 27): write transaction markers to partitions, for any producer.
 
 v1-2. Coordinator and partitions are on one broker here, so this is used only by operators with a
-hanging transaction (`Admin.abortTransaction`). v2 says whether the marker's epoch is the one after
-the batches' (KIP-1228); versions above 2 count as 2. A negative epoch or version is
-INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR. On __consumer_offsets the marker also
-commits or discards the producer's pending offsets.
+hanging transaction (`Admin.abortTransaction`). v2 has a transaction version (KIP-1228): from 2 on,
+the marker's epoch is one above that of the batches. For a negative epoch or transaction version,
+INVALID_REQUEST is returned; Kafka returns UNKNOWN_SERVER_ERROR. On __consumer_offsets the marker
+also commits or discards the producer's pending offsets.
 """
 
 from kohort.broker.core.security.acls import Operation, ResourceType
@@ -43,7 +43,7 @@ async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write the markers; answered when all are durable. The response has one result per producer
-    and partition: the last one, if the request has several markers for both.
+    and partition: that of the last marker, if the request has several.
     """
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

@@ -1,9 +1,8 @@
 """Checks that several APIs share: leaders and their epochs (KIP-320), a limit on repeated names,
 and the quota for topic mutations (KIP-599).
 
-Without repetitions, a response has at most as many elements as the broker has groups or topics. A
-request of 100 kB may repeat a name fifty thousand times, and a response that describes a group or
-the configs of a topic as often would have gigabytes.
+The limit on repeated names bounds responses: a request of 100 kB may repeat a name fifty thousand
+times, and a response with as many descriptions of a group or topic would have gigabytes.
 
 A client that understands THROTTLING_QUOTA_EXCEEDED is refused while its quota is exceeded; all
 others are served, and throttled afterwards.
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from kohort.broker.topics.partition import Partition
 
 NO_LEADER: Final = -1
-"""The id of the leader of a partition that has none."""
+"""The leader id of a partition without a leader."""
 
 _MEMBER_ID_UNITS_MAX: Final = 36
 """Maximum length of a share group member id, in UTF-16 units as Java counts."""
 
 
 def is_member_id(member_id: str | None) -> bool:
-    """Whether share groups accept a member id, which clients generate."""
+    """Whether a client may use this member id in a share group."""
     if not member_id:
         return False
     return len(member_id.encode("utf-16-le", "surrogatepass")) // 2 <= _MEMBER_ID_UNITS_MAX
@@ -51,7 +50,7 @@ def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
 
 
 def current_partition(ctx: RequestContext, topic: str, index: int, clients_epoch: int) -> Partition:
-    """Return the requested partition, if the client knows its leader epoch.
+    """Return the requested partition, if `clients_epoch` is its leader epoch or -1.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the error of `check_leader_epoch`.

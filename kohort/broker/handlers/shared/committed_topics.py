@@ -23,8 +23,8 @@ def look_up(
 ) -> None:
     """Look up one topic of a request, and its partitions.
 
-    Appends one error for each of its partitions to `errors`; and for each whose error is NONE, the
-    offset to store to `offsets`.
+    For each partition, appends an error to `errors`, and, if that is NONE, the offset to store to
+    `offsets`.
 
     Args:
         by_id: whether the request identifies the topic by id.

@@ -1,8 +1,8 @@
 """Verification of transactional batches before they are appended to partitions (KIP-890).
 
-Up to Produce v11 the producer has added the partitions with AddPartitionsToTxn; from v12 on the
-request adds them itself, all in one record of the transaction. A batch that is refused, by the
-transaction or by the partition's producer state, adds nothing.
+Up to Produce v11, the producer adds partitions with AddPartitionsToTxn; from v12 on, the broker
+adds the partitions of a Produce request, all in one record of the transaction, except those whose
+batch is rejected by the transaction or by the partition's producer state.
 
 Produce and TxnOffsetCommit take the same steps: wait until no operation for the transactional id is
 in progress, verify the partitions, and, from a certain version on, add them to the transaction.
@@ -38,7 +38,7 @@ class Flow(NamedTuple):
     """The differences between the APIs of transactional producers."""
 
     adds_since: int
-    """The version of the API from which requests add partitions themselves."""
+    """The first version of the API that adds partitions to the transaction implicitly."""
     client_errors: Mapping[ErrorCode, Sequence[ClientError]]
     """The errors that replace an internal error, newest versions first; errors without an entry are
     returned as they are."""
@@ -55,7 +55,7 @@ class TransactionalProducer(NamedTuple):
 
     @property
     def adds(self) -> bool:
-        """Whether requests of this version add partitions to the transaction themselves."""
+        """Whether this version adds partitions to the transaction implicitly."""
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Deferred[None] | None:
@@ -65,7 +65,7 @@ class TransactionalProducer(NamedTuple):
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[tuple[str, int]]) -> ErrorCode:
-        """Whether these partitions are in the transaction: NONE, or the error for the client."""
+        """Return NONE if these partitions are in the transaction, else the error for the client."""
         try:
             self.check(places, adds=False)
         except KafkaError as error:
@@ -144,7 +144,7 @@ FLOW: Final = Flow(
         },
     },
 )
-"""How Produce uses transactions, and the errors that it returns."""
+"""Produce: the first version that adds partitions implicitly, and the errors for its clients."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,8 +156,8 @@ class Candidate:
     """Appends the batch. Raises KafkaError."""
 
     def refuse(self, error: KafkaError, *, by_log: bool = False) -> None:
-        """Report to the producer why the batch was not appended; with the log start offset if the
-        log refused it.
+        """Put the error into the response; if the log rejected the batch (`by_log`), also the log
+        start offset.
         """
         self.result.error_code, self.result.error_message = error.code, error.message
         if by_log:
@@ -175,7 +175,7 @@ def append_in_transaction(
     client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Deferred[None], None, None]:
-    """Append the batches that the transaction admits; yields what to wait for."""
+    """Append the batches that the transaction admits; yields each `Deferred` to wait for."""
     headers = [candidate.batch.header for candidate in candidates]
     first = headers[0]
     if any(header.producer_id != first.producer_id for header in headers):
@@ -215,7 +215,7 @@ def _append_of_producer(
                 candidate.refuse(producer.client_error(error.code))
             return
         if adding is not None:
-            # Meanwhile the transaction may have timed out, or a newer producer instance started.
+            # Since the first check, the transaction may have timed out, or been fenced.
             admitted = [
                 candidate for candidate in admitted if _is_admitted(producer, candidate, adds=False)
             ]

@@ -27,8 +27,8 @@ RENEWS_SINCE: Final = 2
 NOT_HOSTED: Final = "This server does not host this topic-partition."
 
 LONG_BYTES: Final = 32 * 1024
-"""Larger requests are decoded in slices. A request of librdkafka that acknowledges 500 records in a
-batch each is smaller."""
+"""Requests above this size are decoded in slices. Even a request of librdkafka that acknowledges
+500 records one by one is smaller."""
 
 
 NO_LEADER_CHANGE: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
@@ -37,8 +37,8 @@ Acknowledgements = dict[SessionPartition, list[AcknowledgementBatch]]
 
 
 def request_error(ctx: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    """Return the error of a request's group, rights or member id, or NONE; its session is checked
-    later.
+    """Return an error if the group id is missing or denied, or the member id invalid; else NONE.
+    Does not check the session.
     """
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
