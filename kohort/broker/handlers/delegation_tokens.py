@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38), RenewDelegationToken (39), ExpireDelegationToken (40) and
 DescribeDelegationToken (41): not supported.
 
-Delegation tokens (KIP-48) relieve a Kerberos server, and are distributed among the brokers of a
-cluster; neither exists here. They are rejected as by a Kafka broker without
+Delegation tokens (KIP-48) replace Kerberos logins to the brokers of a cluster; this broker has
+neither Kerberos nor a cluster. Requests are rejected as by a Kafka broker without
 `delegation.token.secret.key`.
 """
 

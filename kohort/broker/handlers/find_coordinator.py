@@ -87,7 +87,7 @@ def _respond(ctx: RequestContext, results: Sequence[Coordinator]) -> FindCoordin
     (only,) = results
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        # Kafka's error message for success.
+        # As in Kafka, the message is the text "NONE" if there is no error.
         error_message=only.error_message or "NONE",
         node_id=only.node_id,
         host=only.host,

@@ -159,7 +159,7 @@ def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) 
     elif len(wanted.salt) > SALT_BYTES_MAX:
         why = f"The salt has more than {SALT_BYTES_MAX} bytes"
     elif not wanted.salted_password:
-        # Kafka cannot compute an HMAC with an empty key, and reports a server error.
+        # Kafka reports a server error, because Java's HMAC rejects an empty key.
         why = "The salted password is empty"
     elif len(users) >= USERS_MAX and not any(users.credentials_of(wanted.name)):
         why = f"There are {USERS_MAX} users"
@@ -185,7 +185,7 @@ def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(
             error_code=error.code,
             error_message=error.message,
-            # One error for each requested user, without the name.
+            # One error for each requested user, with an empty name.
             results=[_failed("", error) for _ in request.users or ()],
         )
     if request.users:

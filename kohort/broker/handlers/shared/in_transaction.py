@@ -215,7 +215,7 @@ def _append_of_producer(
                 candidate.refuse(producer.client_error(error.code))
             return
         if adding is not None:
-            # Since the first check, the transaction may have timed out, or been fenced.
+            # By now the transaction may have timed out, or a newer producer fenced this one.
             admitted = [
                 candidate for candidate in admitted if _is_admitted(producer, candidate, adds=False)
             ]
