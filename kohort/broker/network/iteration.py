@@ -88,11 +88,11 @@ class IterationScheduler:
         self._loop = loop
         self._clock = clock
         self._ends_ms: int | None = None
-        """When this iteration starts no more requests; None before its first request."""
+        """Time after which this iteration starts no more requests; None before the first one."""
         self._pending: list[PendingConnection] = []
         self._backlog: FairQueue[Hashable, PendingConnection] = FairQueue(sys.maxsize)
-        """Connections deferred for lack of time, by client. While there are any, newly scheduled
-        connections are added as well. Bounded: a connection is queued at most once."""
+        """Connections deferred for lack of time, by client. Unless it is empty, newly scheduled
+        connections are appended, too. Bounded: a connection is queued at most once."""
         self._unauthenticated: FairQueue[str, PendingConnection] = FairQueue(sys.maxsize)
         """Unauthenticated connections to run, by address block. Bounded likewise."""
         self._unwritten: list[Writer] = []
@@ -115,7 +115,7 @@ class IterationScheduler:
             self._schedule_run()
 
     def remove_unauthenticated(self, connection: PendingConnection) -> None:
-        """Remove a closed connection from the queue, because very many may close together."""
+        """Remove a closed connection, so that a mass disconnect does not leave a long queue."""
         self._unauthenticated.remove(connection.address_block, connection)
 
     def has_time(self) -> bool:
@@ -127,7 +127,7 @@ class IterationScheduler:
         if self._ends_ms is None:
             self._start_time()
             if not self._is_scheduled:
-                # `_run` resets `_ends_ms`, even if no connection is scheduled.
+                # Even if no connection is scheduled, `_run` must reset `_ends_ms`.
                 self._schedule_run()
             return True
         return self._clock.monotonic_ms() < self._ends_ms
@@ -173,7 +173,7 @@ class IterationScheduler:
             if self._backlog.count:
                 self._run_backlog()
             elif len(self._pending) == 1:
-                # A single connection, as in most iterations, can delay no other.
+                # The usual case, without a time limit: a single connection can delay no other.
                 self._pending.pop().run()
             elif self._pending:
                 self._run_pending()
@@ -203,7 +203,7 @@ class IterationScheduler:
         for position, connection in enumerate(pending[:CONNECTIONS_PER_ITERATION], 1):
             connection.run()
             if now_s() >= ends_s:
-                # Connections that were scheduled meanwhile come last.
+                # Connections that were scheduled during the loop come last.
                 scheduled = self._pending[max(len(pending) - CONNECTIONS_PER_ITERATION, 0) :]
                 self._pending = [*pending[position:], *scheduled]
                 self._move_to_backlog()
@@ -260,7 +260,7 @@ class DisconnectQueue:
         while self._transports:
             transport = next(iter(self._transports))
             del self._transports[transport]
-            # If `close` raises, `RoundRobin` calls this method again; there may be no transport.
+            # If `close` raises, `RoundRobin` calls this method again, even with no transport left.
             transport.close()
             if time_slice.is_over():
                 break

@@ -6,16 +6,16 @@ them, not from the client's announcement, until the request is answered.
 A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger request reserves memory as
 it arrives:
 
-- Large requests share what small ones leave of the budget, at least half of it.
+- Large requests have their own budget: the memory that small requests do not use, but at least half
+  of the limit.
 - Half of this budget is divided equally among the requests, and half among the address blocks of
-  their clients (an IPv4 address, or a /64 network of IPv6). A request is within its limit if it, or
-  all of its block together, holds no more than such a part. An attacker who wants to shrink both
-  parts needs many connections from many address blocks. All requests within their limits fit into
-  the budget.
-- A request beyond its limit gets memory only while a quarter of the budget is free, so that those
-  within theirs find free memory at once, unless very many upload together.
-- A reservation that does not fit waits. The one that has waited longest may exceed the budget, one
-  at a time, so that large requests are not starved, and frames that wait for each other's memory
+  their clients (an IPv4 address, or a /64 network of IPv6). A request is within its limit if it
+  holds at most a request's part, or its block at most a block's part. To shrink both parts, an
+  attacker needs many address blocks. All requests within their limits fit into the budget.
+- A request beyond its limit gets memory only while a quarter of the budget is free. So a request
+  within its limit usually finds free memory at once.
+- A reservation that does not fit waits. One at a time, the longest-waiting reservation may exceed
+  the budget, so that large requests are not starved, and frames that wait for each other's memory
   cannot deadlock.
 - If a reservation waits for longer than `RESERVATION_WAIT_MS`, `SlowUploadPolicy` closes the
   slowest uploads.
@@ -79,7 +79,7 @@ class RequestMemoryBudget:
         """Reservations of large requests, from their first `reserve` until the request is
         answered. Read only."""
         self.waiting: dict[MemoryReservation, int] = {}
-        """Bytes that a reservation waits for, the longest-waiting first. Read only."""
+        """Waiting reservations, oldest first, and the bytes they wait for. Read only."""
         self.overdrawn: MemoryReservation | None = None
         """The reservation that may exceed the budget."""
         self.large_bytes = 0
@@ -165,8 +165,8 @@ class RequestMemoryBudget:
             self.grant_waiting()
 
     def grant_waiting(self) -> None:
-        """Grant all waiting reservations that fit. If no reservation exceeds the budget then, grant
-        the first one that does not fit.
+        """Grant all waiting reservations that fit; then let the longest-waiting one exceed the
+        budget, unless another does.
         """
         # `on_granted` may release memory, which calls this method again.
         for reservation, byte_count in list(self.waiting.items()):
@@ -195,8 +195,8 @@ class RequestMemoryBudget:
     def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
         """Let a reservation exceed the budget unless another one does. Returns whether it may."""
         current = self.overdrawn
-        # A complete request may be parked for minutes. Once usage is within the budget again, it
-        # does not prevent another from exceeding the budget.
+        # A complete request may be parked for minutes. Once usage is within the budget again,
+        # another reservation may exceed it.
         if current is None or (current.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
             self.overdrawn = reservation
         return self.overdrawn is reservation

@@ -1,4 +1,4 @@
-"""Reasons for closing connections, and the time that counts against clients.
+"""Reasons for closing connections, and the clock for the time limits of clients.
 
 The server checks every connection periodically. No code of this module runs per request, and time
 limits are accurate to one interval of the checks. `connection.end` applies them to one connection.
@@ -28,7 +28,7 @@ class CloseReason(StrEnum):
     TLS = "tls"
     """The client violates TLS, or has no trusted certificate."""
     AUTHENTICATION = "authentication"
-    """Authentication failed, or the user has been disabled since."""
+    """Authentication failed, or the user was disabled after it succeeded."""
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
     """TLS and SASL were not completed in time."""
     UNAUTHENTICATED_LIMIT = "unauthenticated_limit"
@@ -61,7 +61,7 @@ _TEXTS = {
 
 
 class ServingTime:
-    """A clock of the time that counts against clients: it does not advance while a check is late.
+    """A clock for the time limits of clients, which stops while a check of them is overdue.
 
     While the process is stopped or its event loop is blocked, data from clients waits unread in the
     kernel.
@@ -77,7 +77,7 @@ class ServingTime:
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:
-        """Begin a check: the time by which it is late does not count against clients."""
+        """Begin a check, and subtract the time by which it is late."""
         if self._due_ms is not None:
             self._lost_ms += max(0, now_ms - self._due_ms)
             self._due_ms = None

@@ -12,9 +12,9 @@ Guarantees:
   the cyclic garbage collector.
 
 Ways to end a connection, from the gentlest: `stop` when the broker shuts down, after the current
-response; `_close` after all written responses have been sent; `fail` because of an error of this
-client, which it logs and answers before it calls `_close`; `abort` at once, for clients that do not
-read or upload; `drop` for a connection that was never admitted.
+response; `_close` after all written responses have been sent; `fail` because of an exception, which
+is logged, and answered if possible; `abort` at once, for clients that do not read or upload; `drop`
+for a connection that was never admitted.
 """
 
 import asyncio
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
     # Called by TLS and by the authenticator.
 
     def tls_failed(self, reason: str) -> None:
-        """Start closing because of TLS, which closes the transport after its alert."""
+        """Start closing because of a TLS error; TLS sends its alert, then closes the transport."""
         if self._end.begin(CloseReason.TLS):
             self._host.log.note(
                 CloseReason.TLS, "Closed the connection of %s: TLS: %s", self.ip, reason
@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             now_ms,
             self._host.limits,
             unsent_bytes=unsent_bytes,
-            # The client cannot be late with bytes that we do not read.
+            # While we do not read, the client is not to blame for an incomplete frame.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
         )
@@ -476,7 +476,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate_reading()
         self.schedule()
 
-    # The end.
+    # Closing.
 
     def _close(
         self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0

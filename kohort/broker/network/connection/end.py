@@ -4,9 +4,9 @@ Decides when a connection ends; the connection carries it out. Guarantees: the f
 closing is counted; illegal transitions are impossible; a connection ends within a time limit,
 whatever the client does.
 
-How a connection ends, and which responses are still sent. Several ways of the table may apply to a
-connection, one after another: first any way, then ways below it, unless the table says otherwise.
-The loss of the transport may come at any time, and completes all of them.
+How a connection ends, and which responses are still sent. After one way of the table, a way further
+down may follow, unless the table says otherwise. The loss of the transport may come at any time,
+and completes all of them.
 
 =====================  =========================================================================
 Way                    Effect, and responses that are sent
@@ -43,8 +43,8 @@ from kohort.broker.network.timeouts import LINGER_MS, CloseReason
 
 
 class ConnectionState(IntEnum):
-    """The state of a connection; OPEN from its creation. States follow each other in this order,
-    and may be left out; REFUSED follows OPEN only.
+    """The state of a connection; OPEN at first. A connection passes through the states in this
+    order, and may skip some; only an OPEN connection becomes REFUSED.
 
     The state does not show whether the client is authenticated, whether the socket is being read,
     or whether a request is parked.

@@ -6,7 +6,7 @@ for a disk: ranges that have left the page cache are read in pieces by another t
 
 A sender uses a second descriptor of the socket: the event loop allows one watcher per descriptor,
 and the transport may close its own. Pieces that were read are written by the transport; nothing is
-sent directly before the transport has written everything passed to it.
+sent past the transport while its buffer has data.
 """
 
 import asyncio
@@ -105,9 +105,9 @@ class FileSender:
         """The duplicate of the connection's descriptor; -1 without one."""
         self._parts: deque[Part] = deque()
         self._found_until_s = 0.0
-        """Time until which all ranges are assumed to be in the page cache."""
+        """Until this time, ranges are sent without a check that they are in the page cache."""
         self._cached_until_s = 0.0
-        """Until when the first range is assumed to be in the page cache."""
+        """Like `_found_until_s`, but for the first range, which may have been checked since."""
         self._is_reading = False
         """Whether another thread reads a piece."""
         self._is_watching = False
@@ -200,12 +200,12 @@ class FileSender:
             return
         data = b"".join(buffers)
         try:
-            # More data follows to fill the packet.
+            # With MSG_MORE, the kernel waits for the file range to fill the packet.
             sent = self._socket.send(data, _MORE if parts else socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
         if sent < len(data):
-            # Nothing may follow here: `write` may close the connection.
+            # Must be the last statement: `write` may close the connection.
             self._transport.write(data[sent:])
 
     def _send_range(self, part: FileRange) -> bool:

@@ -4,9 +4,9 @@ Guarantees: a small frame is copied once, out of the receive buffer; a large fra
 a contiguous buffer of its own. Memory is allocated in proportion to the received bytes, never to
 the announced size. A returned frame is never written to again, so views of it stay valid.
 
-All connections share one receive buffer, because it is empty between two reads. That includes a
-read without data: a transport may request a buffer and then read nothing, so `buffer` must not
-depend on bytes that another connection's read could overwrite.
+All connections share one receive buffer, which is empty between two reads. A transport may request
+a buffer and then read nothing, so bytes of this connection must not stay in the buffer that
+`buffer` returns: another connection's read would overwrite them.
 """
 
 import struct
@@ -98,7 +98,7 @@ class FrameReader:
 
     @property
     def has_frame(self) -> bool:
-        """Whether a complete frame can be taken after `keep_rest`."""
+        """Whether `keep_rest` has left a complete frame."""
         if self._single is not None:
             return True
         if self._large is not None:
@@ -107,7 +107,7 @@ class FrameReader:
 
     @property
     def part(self) -> FramePart | None:
-        """The incomplete frame after `keep_rest`; None if no frame is incomplete."""
+        """The incomplete frame that `keep_rest` has left, if any."""
         if self.has_frame or not (self._rest or self._large is not None):
             return None
         return FramePart(self._part_number, self._filled)
@@ -120,14 +120,14 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes; never empty.
 
-        The transport may read no data into the shared buffer, and another connection may use it
-        next. Therefore this method only leaves space for the kept bytes of a size field, and
-        `received` copies them to the buffer.
+        If a size field is incomplete, this method only leaves space for its first bytes, which
+        `received` copies to the buffer: if the transport reads nothing after this call, another
+        connection may use the buffer.
         """
         large = self._large
         if large is not None and self._filled < self._size:
             if self._filled == len(large):
-                # The transport reads although reading is paused.
+                # Transports may read once more after reading is paused: make room for a byte.
                 self._memory.add(1)
                 large.append(0)
             return memoryview(large)[self._filled :]
@@ -169,7 +169,7 @@ class FrameReader:
             self.received(byte_count)
             return False
         buffer = self._receive_buffer
-        # After less than a size field, the buffer contains old data.
+        # With fewer bytes than a size field, the size would include old data from the buffer.
         size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
         if 0 < size == byte_count - _SIZE_BYTES and size <= self.frame_max_bytes:
             self._single = bytes(buffer[_SIZE_BYTES:byte_count])
@@ -295,7 +295,7 @@ class FrameReader:
         """Return by how many bytes to enlarge the buffer now, 0 if the reservation has to wait."""
         wanted = min(self._size, max(_FIRST_BUFFER_BYTES, _GROWTH * self._filled))
         if buffer_bytes < UNCHECKED_BYTES < wanted < self._size:
-            # First grow to the size that needs no reservation, to make fewer reservations.
+            # Grow in two steps: up to this size, no reservation is needed.
             wanted = UNCHECKED_BYTES
         elif 2 * wanted > self._size:
             wanted = self._size
@@ -319,7 +319,7 @@ class FrameReader:
     def _move_single(self) -> None:
         """Move `_single` to `_rest`, because more data has arrived."""
         if self._single is not None:
-            # With its size field, as all frames in `_rest`; the memory budget has counted both.
+            # Frames in `_rest` have size fields; the budget has already counted both.
             self._rest, self._single = _SIZE.pack(len(self._single)) + self._single, None
 
     def _set_rest(self, rest: bytes) -> None:

@@ -16,7 +16,7 @@ FRAME_PROGRESS_BYTES = 1024 * 1024
 """Bytes that a slow but legitimate upload sends within the frame timeout: 35 kB/s by default."""
 
 REQUESTS_PER_ITERATION = 32
-"""Requests of one connection that are executed before those of other connections."""
+"""Maximum requests that one connection executes before other connections execute theirs."""
 
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which no further request of a connection is executed."""

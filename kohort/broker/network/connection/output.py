@@ -142,13 +142,13 @@ class Output:
             return
         self._unwritten = []
         try:
-            # No buffer is a file range: responses with file ranges are large, and not queued here.
+            # No file ranges: responses with file ranges are large, so `write` sends them at once.
             if len(unwritten) == 1:
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
             if self._is_paused:
-                # A request was parked before the client became slow; this is its response.
+                # Possible for the response to a request that was parked before the client was slow.
                 self.update_unsent()
         except Exception as error:  # noqa: BLE001 - closes only this connection.
             self._connection.fail(error)

@@ -118,8 +118,8 @@ class UnauthenticatedConnections(Generic[A]):
     def __init__(self) -> None:
         self._since_ms: dict[A, int] = {}
         self._by_block: dict[str, dict[A, None]] = {}
-        # By number of connections, to find the block with the most without a scan: in an attack
-        # this is done for every new connection.
+        # Blocks by their number of connections, because in an attack every new connection looks up
+        # the block with the most.
         self._blocks_by_count: dict[int, dict[str, None]] = {}
         self._most = 0
 

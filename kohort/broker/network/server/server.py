@@ -131,7 +131,7 @@ class NetworkServer:
         self._closed_count = 0
         """Connections closed since the last check."""
         self._burst_count = 0
-        """Connections closed from the last return of memory to the last check."""
+        """Connections closed between the last return of memory and the last check."""
         self._is_stopping = False
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -340,9 +340,9 @@ class NetworkServer:
     def _trim_memory(self) -> None:
         """Return free memory to the system after large requests, or a burst of disconnects.
 
-        A large frame leaves gaps of many sizes in the heap, because its buffer grows with the
-        received bytes, and small objects created meanwhile keep the end of the heap in use. The
-        same is true for OpenSSL's buffers.
+        The allocator keeps it otherwise: the growing buffer of a large frame leaves gaps in the
+        heap, and small objects that were created meanwhile keep the heap's end in use. OpenSSL's
+        buffers do the same.
         """
         has_large_requests = self.memory.take_peak_bytes() >= LARGE_REQUESTS_BYTES
         should_trim = self._had_large_requests and not has_large_requests

@@ -9,8 +9,8 @@ Guarantees: at most one read of ciphertext waits for decryption, and it counts a
 nothing is encrypted while the transport's buffer is full; while a thread computes a step of the
 handshake, nothing else uses the pump.
 
-Independent of `TlsState`: whether the connection reads plaintext, whether the transport's buffer is
-full, whether a handshake step is queued, whether plaintext is being passed on.
+`TlsState` does not show whether the connection reads plaintext, the transport's buffer is full, a
+handshake step is queued, or plaintext is being passed on.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from kohort.protocol.codec import Buffer
 
 
 class TlsState(IntEnum):
-    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted. States follow
-    each other in this order, and may be left out.
+    """The state of TLS; HANDSHAKING at first, even if the connection is not admitted. It passes
+    through the states in this order, and may skip some.
     """
 
     HANDSHAKING = 0
@@ -53,7 +53,7 @@ class TlsState(IntEnum):
         self.is_closing = number >= 2
         """Whether received data is ignored, and nothing can be written."""
         self.is_ended = number >= 3
-        """Whether nothing is encrypted."""
+        """Whether data is no longer encrypted."""
 
 
 _HANDSHAKING: Final = TlsState.HANDSHAKING
@@ -130,7 +130,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_in_thread = False
         """Whether a thread computes a handshake step, and only it may use the pump."""
         self._is_decrypting = False
-        """Whether `_decrypt` is running, so that calls by the connection are nested in it."""
+        """Whether `_decrypt` is running, possibly further up in the call stack."""
 
     # Called by the transport.
 
@@ -138,7 +138,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
         if self._connection.is_refused and not self._state.is_closing:
-            # A refused connection is closed after a delay; its data is not processed.
+            # Ignore the data of a refused connection until its delayed close.
             self._become(_CLOSING)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
@@ -348,7 +348,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._become(_OPEN)
         self._on_established(self._connection, self._pump)
         self._send_output()
-        # The pump may contain data already.
+        # Requests may have arrived together with the last handshake message.
         self._decrypt_held()
         self._resume_reading()
 
@@ -374,7 +374,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                     if count:
                         connection.buffer_updated(count)
                 elif pump.has_ended:
-                    # Closing completes once the peer has read its responses.
+                    # The transport closes only after the peer has read its responses.
                     self.close()
                     return
                 elif begin < end:

@@ -122,7 +122,7 @@ class TlsPump:
         except (ssl.SSLError, OSError) as error:
             if not filled:
                 raise TlsError(reason_of(error)) from None
-            # The next call raises the error.
+            # Return the decrypted data first; the next call raises the error.
             return filled
         self.is_dry = True
         return filled
