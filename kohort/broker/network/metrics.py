@@ -29,7 +29,7 @@ class NetworkMetrics(Protocol):
         ...
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """Record that the request as a whole failed, whatever the response."""
+        """Record a request that failed as a whole, even if it expects no response."""
         ...
 
     def request_rejected(self, reason: str) -> None:

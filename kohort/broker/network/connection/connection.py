@@ -57,8 +57,8 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket. Its base class is how asyncio recognises a protocol that
-    provides the receive buffer.
+    """The protocol of one accepted socket; a BufferedProtocol, so that asyncio reads directly into
+    the buffer from `get_buffer`.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, host: ConnectionHost, listener: Listener) -> None:
         self._host = host
         self.listener = listener
-        # Copied from the host, because they are used for every request.
+        # Attributes of the host that every request uses; copied to save a lookup.
         self._metrics = host.metrics
         self._service = host.service
         self._scheduler = host.scheduler
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the methods but not the base class.
+        # Cast, because uvloop's transports do not inherit from asyncio.Transport.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if not peer:

@@ -1,8 +1,8 @@
 """Sends the file ranges of responses with sendfile(2).
 
-The bytes of a file range never pass through this process's memory, not even while a slow client
-delays them. They keep their order relative to the bytes before and after them. Nothing here waits
-for a disk: ranges that have left the page cache are read in pieces by another thread.
+Ranges in the page cache never pass through this process's memory, not even while a slow client
+delays them. Ranges that have left it are read in pieces by another thread, so nothing here waits
+for a disk. The order of ranges and other bytes is kept.
 
 A sender uses a second descriptor of the socket: the event loop allows one watcher per descriptor,
 and the transport may close its own. Pieces that were read are written by the transport; nothing is

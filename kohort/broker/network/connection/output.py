@@ -50,7 +50,7 @@ class Output:
         self.is_blocked = False
         """Whether the client is slow, or a response with file ranges is being sent. Read only."""
         self._connection = connection
-        # Copied from the host, because they are used for every response.
+        # Attributes of the host that every response uses; copied to save a lookup.
         self._metrics = host.metrics
         self._scheduler = host.scheduler
         self._unsent = host.unsent
