@@ -83,7 +83,7 @@ class Dispatcher(Service, Protocol):
 class SaslListener:
     name: str
     exchanges: Mapping[str, Callable[[str], Exchange]]
-    """By mechanism, the function that starts an attempt of a client with an IP address."""
+    """By mechanism, the function that starts an attempt, given the client's IP address."""
     config: Callable[[str], BrokerConfig]
     """Returns the settings of a mechanism of the listener."""
     dispatcher: Dispatcher
@@ -125,7 +125,7 @@ class SaslAuthenticator:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._awaited: Deferred[Any] | None = None
-        """The result that the exchange is computing, or has computed last."""
+        """The last `Deferred` that the exchange returned, to be cancelled on a disconnect."""
         self._timer: asyncio.TimerHandle | None = None
         """Sends the delayed response."""
         self._token_count = 0

@@ -22,7 +22,7 @@ ENTITIES_MAX: Final = 100_000
 
 
 class TooManyEntitiesError(Exception):
-    """A rejected change that would exceed a limit."""
+    """A rejected change: more entities would have quotas than `ENTITIES_MAX`."""
 
 
 class LimitChange(NamedTuple):

@@ -59,8 +59,8 @@ class DisabledUsers:
         return user in self._names
 
     def on_disconnect(self, disconnect: Callable[[Callable[[Session], bool]], None]) -> None:
-        """After each later change of the settings that disconnects users, call `disconnect` with a
-        predicate for their sessions.
+        """Set the function to call when a change of the settings disconnects users; its argument is
+        a predicate for their sessions.
         """
         self._disconnect = disconnect
 
@@ -108,7 +108,7 @@ class SecureListeners:
         self.tls: dict[str, TlsListener] = {}
         """TLS settings of the listeners that use it, by name."""
         self.tokens: list[Tokens] = []
-        """Token keys of every listener and mechanism that accepts tokens."""
+        """Verifiers of tokens, one for each listener that uses them, and for the HTTP port."""
         self.users_file = _users_file(settings.config, users)
         self._settings = settings
         self._executor = executor
@@ -166,9 +166,8 @@ class SecureListeners:
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if the initial settings disable users: a user that is disabled at run
-        time is stored in a new list, which would replace the one in the settings and enable its
-        users again.
+        """Raise StoreError if the initial settings disable users: disabling another one at run time
+        would store a new list without them, and so enable them again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:
@@ -385,7 +384,7 @@ class SecureListeners:
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
-        """Return the function that starts an attempt of a client with an IP address."""
+        """Return the function that starts an attempt, given the client's IP address."""
         if mechanism == "PLAIN":
             from kohort.broker.security.passwords import PlainExchange  # noqa: PLC0415
 
@@ -409,8 +408,8 @@ class SecureListeners:
         return lambda _: ScramExchange(mechanism, find, _new_nonce(), why)
 
     def _why_unknown(self, user: str) -> str:
-        """Return why a user has no credential for the mechanism, for the log; equal work for every
-        user.
+        """Return why a user has no credential for the mechanism, for the log. Takes the same time
+        for an unknown user.
         """
         others = [MECHANISMS[number] for number, _ in self._users.credentials_of(user)]
         reason = f"the user has credentials only for {', '.join(others)}"

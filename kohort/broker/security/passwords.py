@@ -36,7 +36,7 @@ REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
 _NO_MARK: Final = bytes(32)
-"""A value that differs from the HMAC of every password."""
+"""Stands for the cached HMAC if there is none; no password has this HMAC."""
 
 
 @dataclass(slots=True, eq=False)
@@ -146,8 +146,8 @@ class Passwords:
             later.set_exception(SaslFailure(wrong_because, WRONG))
             return
         if credential in {stored for _, stored in self._users.credentials_of(login.user)}:
-            # Not if the credential has changed during the check: `_forget` was called then, so the
-            # old password would stay cached.
+            # The condition keeps an old password out of the cache: if the credential has changed
+            # during the check, `_forget` was called too early to remove it.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())

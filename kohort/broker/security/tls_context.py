@@ -277,7 +277,7 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 def _unpacked(data: bytes, password: str | None, listener: str, setting: str) -> bytes:
-    """Return the content of a PKCS12 store as PEM; `setting` names its location."""
+    """Return a PKCS12 store as PEM; `setting` is the one with its location, for error messages."""
     try:
         # An optional package of 16 MiB, needed only for such stores.
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415

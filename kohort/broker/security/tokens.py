@@ -266,7 +266,7 @@ class UnsecuredTokens:
 
     Kafka's clients create them (`unsecuredLoginStringClaim_sub` in `sasl.jaas.config`), and so does
     librdkafka (`enable.sasl.oauthbearer.unsecure.jwt`). They prove nothing: a client that reaches
-    the listener can be any user.
+    the listener can claim to be any user.
     """
 
     def __init__(self, rules: TokenRules, clock: Clock) -> None:

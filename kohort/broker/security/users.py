@@ -1,8 +1,8 @@
 """The users and their SCRAM credentials, in memory and in the metadata store.
 
-All changes go through here, and are stored before they take effect. PLAIN uses the same
-credentials. A file may contain more users; a single stored credential of a user hides all of its
-credentials in the file, or an old password could stay valid for another mechanism.
+Changes are stored before they take effect. PLAIN uses the SCRAM credentials as well. A file may
+contain more users; if a user has a stored credential, its credentials in the file are ignored:
+otherwise an old password could stay valid for another mechanism.
 
 The module of credentials is imported with the first credential, because that takes 1 ms.
 """

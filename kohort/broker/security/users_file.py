@@ -152,7 +152,7 @@ def credential_line(user: str, mechanism: str, credential: Credential) -> str:
 
 
 def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
-    """Parse a line. Raises ValueError, without the text: it may be a password by mistake."""
+    """Parse a line. The text of a ValueError omits the line, which may be a password by mistake."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
