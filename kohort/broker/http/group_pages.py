@@ -38,7 +38,7 @@ _TOPIC_CAUSES: Final = frozenset(
         TriggerKind.TOPICS_CHANGED.value,
     }
 )
-"""Causes whose `old_protocols` and `new_protocols` are topics."""
+"""Causes of which the record fields `old_protocols` and `new_protocols` contain topic names."""
 
 
 class SeenTopics:

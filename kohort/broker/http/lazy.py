@@ -27,8 +27,8 @@ T = TypeVar("T")
 def lazily(
     make: Callable[[], T], modules: Sequence[str], executor: Executor | None
 ) -> Callable[[], Awaitable[T]]:
-    """Return a function that waits for the value of `make`, which is called once, after `executor`
-    (None for the event loop's) has imported `modules`.
+    """Return a function whose first call imports `modules` in `executor` (None: the event loop's),
+    then calls `make`; every call returns the value of `make`.
     """
     made: list[T] = []
 
@@ -51,8 +51,8 @@ def lazy_pages(
     modules: Sequence[str],
     executor: Executor,
 ) -> dict[str, AnyPage]:
-    """Return the pages by path: the named methods of the object that `make` returns; see `lazily`
-    for the other parameters.
+    """Return the pages by path. `methods` maps each path to the name of a method of the object that
+    `make` returns; see `lazily` for the other parameters.
     """
     wait_made = lazily(make, modules, executor)
 

@@ -33,7 +33,7 @@ def probe(port: int) -> str | None:
             response = connection.getresponse()
             reason = response.read(1_000).decode(errors="replace").strip()
         except (OSError, http.client.HTTPException) as error:
-            # A port with TLS closes the plain connection.
+            # A port with TLS closes the plain connection; HTTPS is tried next.
             reason = str(error) or type(error).__name__
         else:
             return None if response.status == http.client.OK else reason

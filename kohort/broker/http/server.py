@@ -149,7 +149,7 @@ REAUTHENTICATION_S: Final = 60.0
 """Interval at which the client of a stream is authenticated again."""
 
 PROTECTED_S: Final = 1.0
-"""Time for which a complete request is protected against new connections."""
+"""Time for which a new connection must not replace one with a complete request."""
 
 AbsentPage: TypeAlias = Callable[[HttpRequest], HttpResponse | None]
 """Returns the response to a request for an unknown path; None for status 404."""
@@ -175,8 +175,8 @@ class HttpServer:
     ) -> None:
         """`hosts` are accepted in the Host header, besides IP addresses and names such as localhost
         that nobody can register in DNS; see `may_be_called`.
-        `hosts_setting` is the setting that adds names. `absent` answers requests for unknown paths.
-        With `tls`, only TLS connections are accepted.
+        `hosts_setting` names the setting of `hosts` in error messages. `absent` answers requests
+        for unknown paths. With `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
@@ -384,8 +384,8 @@ def may_be_called(host: str, known: Collection[str]) -> bool:
     """Whether a Host header is accepted: an address, a name without a dot, a name that cannot be
     registered, or one of `known`. An empty header is accepted, because browsers always send a name.
 
-    This prevents DNS rebinding: a web page can make its own name resolve to this machine, and then
-    read the pages here through the user's browser. Its requests have its name in the Host header.
+    This prevents DNS rebinding: the owner of a web page can make its name resolve to this machine,
+    so that the page can send requests here; but they have that name in the Host header.
     """
     name = host.strip().lower()
     if name.startswith("["):

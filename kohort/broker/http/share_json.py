@@ -23,7 +23,7 @@ ENDED_MAX: Final = 100
 MEMBERS_MAX: Final = 1_000
 NAMED_MAX: Final = 5
 _LOCKS_USED_MAX: Final = 0.9
-"""Part of the lock limit that a share-partition may use without a warning."""
+"""Share of its lock limit above which a share-partition gets a warning."""
 
 Includes: TypeAlias = Callable[[str], bool]
 """Whether the requester may see a topic."""
@@ -49,7 +49,7 @@ class ShareGroupView:
         return self._delivery.partitions.reports.get(self._group.group_id)
 
     async def wait_json(self, time_slice: Slice) -> Json:
-        """Return all share-partitions, at most `PARTITIONS_MAX`, with the group's warnings."""
+        """Return up to `PARTITIONS_MAX` share-partitions, with the group's warnings."""
         partitions: list[Json] = []
         warnings: list[Json] = []
         total = 0
@@ -72,8 +72,8 @@ class ShareGroupView:
         }
 
     def partition_json(self, topic: str, number: int, offset: int | None) -> Json | None:
-        """Return a share-partition, with the state and the deliveries of a record in it; None if
-        the group has not initialized it.
+        """Return a share-partition, with the state and deliveries of the record at `offset`, if
+        given; None if the group has not initialized the share-partition.
         """
         for view in self._views():
             if (view.log.topic_name, view.log.index) == (topic, number):
