@@ -15,7 +15,7 @@ from kohort.protocol.schema import VersionRange
 
 
 class Served(NamedTuple):
-    """The description of an API that is available before its handler is imported."""
+    """Description of an API, for use before the module of its handler is imported."""
 
     name: str
     advertised: str

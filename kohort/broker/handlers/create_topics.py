@@ -44,7 +44,7 @@ from kohort.protocol.messages.topic_changes import (
 
 REPLICATION_FACTOR: Final = 1
 STRICT_SINCE: Final = 6
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients handle the error THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(
@@ -196,7 +196,7 @@ def _created(ctx: RequestContext, topic: PlannedTopic, known: _Described) -> Cre
 
 
 PARTITIONS_STRICT_SINCE: Final = 3
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients handle the error THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(

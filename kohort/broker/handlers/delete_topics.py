@@ -28,7 +28,7 @@ from kohort.protocol.types import ZERO_UUID
 
 BY_ID_SINCE: Final = 6
 STRICT_SINCE: Final = 5
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients handle the error THROTTLING_QUOTA_EXCEEDED."""
 DELETION_DISABLED_SINCE: Final = 3
 
 

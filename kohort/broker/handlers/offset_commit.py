@@ -58,8 +58,8 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 
 
 def _merge_repeats(_ctx: RequestContext, request: OffsetCommitRequest) -> None:
-    """Merge topics that the request lists several times, and omit those without partitions, as the
-    response does.
+    """Merge topics that the request lists several times, and drop topics without partitions, so
+    that the topics are those of the response.
     """
     topics: dict[str | bytes, OffsetCommitRequestTopic] = {}
     for topic in request.topics:
@@ -203,5 +203,5 @@ def offset_delete(
             answer.error_code = error
         return response
 
-    # Executed even without partitions, because the error of an unknown group takes precedence.
+    # Called even if no partition is valid, because an unknown group fails the whole request.
     return ctx.broker.groups.delete_offsets(request.group_id, partitions).map(complete)

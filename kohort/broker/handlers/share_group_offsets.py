@@ -296,6 +296,6 @@ def delete_share_group_offsets(
                 answer.error_code, answer.error_message = ErrorCode.NONE, None
         return response
 
-    # Executed even without topics, because the error of an unknown group takes precedence.
+    # Called even if no topic is valid, because an unknown group fails the whole request.
     topic_ids = [answer.topic_id for answer in known]
     return ctx.broker.share_groups.delete_offsets(group_id, topic_ids).map(complete)

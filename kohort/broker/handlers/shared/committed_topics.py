@@ -1,4 +1,4 @@
-"""The topics of an OffsetCommit or a TxnOffsetCommit. Contains no handlers."""
+"""Looks up the topics of OffsetCommit and TxnOffsetCommit. Contains no handlers."""
 
 from typing import Final
 

@@ -21,7 +21,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.produce import PartitionProduceResponse
 
 if TYPE_CHECKING:
-    # Not needed by producers without transactions.
+    # Not imported at run time: without transactions, the module is not needed.
     from kohort.broker.transactions.transactions import Transactions
 
 
