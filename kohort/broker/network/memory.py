@@ -339,7 +339,7 @@ class SlowUploadPolicy:
         for upload, rate in self._rates.items():
             time_ms = self._remaining_ms(upload, rate, now_ms)
             if upload is budget.overdrawn:
-                # Closing this upload frees no budget, but then another may exceed the budget.
+                # Its memory is not part of the budget: closing it lets another exceed the budget.
                 if time_ms > UPLOAD_TIME_MAX_MS:
                     victims.append(upload)
             elif time_ms > time_max_ms and not budget.is_within_limit(upload):

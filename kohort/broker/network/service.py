@@ -107,7 +107,7 @@ class ConnectionInfo:
 class FileRange(Protocol):
     """A range of a file, to be sent by the kernel. Sent or read bytes are removed from it.
 
-    Methods raise OSError, also if the file has become too short.
+    Methods raise OSError, for example if the file was truncated.
     """
 
     def __len__(self) -> int: ...

@@ -95,7 +95,7 @@ class ConnectionEnd:
         self.reason = CloseReason.CLIENT
         """The reason for closing the connection; CLIENT unless the broker closes it."""
         self.is_active = True
-        """Set when bytes arrive."""
+        """Whether bytes have arrived since the last check."""
         self._quiet_since_ms: int | None = None
         """Time of the last activity; None before the first check."""
         self._progress = Progress()
@@ -183,7 +183,7 @@ class Progress:
         self._part: FramePart | None = None
         """The incomplete frame at its last progress step."""
         self._since_ms = 0
-        """Time of that progress step."""
+        """Time of the last progress step of `_part`."""
 
     def stuck_ms(self, now_ms: int, part: FramePart | None, step_bytes: int) -> int:
         """Return the time since the frame last advanced by `step_bytes`."""
