@@ -135,7 +135,7 @@ class SaslAuthenticator:
         """Whether to delay the response to the current request, which has failed."""
         connection.info.authentication = self
 
-    # The service.
+    # The `Service` protocol.
 
     def serve(
         self, connection: ConnectionInfo, frame: Buffer
@@ -157,7 +157,7 @@ class SaslAuthenticator:
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = SaslState.FAILED
         if self._awaited is not None:
-            # Cancels a queued password check: other clients wait for the threads.
+            # Cancels a queued password check, whose result nobody needs any more.
             self._awaited.cancel()
             self._awaited = None
         if self._timer is not None:

@@ -28,7 +28,7 @@ MATCHES_MAX: Final = 100_000
 
 
 class TooManyRulesError(Exception):
-    """A rejected change that would exceed the limit in the text."""
+    """A rejected change; the text names the limit that it would exceed."""
 
 
 class Disk(Protocol):

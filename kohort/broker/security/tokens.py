@@ -316,7 +316,7 @@ def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
 
 
 def _fetch_by_http(url: str, timeout_s: float) -> bytes:
-    # Imported only if keys are not in a file, so that other starts do not pay for it.
+    # Imported only for http and https, because the imports slow down the start.
     from http.client import HTTPException  # noqa: PLC0415
     from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
