@@ -56,7 +56,7 @@ class Phase(IntEnum):
     HEAD = 1
     """A request has begun to arrive."""
     STREAMING = 2
-    """Sending a stream; a disconnected client reconnects."""
+    """A stream is being sent; if it is closed, the client reconnects."""
     WRITING = 3
     """The peer has not read the whole response."""
     ANSWERING = 4

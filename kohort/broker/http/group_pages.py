@@ -118,7 +118,7 @@ class GroupPages:
         self._shares = shares
         self._lock = asyncio.Lock()
 
-    # All groups.
+    # Pages about all groups.
 
     async def list_groups(self, request: HttpRequest) -> HttpResponse:
         """GET /groups?limit=N&after=ID: a page of the groups, sorted by id."""
@@ -192,7 +192,7 @@ class GroupPages:
         sees = requester_of(request).sees
         return lambda group: sees(Operation.DESCRIBE, ResourceType.GROUP, group)
 
-    # One group.
+    # Pages about one group.
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}?limit=N: one group, with at most N of its members."""
@@ -237,7 +237,7 @@ class GroupPages:
             return b"null"
         return without_members(with_sentence(topics.of_record(text)))
 
-    # The history of a group.
+    # Pages with a group's rebalance history.
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}/rebalances?last=N&kind=K: the newest records, oldest first."""
@@ -290,7 +290,7 @@ class GroupPages:
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return answer([dump(view)[:-1], b',"rebalances":[', *parts, b"]}"])
 
-    # Share groups.
+    # Pages about share groups.
 
     async def share(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}/share?topic=T&partition=N&offset=O: the share-partitions of a share
@@ -326,7 +326,7 @@ class GroupPages:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
         return answer([dump({**head, "at_ms": self._groups.now().wall_ms, **data})])
 
-    # Shared parts.
+    # Helpers of several pages.
 
     def _without_group(self, group_id: str) -> HttpResponse:
         error = self._groups.read_error(group_id)

@@ -60,7 +60,7 @@ async def wait_dump(data: Mapping[str, Any], time_slice: Slice) -> list[bytes]:
 def answer(parts: list[bytes]) -> HttpResponse:
     """Build the response from the parts of a JSON text, joining small parts."""
     parts.append(b"\n")
-    # The content changes all the time.
+    # Must not be cached, because the state of the broker changes all the time.
     return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))
 
 

@@ -79,7 +79,7 @@ class Query:
                 misspelt parameter must not be ignored.
         """
         self._values: dict[str, str] = {}
-        # One part more than allowed is enough to detect an error.
+        # One surplus part is enough to detect an error; the rest is not split.
         for part in text.split("&", len(names) + 1):
             if not part:
                 continue
