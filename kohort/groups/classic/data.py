@@ -198,7 +198,7 @@ class ClassicData:
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
-        The timer is rescheduled only if it would fire too late, so a heartbeat seldom changes it.
+        The timer is rescheduled only if it would fire after this end; if before, it is set again.
         """
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
@@ -253,7 +253,7 @@ class ClassicData:
             self.outbox.note(MemberFenced(member_id, instance_id))
         elif found is ErrorCode.UNKNOWN_MEMBER_ID:
             self.lost.hear(member_id)
-            # A fenced client that sends its instance id only with joins gets UNKNOWN_MEMBER_ID.
+            # The process was replaced: it is fenced, although its request has no instance id.
             if (instance := self.replaced.get(member_id)) is not None:
                 self.outbox.note(MemberFenced(member_id, instance))
         return found
@@ -269,9 +269,7 @@ class ClassicData:
         return found
 
     def request_rejoin(self, member: Member) -> None:
-        """Record that `member` is answered REBALANCE_IN_PROGRESS; its first such answer is an
-        event.
-        """
+        """Publish MemberTold with the first REBALANCE_IN_PROGRESS to `member` in a rebalance."""
         if not member.rejoin_requested:
             member.rejoin_requested = True
             self.outbox.note(MemberTold(member.member_id))
@@ -300,7 +298,7 @@ class ClassicData:
     ) -> None:
         """Remove `member` and its timer; its parked requests are answered with `error`.
 
-        The caller handles the consequences for the group.
+        The caller begins or completes a rebalance if necessary.
         """
         if member.join_ticket is not None:
             self.answer_join(member, JoinResult(error))

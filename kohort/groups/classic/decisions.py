@@ -2,20 +2,20 @@
 
 Rows 1 to 4 need no reason and are not looked up here: a request with an unknown member id is
 refused, an empty group begins its initial rebalance, a first join without an identity gets an id,
-and a rebalance that is collecting joins adds one more. `decide` does the rest; the first matching
-row wins.
+and during the join phase a join takes part in that rebalance. `decide` looks up the other rows; the
+first matching row wins.
 
 | # | State | Member | Reason | Rebalance |
 |---|---|---|---|---|
 | 5 | Completing, Stable | new | any | yes |
 | 6 | Completing | replacement | any | yes: the leader may be assigning to the old id |
 | 7 | Completing | known, differs | any | yes |
-| 8 | Completing | known, same | any | no: a running rebalance is not doubled (KIP-568) |
+| 8 | Completing | known, same | any | no: a rebalance is in progress already (KIP-568) |
 | 9 | Stable | known or replacement, differs | any | yes: a protocol change outranks the reason |
-| 10 | Stable | remaining | forcing | yes |
+| 10 | Stable | known or replacement | in `FORCING` | yes |
 | 11 | Stable | leader | TOPIC_METADATA_CHANGE | yes |
 | 12 | Stable | follower | TOPIC_METADATA_CHANGE | no: only the leader's statement counts |
-| 13 | Stable | leader, known | RESTART | no: the case for which the tag exists |
+| 13 | Stable | leader, known | RESTART | no: the JoinReason tag was introduced for this |
 | 14 | Stable | leader, known | other | yes: as in Kafka |
 | 15 | Stable | replacement | other | no (KIP-345, KIP-814) |
 | 16 | Stable | follower, known | other | no |
@@ -48,7 +48,7 @@ class Decision(NamedTuple):
 def decide(  # noqa: PLR0911 - one return per row.
     state: ClassicState, joiner: Joiner, reason: JoinReason, *, differs: bool, leads: bool
 ) -> Decision:
-    """Look up rows 5 to 16.
+    """Return the decision for a join, from rows 5 to 16 of the table above.
 
     Args:
         state: CompletingRebalance or Stable.

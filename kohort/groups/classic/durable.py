@@ -54,9 +54,9 @@ def group_record(
 
 
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
-    """Return the hash of the topics in the subscriptions that are stored with `members`, and that a
-    restored group will have. They differ from the subscriptions at the beginning of the generation
-    if a static member has returned with other topics.
+    """Return the topics hash for the subscriptions that are stored with `members`, from which the
+    group will be restored. They differ from the subscriptions at the beginning of the generation if
+    a static member has returned with other topics.
     """
     ours = group.topics_hash
     if ours is None:
@@ -70,9 +70,8 @@ def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> b
 
 
 def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
-    """Change the group to the generation that `record` describes. Of existing members only the
-    assignment changes: the record has less of the rest, such as one of their protocols instead of
-    all.
+    """Change the group to the generation that `record` describes. Members that the group already
+    has only get their assignments, because the record has just one of their protocols.
     """
     restoring = group.state is ClassicState.EMPTY
     group.is_stored = True
@@ -209,7 +208,7 @@ class ReplacementWrite:
 
 
 def swap(group: ClassicData, old: Member, new: Member) -> None:
-    """Transfer leadership, assignment and pending sync of `old`, which has nothing parked."""
+    """Transfer leadership, assignment and pending sync to `new`; `old` has no parked requests."""
     group.stop_session(old)
     new.assignment = old.assignment
     group.roster.replace(old, new)

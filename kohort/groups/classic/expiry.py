@@ -80,7 +80,7 @@ def _expire(group: ClassicData, member: Member) -> Trigger:
         member.ref,
         was_leader=member.member_id == group.roster.leader_id,
         removed=(member.member_id,),
-        # Until its first heartbeat, a new member has another timeout than its session timeout.
+        # Until its first join is answered, a new member has `new_member_join_timeout_ms` instead.
         timeout_ms=None if member.is_new else member.session_timeout_ms,
     )
     fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED

@@ -1,8 +1,8 @@
 """JoinGroup: who may join, under which id, and whether the group has to rebalance.
 
-The checks come in this order, and the first that fails answers: group id and session timeout
-(before the group is looked up, `check_request`), size, Dead, protocols, identity. So a new client
-with the wrong assignor gets INCONSISTENT_GROUP_PROTOCOL and no member id.
+Checks are made in this order, and the first to fail determines the error: group id and session
+timeout (before the group is looked up, `check_request`), size, Dead, protocols, identity. So a new
+client with the wrong assignor gets INCONSISTENT_GROUP_PROTOCOL and no member id.
 """
 
 from dataclasses import replace
@@ -157,8 +157,8 @@ def _refuse(group: ClassicData, request: JoinRequest, limit: str, ticket: Ticket
 
 
 def _is_compatible(group: ClassicData, request: JoinRequest) -> bool:
-    """Whether the join has the group's protocol type, and a protocol that all members offer: the
-    sender, if it is a member, in its previous join. In an Empty group any protocol will do.
+    """Whether the join has the group's protocol type, and a protocol that all members offer; if the
+    sender is a member, its previous join counts as well. An Empty group accepts any protocol.
     """
     if group.state is _EMPTY:
         return bool(request.protocol_type and request.protocols)
@@ -216,7 +216,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
 
 
 def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
-    """Combine the reasons of a first join's requests: stated ones outrank inferred ones."""
+    """Combine the reasons of both requests of a first join; a reason in the tag outranks others."""
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
     return first._replace(text=second.text or first.text)
@@ -320,7 +320,7 @@ def _with_subscription(
     subscribed, unsubscribed = map(tuple, map(sorted, topics))
     is_same = not subscribed and not unsubscribed
     reason = request.reason
-    # A text that is not a client library's is the application's: that of enforceRebalance.
+    # Texts of client libraries have a known reason; any other is the argument of enforceRebalance.
     is_enforced = is_same and reason.text and not reason.reason
     if is_enforced:
         reason = reason._replace(reason=JoinReason.ENFORCED, source=ReasonSource.INFERRED)
@@ -362,7 +362,7 @@ def _welcome_back(
 
 
 def _update(group: ClassicData, member: Member, request: JoinRequest) -> None:
-    """Take over the protocols and timeouts of a join that takes part in a rebalance."""
+    """Copy protocols, timeouts and reason from a join that takes part in a rebalance."""
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)
     member.reason = request.reason

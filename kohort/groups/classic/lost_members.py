@@ -12,9 +12,9 @@ from kohort.groups.classic.member import Member
 from kohort.groups.requests import JoinRequest
 
 LOST_MAX: Final = 100
-"""Members remembered of a group; the oldest ones are forgotten first."""
+"""Maximum number of lost members of a group; the oldest ones are forgotten first."""
 CHARS_MAX: Final = 1_000
-"""Members with longer names are not remembered."""
+"""Members whose ids and host have more characters than this are not remembered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,9 +51,9 @@ class LostMembers:
             lost.is_heard = True
 
     def take(self, request: JoinRequest, now_ms: int) -> tuple[bool | None, int | None]:
-        """Find the lost member that a new member may have been, by instance id, or by client id and
-        host, and forget it. Return whether both are the same process, None if no such member was
-        lost; and if they are, the time since the lost member's last heartbeat.
+        """Find and forget the lost member with the instance id, or client id and host, of a join.
+        Return whether its process is the one that joins, None if no such member was lost; and if it
+        is, the time since the lost member's last heartbeat.
         """
         same = self._by_id.get(request.former_member_id)
         if same is not None:

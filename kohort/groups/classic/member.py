@@ -33,9 +33,9 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_restored: bool = False
-    """Whether its protocols are from the log, which contains only the chosen protocol."""
+    """Whether `protocols` is from the log, which contains only the chosen protocol."""
     is_new: bool = False
-    """Whether it has never completed a join. Then its session expires even while it is parked."""
+    """Whether the member has never completed a join. Its session then expires even while parked."""
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
     session_deadline_ms: int = 0
@@ -43,9 +43,9 @@ class Member:
     session_timer_ms: int | None = None
     """When the timer will check the session: at or before its end; None while no timer runs."""
     rejoin_requested: bool = False
-    """Whether it got a REBALANCE_IN_PROGRESS since the rebalance began."""
+    """Whether the member got a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
-    """The reason in its last join."""
+    """The reason in the last join of the member."""
     client_software: str = ""
     """See `MemberRef.client_software`; changed only by `set_software`."""
     _ref: MemberRef | None = None
@@ -53,12 +53,12 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has an identity that survives its process (KIP-345)."""
+        """Whether the member has an instance id, which survives its process (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits for a response, so that its silence means nothing."""
+        """Whether the member waits for a response, and so need not send heartbeats."""
         return self.join_ticket is not None or self.sync_ticket is not None
 
     @property
@@ -71,9 +71,9 @@ class Member:
         return tuple([name for name, _ in self.protocols])
 
     def compare_names(self, protocols: Protocols) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of the protocols that the member offers, and the names in `protocols`,
-        for the history. Both are empty if it was restored with only one protocol, which is in
-        `protocols`: the others are unknown.
+        """Return the names of the member's protocols, and those in `protocols`, for the history.
+        Both are empty if the member was restored and its only known protocol is in `protocols`: its
+        other protocols, and so the difference, are unknown.
         """
         now = tuple([name for name, _ in protocols])
         if self.is_restored and self.protocols[0][0] in now:
@@ -88,7 +88,7 @@ class Member:
 
     @property
     def ref(self) -> MemberRef:
-        """The member's identity, for the history; cached, as every rebalance has it twice."""
+        """The member's identity, for the history; cached, because each rebalance lists it twice."""
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(
@@ -115,9 +115,9 @@ class Member:
 
 
 PROTOCOLS_USUAL: Final = 5
-"""No client offers more protocols; the overhead of these is counted as part of the member."""
+"""Number of protocols whose overhead is counted as part of the member; no client offers more."""
 PROTOCOL_BYTES: Final = 200
-"""Overhead of each further protocol: 214 bytes were measured, for 49,000 protocols of 6 bytes."""
+"""Overhead in bytes of each protocol beyond `PROTOCOLS_USUAL`; 214 bytes were measured."""
 _WIDE: Final = 4
 """Bytes that Python uses for each character of a text that is not ASCII, at most."""
 
@@ -147,7 +147,7 @@ def cut_text(text: str, bytes_max: int) -> str:
 
 
 def metadata_for(name: str | None, protocols: Protocols) -> bytes:
-    """Return the metadata of a protocol; empty if it is not among them."""
+    """Return the metadata of the protocol `name`; empty if `protocols` does not contain it."""
     for offered, data in protocols:
         if offered == name:
             return data

@@ -109,7 +109,7 @@ class ClassicMembership:
         return leave.leave_steps(self.data, entries, ticket, now)
 
     def drop_unused_id(self, member_id: str, now: Now) -> None:
-        """Forget a handed-out id because there are too many; not during an append."""
+        """Forget a handed-out id because there are too many. No append may be in progress."""
         if self.data.state is not _DEAD:
             join.drop_id(self.data, member_id, now)
 
@@ -152,9 +152,9 @@ class ClassicMembership:
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:
-        """Return which offsets expire: before the first member has joined, each on its own; once
-        the group is Empty, all together; while consumers are Stable, those of topics to which no
-        member subscribes; in other states none.
+        """Return which offsets may expire: before the first member has joined, each by its commit
+        time; while Empty, all by the time at which the group became Empty; while consumers are
+        Stable, those of topics to which no member subscribes; in other states none.
         """
         data = self.data
         if data.protocol_type is None:

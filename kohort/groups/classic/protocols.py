@@ -19,8 +19,8 @@ _VERSION_BYTES: Final = 2
 _COUNT_BYTES: Final = 4
 
 TOPICS_MAX: Final = 20_000
-"""Maximum number of topics of a group that are kept and hashed, which is done in one step. A group
-with more topics is treated as subscribed to all topics."""
+"""Maximum number of a group's topics, because they are hashed in one step. A group with more topics
+is treated as subscribed to all topics."""
 
 Names = tuple[str, ...]
 """Names of protocols, in order of preference."""

@@ -121,7 +121,7 @@ def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None
 def try_complete(group: ClassicData, now: Now) -> bool:
     """End the join phase if all members have joined and no handed-out id is unused.
 
-    Not during the initial delay, which ends no earlier if members or ids are removed.
+    Do nothing during the initial delay, which is not shortened if members or ids are removed.
     """
     if group.state is not _PREPARING_REBALANCE or group.initial is not None:
         return False
@@ -227,7 +227,7 @@ def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
 
 
 def _park_held_joins(group: ClassicData) -> None:
-    """Let replacements whose responses were held until the append take part in the rebalance."""
+    """Park the held joins of returned static members, which then take part in the rebalance."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
         member = group.roster.get(member_id)

@@ -92,7 +92,7 @@ def have_topics_changed(group: ClassicData) -> bool:
 
 
 def _decide(group: ClassicData, old: Member, new: Member) -> tuple[Decision, str]:
-    """Return the row of the decision table, and any further reason for a rebalance."""
+    """Return the decision; if changed topics override row 15, also a text that says so."""
     leads = group.roster.leader_id == old.member_id
     differs = group.state is ClassicState.STABLE and _would_change_protocol(group, old, new)
     decision = decide(
@@ -164,7 +164,7 @@ def _replace_quietly(
         if leads:
             result = replace(result, members=rebalance.joined_members(group), skip_assignment=True)
     else:
-        # A returning leader gets its old id as the leader's, so that it computes no assignment.
+        # Name a returning leader's old id as the leader, so that it computes no assignment.
         result = replace(result, leader=leader_before or "")
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)

@@ -156,7 +156,7 @@ class Roster:
         self.memory.used_bytes = self.kept_bytes
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether any of `protocols` is offered by all members; true of each without members."""
+        """Whether any of `protocols` is offered by all members; without members, any of them is."""
         count = len(self._members)
         for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
             if self._offers[name] == count:

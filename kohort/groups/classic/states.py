@@ -12,7 +12,7 @@ Empty
     Join: a new member starts the initial rebalance. Sync, Heartbeat: UNKNOWN_MEMBER_ID.
     OffsetCommit: accepted without membership (generation < 0). DeleteGroups: deletes.
 
-    Ways out: PreparingRebalance when a member joins; Dead when deleted, or swept without offsets.
+    Ways out: PreparingRebalance when a member joins; Dead when deleted, or when no offset is left.
 
 PreparingRebalance
     Collecting joins.
@@ -44,7 +44,7 @@ Stable
     Ways out: PreparingRebalance.
 
 Dead
-    Removed or being unloaded; clients that still ask must look for the group again.
+    Removed or being unloaded; clients must find the coordinator again.
 
     Everything: COORDINATOR_NOT_AVAILABLE; OffsetFetch finds nothing, OffsetDelete and DeleteGroups
     find no group. No way out.

@@ -18,14 +18,14 @@ generation."""
 
 
 class StoredCause(NamedTuple):
-    """The facts about a rebalance at its beginning."""
+    """The cause of a rebalance, and the state of the group in which it began."""
 
     previous_state: str
     previous_generation: int
     started_at_ms: int
     kind: str
     member: tuple[str, str | None, str, str] | None
-    """Member id, instance id, client id and host of the trigger's member."""
+    """Member id, instance id, client id and host of the member that caused the rebalance."""
     was_leader: bool
     reason: str | None
     reason_source: str
@@ -34,7 +34,7 @@ class StoredCause(NamedTuple):
 
 
 def encode_cause(trigger: Trigger, state: str, generation: int, wall_ms: int) -> bytes:
-    """Encode the beginning of a rebalance with the state and generation that it ends."""
+    """Encode the cause of a rebalance, with the group's state and generation before it."""
     stated, member = trigger.reason, trigger.member
     begun = StoredCause(
         previous_state=state,
@@ -59,7 +59,7 @@ def encode_cause(trigger: Trigger, state: str, generation: int, wall_ms: int) ->
 
 
 def decode_cause(data: bytes) -> StoredCause:
-    """Decode the beginning of a rebalance. Raises ValueError."""
+    """Decode the cause of a rebalance. Raises ValueError."""
     try:
         values: Any = json.loads(data)
         begun = StoredCause(*values)

@@ -1,8 +1,8 @@
 """The bytes of a group record in __consumer_offsets: key version 2, value version 3, and headers.
 
-A group of five thousand members is written at every rebalance, so the cost per member matters: they
-have an encoder of their own, which takes half the time of the generic codec and works in steps. The
-codec encodes the rest, and tests compare the results of both.
+A group of five thousand members is written at every rebalance, so each member must cost little:
+members have an encoder of their own, which takes half the time of the generic codec and works in
+steps. The codec encodes the rest, and tests compare the results of both.
 """
 
 import struct

@@ -19,8 +19,8 @@ have 32 kB: 5,720 bytes were measured for group and id with a short name."""
 UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum memory of the unused ids of a broker: 268,000 ids in a few groups (256 MiB / 1,000),
 46,000 ids if each is in another group (256 MiB / 5,800), 2,000 if these groups have the longest
-names. Ordinary clients use an id within milliseconds, so that even a burst of starts stays far
-below. The limits on groups (200,000) and on the ids of each group (100,000) are not enough: one id
+names. Ordinary clients use an id within milliseconds, so that even a burst stays far below
+this. The limits on groups (200,000) and on the ids of each group (100,000) are not enough: one id
 in each group takes 1.1 GB, and the most ids in each take more memory than any machine has."""
 _WIDE: Final = 4
 """Bytes that Python uses for each character of a text that is not ASCII, at most."""
