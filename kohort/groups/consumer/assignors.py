@@ -18,9 +18,9 @@ class AssignorMember(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[bytes]
-    """Ids of the existing topics that it subscribes to."""
+    """Ids of the existing topics that the member subscribes to."""
     assigned: Assigned
-    """Its present target assignment."""
+    """The member's present target assignment."""
 
 
 class Assign(Protocol):
@@ -214,7 +214,7 @@ def assign_heterogeneous(
 
 
 class _Work:
-    """The state of one computation. Members are numbers: their places in the sequence."""
+    """The state of one computation. Members are represented by their indexes."""
 
     def __init__(
         self, members: Sequence[AssignorMember], subscribers: Mapping[bytes, Sequence[int]]

@@ -19,7 +19,7 @@ UNRECONCILED: Final = {
     for state in MemberState
     if state is not MemberState.UNKNOWN
 }
-"""Gauges of members that have not reached their target: the label for each gauge's name."""
+"""Gauges that count members without their target, by state: the metric's label by gauge name."""
 
 
 def gauges(data: ConsumerData) -> Mapping[str, int]:

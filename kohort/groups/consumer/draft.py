@@ -81,8 +81,8 @@ class Draft:
     """Members with tombstones in `first_records`; they may have joined again since."""
     _targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     _target_records: dict[str, TargetRecord] = field(default_factory=dict)
-    """Records of changed targets, created as each is set: thousands of targets take several
-    steps."""
+    """Records of changed targets. Each is created when its target is set, so that creating
+    thousands of records is divided into steps."""
     _regexes: dict[str, ResolvedRegex | None] = field(default_factory=dict)
     epoch: int = 0
     metadata_hash: int = 0
@@ -134,14 +134,14 @@ class Draft:
 
     @property
     def is_full(self) -> bool:
-        """Whether it accepts no further command: it has too many records, or has computed a target,
-        and a rebalance that begins after that needs records of its own.
+        """Whether the draft accepts no more commands: it is large, or has computed a target.
+        Another rebalance, which a further command may begin, must be stored by its own records.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
 
     @property
     def is_large(self) -> bool:
-        """Whether to create its records in a separate step."""
+        """Whether to create the draft's records in a separate step."""
         return self._partition_count > LARGE
 
     # Reads.

@@ -319,7 +319,7 @@ def _decode_member(group_id: str, member_id: str, value: bytes) -> ConsumerMembe
 
 
 def _classic_part(metadata: ClassicMemberMetadata | None) -> ClassicPart | None:
-    # The default is of a record without the tag; it has no protocols, but every classic member has.
+    # Without the tag, the value is the default, which has no protocols. Classic members have some.
     if metadata is None or metadata == ClassicMemberMetadata():
         return None
     offers = [(offer.name, offer.metadata) for offer in metadata.supported_protocols]

@@ -42,7 +42,7 @@ def note_member_change(
     if cause is None and topics_changed is not None:
         cause = topics_changed
         if kind is TriggerKind.UPGRADED:
-            # A group that was a classic one has no hash of its topics yet.
+            # The hash differs only because a classic group has none: the upgrade is the cause.
             cause = Trigger(kind, new.ref)
         elif old is not None and _is_dropped(draft, old.topic_regex):
             cause = _subscription_cause(old, new, kind)
@@ -61,8 +61,8 @@ def note_topics(draft: Draft) -> Steps[None]:
 def _are_topics_new(draft: Draft) -> bool:
     """Whether any topic of the broker has changed since the subscribed topics were last checked.
 
-    If a member replaces its expression, that alone is no reason to check. The topics of the old
-    expression leave the subscription when the new one is resolved, so that one target suffices.
+    A replaced expression alone is no reason to check: the topics of the old expression leave the
+    subscription when the new one is resolved, so that a single new target contains both changes.
     """
     return draft.data.topics.version != draft.checked_version
 

@@ -57,17 +57,17 @@ class Member(NamedTuple):
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
     topic_regex: str = ""
-    """RE2 expression of further topics that it subscribes to; empty if there is none."""
+    """RE2 expression of further topics that the member subscribes to; empty if there is none."""
     server_assignor: str | None = None
     classic: ClassicPart | None = None
     """Session timeout and protocols of a member that uses the classic protocol; None for others."""
     epoch: int = 0
-    """0 before its first assignment, `LEFT_FOR_RESTART` while it restarts."""
+    """0 before the first assignment, `LEFT_FOR_RESTART` while the process restarts."""
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: Owned = NOTHING
     pending: Owned = NOTHING
-    """Partitions that it has to revoke, and has not revoked yet."""
+    """Partitions that the member has to revoke, and has not revoked yet."""
     client_software: str = ""
     """See `MemberRef.client_software`. Not part of any record."""
 
@@ -111,11 +111,11 @@ class Member(NamedTuple):
         )
 
     def states_same(self, other: "Member") -> bool:
-        """Whether its `member_record` equals that of `other`, which has the same id."""
+        """Whether `member_record` equals that of `other`, which has the same id."""
         return self[:_STATED_COUNT] == other[:_STATED_COUNT]
 
     def has_same(self, other: "Member") -> bool:
-        """Whether its `current_record` equals that of `other`, which has the same id."""
+        """Whether `current_record` equals that of `other`, which has the same id."""
         return self[_STATED_COUNT:-1] == other[_STATED_COUNT:-1]
 
     def member_record(self, group_id: str) -> ConsumerMemberRecord:

@@ -2,7 +2,7 @@
 
 This is the interface for a shell: the methods of every
 :class:`~kohort.groups.membership.Membership`, and the heartbeat. Steps that may change something
-must run alone, with no append in progress; `answer_at_once` is for all others.
+must run alone, with no append in progress; `answer_at_once` answers other heartbeats at any time.
 """
 
 import weakref
@@ -104,7 +104,7 @@ class ConsumerMembership:
         if member is None or self.needs_resolution(now_ms):
             return None
         data = self.data
-        # The settings are read once, because nearly all requests of a group end here.
+        # Read the settings only once: nearly all requests of a group take this path.
         settings = data.settings
         deadline_ms = now_ms + settings.session_timeout_ms
         extend(data.sessions, data.outbox, member.member_id, deadline_ms)
@@ -368,7 +368,7 @@ class ConsumerMembership:
             self._go_on_rebalancing()
 
     def _go_on_rebalancing(self) -> None:
-        """Report a rebalance again: the last process ended before it had computed the target."""
+        """Report a restored rebalance again, because its target was not computed yet."""
         data = self.data
         try:
             begun = None if data.begun is None else decode_cause(data.begun)

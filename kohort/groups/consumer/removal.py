@@ -1,8 +1,8 @@
 """Removes members: those that leave by their heartbeat or that a LeaveGroup names, of either
 protocol, and those whose timers expire, because they are silent or keep revoked partitions.
 
-Each removal bumps the epoch with a cause of its own. The end of the assignment interval is handled
-here as well.
+Each removal bumps the epoch with a cause of its own; a LeaveGroup counts as one removal. The end of
+the assignment interval is handled here as well.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 
 def leave(draft: Draft, request: HeartbeatRequest) -> Steps[HeartbeatResult]:
-    """Process a heartbeat with a negative epoch: the member leaves, a static one perhaps for a
-    restart. Its epoch is not checked.
+    """Process a heartbeat with epoch -1: the member leaves; or -2: a static member leaves for a
+    restart. The member's own epoch does not matter.
 
     Raises:
         Rejected: it is unknown, or another process has its instance id.

@@ -28,7 +28,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it contains all fields, so that its answer contains the assignment."""
+        """Whether the heartbeat contains all fields, so that the answer contains the assignment."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_regex is not None)

@@ -17,14 +17,14 @@ from kohort.protocol.join_reason import JoinReason
 
 class Sender(NamedTuple):
     member: Member | None
-    """The member that sent the request; None if it is new."""
+    """The member that sent the request; None if the sender is new."""
     replaces: Member | None = None
-    """The static member that it replaces, under another id or after that member has left."""
+    """The static member that the sender replaces, under another id or after it has left."""
 
 
 def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
-    """Check the fields of a request, without the group. The client has chosen its `member_id`, or
-    the broker has created it.
+    """Check the fields of a request, without the group. The request must have a `member_id`, chosen
+    by the client or created by the broker.
 
     Args:
         assignors: the names of the assignors that members may request.

@@ -49,7 +49,7 @@ class ConsumerWrite:
     _records: tuple[DurableRecord, ...] = ()
 
     def add(self, answers: Answers | None = None) -> None:
-        """Add the command that has changed the draft last, with its answer."""
+        """Report the command that has just changed the draft, and add its answer."""
         report(self.draft)
         if answers is not None:
             self._answers.append(answers)
@@ -145,7 +145,7 @@ def _assigned_by(draft: Draft) -> str:
         return AT_ONCE
     if draft.heartbeat_of is not None:
         return "heartbeat"
-    # The timer computed the target; at once if the interval was over when the rebalance began.
+    # The timer computed the target, at once if the interval ended before the rebalance began.
     over_ms = data.target_computed_ms + data.settings.assignment_interval_ms
     return AT_ONCE if over_ms <= data.since_ms else "interval"
 
