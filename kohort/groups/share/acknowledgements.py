@@ -92,7 +92,7 @@ def are_valid(
 
 LOCK_TIMEOUT: Final = 5
 SESSION_END: Final = 6
-"""Causes of a release besides the types of acknowledgement."""
+"""LOCK_TIMEOUT and SESSION_END: a release without an acknowledgement, see `Change.cause`."""
 DEAD_LETTER: Final = 7
 """The record's dead letter was appended, or cannot be."""
 
@@ -175,7 +175,7 @@ class Acknowledger:
         self.limit = limit
         """The delivery count limit."""
         self.archived = archived
-        """The state of rejected records, and of those released at the limit."""
+        """The state of rejected records, and of those released at the delivery count limit."""
         self.renewed_until_ms = renewed_until_ms
         """The deadline of renewed locks; None if the group does not renew locks."""
         self.changes: list[Change] = []
@@ -186,7 +186,7 @@ class Acknowledger:
         runs = _joined(batches)
         error = self._apply(runs)
         if error is not None and len(runs) < len(batches):
-            # Apply the batches as they were sent: only this shows whether there is an error.
+            # Joining the batches may have caused the error: apply them again as they were sent.
             error = self._apply(
                 [
                     _Run(batch.first_offset, batch.last_offset, batch.acknowledge_types)

@@ -2,7 +2,7 @@
 
 Records are taken in offset order, those of the window first. A range is the records that were first
 acquired together. New ranges end where producer batches end. As deliveries of a range are used up,
-fewer of its records are delivered together, at last one by one (KIP-1222).
+it is throttled: fewer of its records are delivered together, at last one by one (KIP-1222).
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class LogBatch(NamedTuple):
     last_offset: int
     """Inclusive."""
     is_aborted: bool = False
-    """Data of an aborted transaction, and the group reads committed records only."""
+    """Whether the batch's transaction was aborted, in a group that reads only committed records."""
 
 
 class AcquiredRange(NamedTuple):
@@ -117,8 +117,7 @@ class Acquirer:
 
     def _from_range(self, index: int, origin: Range, last: int, quota: int) -> tuple[int, bool]:
         """Take Available offsets of a range; return the index of the next range's first segment,
-        and whether acquiring must end here, because the range has records near their delivery
-        limit.
+        and whether the range is throttled, so that the acquisition ends here.
         """
         is_throttled = self._is_throttled(index, origin, last)
         if is_throttled and self.taken:
@@ -136,7 +135,7 @@ class Acquirer:
                 count = segment.count
                 if count >= threshold and not is_limited:
                     is_limited = True
-                    # As in Kafka, this limits nothing if the range has yielded as many already.
+                    # As in Kafka, no limit applies if the range has yielded that many already.
                     left = records_to_take(range_size, count, self.limit) - self.taken + before
                     if left > 0:
                         most = min(most, left)
@@ -161,7 +160,7 @@ class Acquirer:
         return index, is_throttled
 
     def _is_throttled(self, index: int, origin: Range, last: int) -> bool:
-        """Whether an Available offset up to `last` throttles its range."""
+        """Whether an Available offset up to `last` has reached the throttle threshold."""
         threshold = throttle_threshold(self.limit)
         if origin.highest_count < threshold:
             return False

@@ -4,7 +4,8 @@ If all members subscribe to the same topics, all partitions are distributed toge
 those of each topic among its subscribers. With n members and k partitions, each partition gets
 s = ceil(n / k) members, and the members share these s * k places evenly. Members keep what they
 have as far as possible. Kafka's choice of the partitions that move depends on the order of its hash
-tables; here members are ordered by id, partitions by (topic id, number), and the highest go first.
+tables; here members are ordered by id and partitions by (topic id, number), and a member gives up
+its last partitions first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,8 +73,8 @@ def _distribute(
         if wanted:
             missing.append((member, wanted))
         yield
-    # The partition with the fewest members is assigned first. There are as many free places as the
-    # members lack partitions.
+    # The partition with the fewest members is assigned first. In total, partitions have as many
+    # free places as members still need.
     free = [(count, partition) for partition, count in counts.items() if count < sharing]
     heapify(free)
     for member, places in missing:

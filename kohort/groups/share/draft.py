@@ -165,7 +165,7 @@ class ShareDraft:
         state.target_computed_ms = now.wall_ms
 
     def reconciled(self, member: ShareMember, *, names_changed: bool) -> ShareMember:
-        """Return a member with its target, as far as it subscribes to the topics."""
+        """Return a member with those partitions of its target whose topics it subscribes to."""
         state = self.state
         if member.epoch != state.target_epoch:
             target = state.targets.get(member.member_id, NO_PARTITIONS)

@@ -105,7 +105,7 @@ def heartbeat_steps(
 
 
 def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> Steps[HeartbeatResult]:
-    """Process a heartbeat of a member that leaves; its epoch is not checked. Raises Rejected."""
+    """Process the last heartbeat of a member that leaves, whatever its epoch. Raises Rejected."""
     member = draft.state.members.get(request.member_id)
     if member is None:
         raise _unknown(draft.data, request)

@@ -13,7 +13,7 @@ SKIPPED: Final = RecordState.SKIPPED
 
 
 class InFlight:
-    """Start to end offset, as segments. All changes of states go through `change`."""
+    """The offsets from `start` to `end` as segments, with counts that follow each change."""
 
     __slots__ = (
         "_available_from",
@@ -75,8 +75,8 @@ class InFlight:
             self._count(segment.state, segment.lock, segment.write, segment.first, size)
 
     def shrink_hole(self, index: int, first: int) -> None:
-        """Remove the offsets below `first` from a hole (see `Segment.origin`); the whole hole if
-        they are all of it.
+        """Remove the offsets below `first` from a hole (see `Segment.origin`), or the whole hole if
+        it ends below `first`.
         """
         hole = self.segments.items[index]
         self.available -= first - hole.first

@@ -2,7 +2,8 @@
 
 This is the interface for a shell: the methods of every
 :class:`~kohort.groups.membership.Membership`, and the requests to share groups. Steps that may
-change something must run alone, with no append in progress; `answer_at_once` is for all others.
+change something must run alone, with no append in progress; `answer_at_once` answers other
+heartbeats at any time.
 """
 
 import weakref
@@ -147,7 +148,7 @@ class ShareMembership:
 
     def delete_offsets(self, topic_ids: Sequence[bytes], ticket: Ticket, now: Now) -> None:
         """Execute a DeleteShareGroupOffsets: forget the state of these topics. Answer:
-        OffsetsResult, with the topics that have none.
+        OffsetsResult, with the topics that have no state.
         """
         state = self.data.state
         if state.members:
@@ -209,7 +210,7 @@ class ShareMembership:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Accept every fetch; there is nothing to read."""
+        """Accept every OffsetFetch; a share group has no offsets to return."""
         del member_id, member_epoch
         return NO_ERROR
 

@@ -19,9 +19,9 @@ class Range:
         self.first = first
         self.last = last
         self.highest_count = highest_count
-        """The highest delivery count of its offsets."""
+        """The highest delivery count of the offsets."""
         self.is_split = is_split
-        """Whether its offsets have been changed separately, even if they are now equal."""
+        """Whether the offsets have been changed separately, even if they are equal again."""
 
 
 class Lock:
@@ -36,7 +36,7 @@ class Lock:
         that it renews."""
         self.deadline_ms = deadline_ms
         self.held = 0
-        """Number of offsets that are Acquired by it."""
+        """Number of offsets that are Acquired by this lock."""
         self.has_ended = False
         """Whether the member's session ended while its acknowledgement was being written."""
 

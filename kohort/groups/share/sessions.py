@@ -41,15 +41,15 @@ class ShareSession:
         self.group_id = group_id
         self.member_id = member_id
         self.connection = connection
-        """The connection that opened it."""
+        """The connection that opened the session."""
         self.epoch = 1
         """The epoch that the next request must have. A parked fetch is stale if it has changed."""
         self.is_closed = False
-        """Whether it has ended; also if its member has opened another session."""
+        """Whether the session has ended; also if the member has opened another session."""
         self.partitions: dict[SessionPartition, None] = {}
         """In the order in which they were added."""
         self.due: set[SessionPartition] = set()
-        """Partitions that the response after their next read includes even without records."""
+        """Partitions to include in the response after their next read, even without records."""
         self.unknown: set[SessionPartition] = set()
         """Partitions whose topic did not exist when they were added."""
         self.located: object = None

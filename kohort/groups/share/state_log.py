@@ -63,7 +63,7 @@ class StoredState:
     """-1: not determined; written by Kafka only."""
     delivery_complete_count: int
     create_ms: int
-    """Wall time of the snapshot; a cold snapshot repeats that of the snapshot before."""
+    """Wall time of the snapshot; `StateWriter.cold_snapshot` keeps that of the last snapshot."""
     write_ms: int
     batches: list[StateBatch] = field(default_factory=list)
     update_count: int = 0
@@ -238,8 +238,8 @@ class StateWriter:
     def cold_snapshot(
         self, window: Window, wall_ms: int, *, interval_ms: int
     ) -> StateRecord | None:
-        """Return a snapshot, so that earlier records can be deleted. None if the last write was
-        less than `interval_ms` ago, or was itself such a snapshot.
+        """Return a snapshot of an idle partition, so that earlier records can be deleted. None if
+        the last write was less than `interval_ms` ago, or was a cold snapshot.
         """
         if self._is_cold or wall_ms - self._last_write_ms < interval_ms:
             return None

@@ -36,7 +36,7 @@ class StateWrite(NamedTuple):
     """A change of a share-partition for the state topic."""
 
     start_offset: int
-    """The start before this change moves it."""
+    """Start offset of the window before this change."""
     delivery_complete_count: int
     """Finished offsets from `start_offset` on, after this change."""
     batches: Sequence[StateBatch]

@@ -66,7 +66,7 @@ __all__ = [
 
 
 class WindowSettings(NamedTuple):
-    """Settings of the group. A change applies at its next use."""
+    """Settings of the group. A changed setting applies when it is next used."""
 
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -77,7 +77,7 @@ class WindowSettings(NamedTuple):
 
     @property
     def archived(self) -> RecordState:
-        """The state of rejected records, and of those released at the limit."""
+        """The state of rejected records, and of those released at the delivery count limit."""
         return ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED
 
 
@@ -118,7 +118,7 @@ class Window:
     ) -> None:
         """Create the window from its stored state; holes between batches are Available again."""
         self.settings = settings
-        """The shell replaces it when the group's settings change."""
+        """The shell replaces this object when the group's settings change."""
         self._in_flight = InFlight(start_offset, batches)
         self._open = PendingWrite()
         """Collects changes until `take_write`."""
@@ -331,9 +331,7 @@ class Window:
         return taken
 
     def archive(self, first_offset: int, last_offset: int) -> None:
-        """Archive those of the offsets that are Archiving, because they have dead letters or get
-        none.
-        """
+        """Archive the Archiving offsets of a range: dead letters were appended, or cannot be."""
         in_flight, write = self._in_flight, self._open
         items = in_flight.segments.items
         index = max(0, in_flight.segments.index(first_offset))
