@@ -125,7 +125,7 @@ def _expiry_rule(
     owner: OffsetsOwner, now: Now
 ) -> Callable[[TopicPartition, CommittedOffset], bool]:
     retention_ms = owner.config.offsets_retention_ms
-    # Without members, every offset expires on its own.
+    # Without a membership, the retention of each offset begins with its own commit.
     membership = owner.membership
     kept_topics, unused_since_ms = (
         OffsetRetention() if membership is None else membership.offset_retention()
@@ -174,7 +174,7 @@ class RemovalWrite:
         return tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
 
     def on_durable(self, now: Now) -> None:
-        """Remove the offsets; of deleted partitions also those in open transactions."""
+        """Remove the offsets, also those of the same partitions in open transactions."""
         owner = self.owner
         for record in self._offset_tombstones():
             owner.offsets.apply(record)

@@ -74,7 +74,7 @@ class HeldValues(Generic[K, V]):
                 del self.by_producer[producer_id]
 
     def has(self, key: K) -> bool:
-        """Whether an open transaction has a value of this key, even one replaced since."""
+        """Whether an open transaction has a value of this key, even an overtaken one."""
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
@@ -150,7 +150,7 @@ class OffsetTable:
             self._held.drop(place)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Make the producer's pending offsets visible where they are valid; or drop them."""
+        """Make the producer's pending offsets visible, except overtaken ones; or drop them all."""
         for place, committed in self._held.end(producer_id, commit=commit):
             partitions = self._committed.setdefault(place.topic, {})
             self.count += place.partition not in partitions
