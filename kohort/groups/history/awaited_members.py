@@ -53,7 +53,7 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
         return _with_told(wait, facts, awaited.member_ids)
     if join_phase.end is JoinPhaseEnd.INITIAL_DELAY:
         return _wait("initial_delay", facts.join_phase_ms - facts.began.ms)
-    # Members whose sessions expired at this moment are the ones that were missing.
+    # Members that were removed when the join phase ended, because they had not rejoined.
     late = [
         gone.member.member_id
         for gone in facts.gone.values()
@@ -66,8 +66,8 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return which members have not joined, and for how long the group has waited for them. For a
-    join phase that is running, or was ended by the next rebalance.
+    """Return which members have not joined, and for how long the group has waited for them. The
+    join phase is still running, or was ended by the next rebalance.
     """
     missing = [
         member.member_id

@@ -56,7 +56,7 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """Build the record as of `until_ms` (monotonic). `taken` is from the previous `Built`."""
+    """Build the record as of `until_ms` (monotonic); `taken` is the last record's `taken_after`."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after
@@ -126,7 +126,7 @@ class _Builder:
         )
 
     def let_go(self) -> Iterator[None]:
-        """Release large data; called once there is a record."""
+        """Release large data, in steps; called when the record is complete."""
         remains: list[Any] = [*self._rows, *self._moves.by_member.values()]
         self._rows, self._moves = [], Moves(NONE_TAKEN, is_known=False)
         yield from let_go(remains)
@@ -174,7 +174,7 @@ class _Builder:
             before[member.member_id] = None
             if count % FEW == 0:
                 yield
-        # Members removed by the trigger were members as well.
+        # Members whose removal caused the rebalance are previous members, too.
         removed = {one for one in started.trigger.removed if one not in before}
         self._members_before = len(before) + len(removed)
         yield
@@ -203,8 +203,8 @@ class _Builder:
         is_consumer_group = self.facts.consumers is not None
         if join is None or is_consumer_group or self.facts.protocol_type != CONSUMER:
             return False
-        # Before a protocol is chosen, owned partitions count in the metadata of any: eager members
-        # own none when they join.
+        # Before a protocol is chosen, any protocol's metadata may list owned partitions, which only
+        # cooperative members have when they join.
         return any(
             (protocol is None or name == protocol) and owns_partitions(data)
             for name, data in join[1].protocols
@@ -224,7 +224,7 @@ class _Builder:
             if row.gone is None:
                 self._moves.add(member_id, before.of(member_id), after.of(member_id))
             elif row.gone.replaced_by is None:
-                # A replacement has the assignment of the member that it replaced.
+                # Replaced members do not count: their partitions stay with the replacement.
                 self._moves.add(member_id, before.of(member_id), b"")
             if count % SOME == 0:
                 yield
@@ -326,7 +326,7 @@ class _Builder:
         finished_ms = facts.finished_ms
         if synced_ms is None or finished_ms is None:
             return None
-        # Syncs are answered when the group becomes Stable, later ones when they arrive.
+        # A sync that was received before the group became Stable was answered at that moment.
         return max(synced_ms, finished_ms) if facts.outcome is RebalanceOutcome.STABLE else None
 
     # Listed members.
@@ -388,7 +388,7 @@ class _Builder:
         )
 
     def _is_in(self, row: Row) -> bool:
-        """Whether the row is of a member when the join phase ended."""
+        """Whether the row's member belonged to the group when the join phase ended."""
         return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
 
     def _role_of(self, row: Row) -> str | None:

@@ -25,29 +25,29 @@ class Progress:
 
     member: MemberRef
     is_classic: bool | None = None
-    """Whether it uses the classic protocol; None if it was removed before it made progress."""
+    """Whether the member uses the classic protocol; None if removed before it made progress."""
     epoch: int | None = None
     told_ms: int | None = None
-    """When it learned of the target: the partitions to revoke or, if none, the new epoch."""
+    """When the member learned of the target: partitions to revoke or, if none, the new epoch."""
     revoked_ms: int | None = None
-    """When it had revoked its partitions."""
+    """When the member had revoked all partitions that it had to."""
     reached_ms: int | None = None
-    """When it had the new epoch."""
+    """When the member had the new epoch."""
     completed_ms: int | None = None
-    """When it had its whole target."""
+    """When the member had its whole target."""
     pending: tuple[Partition, ...] = ()
-    """The partitions of existing topics that it still has to revoke."""
+    """The partitions of existing topics that the member still has to revoke."""
     is_revoking: bool = False
-    """Whether it still has partitions to revoke, also of deleted topics."""
+    """Whether the member still has partitions to revoke, also of deleted topics."""
     gone_ms: int | None = None
-    """When it was removed."""
+    """When the member was removed."""
     taken: dict[Partition, None] = field(default_factory=dict)
-    """The partitions that it had to revoke, including those that it has not revoked yet."""
+    """The partitions that the member had to revoke, including those not revoked yet."""
     gained: list[Partition] = field(default_factory=list)
     freed_ms: int | None = None
-    """When the last of the partitions that it gained from others lost its owner."""
+    """When the last partition that the member gained from another lost its former owner."""
     stopped_ms: int = 0
-    """The longest time for which a partition that it gained from another member had no owner."""
+    """The longest time for which a partition gained from another member had no owner."""
     assigned_count: int = 0
 
 

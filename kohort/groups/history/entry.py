@@ -54,8 +54,8 @@ ObservedKey: TypeAlias = tuple[object, ...]
 
 
 def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
-    """Return what identifies a watched rebalance in the records of all watchers; None if a broker
-    made the record.
+    """Return a key that identifies a watched rebalance in the records of all watchers; None if a
+    broker wrote the record.
 
     Sequence numbers differ between watchers if one has seen more of the past. The place in
     __consumer_offsets at which the rebalance became known is the same for all.
@@ -63,8 +63,8 @@ def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
     observed = record.get("observed")
     if not isinstance(observed, Mapping):
         return None
-    # One stored generation may complete several records: superseded rebalances differ by the
-    # generation before them, avoided ones by their member.
+    # Several records may have the same place: superseded rebalances differ in the generation before
+    # them, avoided ones in their member.
     apart: tuple[object, ...]
     if record.get("kind") == AVOIDED:
         apart = (AVOIDED, (record.get("trigger") or {}).get("member_id"))

@@ -1,4 +1,4 @@
-"""The evidence for the sentence of a record, line by line; also from its JSON."""
+"""Lists the facts that support a record's one-sentence explanation (see `sentence`)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -31,7 +31,7 @@ _CHANGES_SHOWN: Final = 20
 def evidence(
     record: HistoryRecord, clock_text: ClockText = utc_time, *, is_watched: bool = False
 ) -> list[str]:
-    """Return the evidence for the sentence and other known facts, one per line.
+    """Return the facts that support the record's sentence, and other known facts, one per line.
 
     Args:
         is_watched: whether the record is a conclusion from a cluster's __consumer_offsets.
@@ -167,7 +167,7 @@ def _fate_text(fate: MemberFate, certainty: Certainty) -> str:
 
 
 def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
-    """Yield the timeouts that members requested in their joins, with ids if they differ."""
+    """Yield the timeouts in the members' joins, with member ids if the timeouts differ."""
     by_timeouts: dict[str, list[str]] = {}
     for member in record.members:
         asked = [
@@ -233,7 +233,7 @@ def _link_lines(record: RebalanceRecord) -> Iterator[str]:
 
 
 def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
-    """Return the evidence for the sentence, one per line."""
+    """Return `evidence` of a record in JSON; if it cannot be parsed, a line that says so."""
     try:
         lines = evidence(from_json(record), clock_text, is_watched=bool(record.get("observed")))
         return [*lines, *_bounds(record, clock_text)]

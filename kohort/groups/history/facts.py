@@ -1,7 +1,7 @@
-"""The facts about a rebalance in progress: its events with their times, sorted.
+"""Collects the facts about a rebalance in progress: its events with their times, by kind.
 
-Nothing is derived here, since this runs within the steps of a group, a few microseconds per event;
-`build` creates the record later.
+Nothing is derived here, because this code runs within the steps of a group and must take only a few
+microseconds per event; `build` creates the record later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class Departure(NamedTuple):
     text: str | None = None
     replaced_by: str | None = None
     held: tuple[Partition, ...] = ()
-    """The partitions that it had, in a consumer group."""
+    """The partitions that the member had, in a consumer group."""
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +257,7 @@ class Bumps:
         sequence: int,
         generation: int,
     ) -> AssignedFacts:
-        """Return the facts about the assignment that follows; `generation` is the previous one."""
+        """Return the facts about the assignment that follows; `generation` is that before it."""
         unknown = Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), now)
         causes = tuple(self.causes) or (unknown,)
         return AssignedFacts(

@@ -58,8 +58,8 @@ SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not requested their assignment."""
 
 RESTART_MS: Final = 60_000
-"""How long after a restart of the broker it may cause a rebalance, because members missed their
-session timeouts, or reached the broker again only after a while."""
+"""A restart of the broker may cause rebalances for this long, because members missed their session
+timeouts, or reached the broker again only after a while."""
 
 _OF_RESTART: Final = frozenset(
     {
@@ -95,7 +95,7 @@ _OUTCOMES: Final = {
 
 
 class GroupFold:
-    """The state of one group, from its first rebalance on."""
+    """Groups the events of one group, from its first rebalance on."""
 
     __slots__ = (
         "_assignments",
@@ -133,7 +133,7 @@ class GroupFold:
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
         self._is_known = False
-        """Whether `_assignments` is known to be what the members have."""
+        """Whether `_assignments` are known to be the members' present assignments."""
         self._renamed: dict[str, str] = {}
         """The ids that renamed members have in `_assignments`, by their new ids."""
         self._departed: list[Departure] = []
@@ -384,7 +384,7 @@ class GroupFold:
         self._renamed[new.member_id] = self._renamed.pop(old, old)
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
-        # If a request of the replaced member waits, it is answered at once, with an error: fenced.
+        # A waiting request of the replaced member is answered at once with FENCED_INSTANCE_ID.
         waits = facts is not None and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )

@@ -9,7 +9,7 @@ from kohort.protocol.errors import ErrorCode
 
 INSTANCES_KEPT: Final = 100
 TAKEN_BACK_MS: Final = 10_000
-"""Two processes that take an instance id from each other do so within this time."""
+"""An instance id that is taken over twice within this time was taken back by its former process."""
 RECORDED_AGAIN_MS: Final = 600_000
 
 

@@ -16,9 +16,9 @@ class Row:
     gone: Departure | None
     is_new: bool
     is_of_phase: bool = True
-    """Whether it was a member at the end of the join phase, and did not join later."""
+    """Whether the member was there at the end of the join phase, and did not join later."""
     owns: bool = False
-    """Whether its join listed owned partitions."""
+    """Whether the member's join listed owned partitions."""
     stopped_ms: int | None = None
     stopped_open: bool = False
     mode: str | None = None
@@ -36,7 +36,7 @@ def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[
     for index, row in enumerate(rows):
         is_gone = row.gone is not None or row.stopped_open
         rank = 2 * (row.member.member_id in named) + is_gone
-        # The order as a number, different for each row: thousands are sorted in a millisecond.
+        # Encode each row's place as one number: thousands of numbers are sorted in a millisecond.
         weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
         if index % FEW == 0:
             yield

@@ -112,13 +112,13 @@ class TriggerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Ends of the phases; None for a phase that was not reached."""
+    """Times at which phases ended; None for a phase that has not ended."""
 
     extensions_ms: tuple[int, ...] = ()
     """Times at which the initial delay was extended; truncated."""
     stalled_ms: tuple[int, ...] = ()
-    """Times at which the timeout expired, but no member, all of them static, had joined, so that
-    the wait continued; truncated."""
+    """Times at which the timeout expired, but the wait continued, because all remaining members
+    were static and none had joined; truncated."""
     join_phase_ms: int | None = None
     join_phase_end: str | None = None
     """all_joined, timeout or initial_delay."""
@@ -143,14 +143,14 @@ class WaitedFor:
 
     phase: str | None = None
     """join, initial_delay, sync, or store for the disk; of a consumer group assign, store, revoke,
-    tell or give; None if nothing was waited for.
+    tell (until the next heartbeat) or give (free partitions); None if nothing was waited for.
     """
     member_ids: tuple[str, ...] = ()
     """Ids of these members; truncated."""
     pending_ids: tuple[str, ...] = ()
     """Ids given to members that never joined with them; truncated."""
     ms: int = 0
-    """How long the rebalance waited for nothing else."""
+    """How long the rebalance waited only for these members, or only for this phase to end."""
     were_told: bool = False
     """Whether all these members, of a classic group in the join phase, had learned of the rebalance
     from a heartbeat: their processes ran, but did not poll."""
@@ -220,7 +220,7 @@ class MemberTimeline:
     has not joined since the broker started, and in histories of `kohort watch`."""
     client_software_version: str | None = None
     type: str = GroupKind.CLASSIC.value
-    """The protocol that it uses: classic or consumer."""
+    """The protocol that the member uses: classic or consumer."""
     role: str | None = None
     """leader or follower of the new generation; None for members outside it."""
     told_ms: int | None = None
@@ -232,41 +232,41 @@ class MemberTimeline:
     sync_received_ms: int | None = None
     sync_answered_ms: int | None = None
     epoch_before: int | None = None
-    """Its epoch in a consumer group; None for a new member. -2: it has left for a restart."""
+    """In a consumer group, the epoch before; None for a new member, -2 after it left to restart."""
     epoch: int | None = None
-    """Its epoch at the end of the rebalance."""
+    """The member's epoch at the end of the rebalance."""
     revoked_ms: int | None = None
-    """Time at which it had revoked its partitions."""
+    """Time at which the member had revoked the partitions that it had to."""
     reached_ms: int | None = None
-    """Time at which it got the new epoch."""
+    """Time at which the member got the new epoch."""
     completed_ms: int | None = None
-    """Time at which it got the last partition of its target."""
+    """Time at which the member got the last partition of its target."""
     fate: MemberFate = MemberFate.KEPT
     fate_ms: int | None = None
-    """Time at which it ceased to be a member."""
+    """Time at which the member left or was removed."""
     certainty: Certainty = Certainty.CERTAIN
     """How well its fate is known; see `TriggerRecord.certainty`. Left out of the JSON if certain.
     """
     replaced_by: str | None = None
     reason: str | None = None
-    """The reason stated in its join, as in TriggerRecord."""
+    """The reason stated in the member's join, as in TriggerRecord."""
     reason_source: str | None = None
     reason_number: int | None = None
     reason_text: str | None = None
-    """The reason text of its join, or of its LeaveGroup if it left."""
+    """The reason text of the member's join, or of its LeaveGroup if it left."""
     mode: str | None = None
     """eager or cooperative, consumer in a consumer group; None if it did not join."""
     stopped_ms: int | None = None
-    """How long it stopped consuming. Eager: from its join until its assignment. Cooperative: the
-    longest time that a partition it gained had been without an owner; partitions it kept never
-    stopped. None if it did not join."""
+    """How long the member stopped consuming. Eager: from its join until its assignment.
+    Cooperative: the longest time that a gained partition had no owner; partitions that the member
+    kept never stopped. None if it did not join."""
     stopped_open: bool = False
-    """Whether the stop had not ended: no assignment yet, or partitions that it gave up have no new
-    owner yet."""
+    """Whether the stop had not ended: the member has no assignment yet, or partitions that it gave
+    up have no new owner yet."""
     session_timeout_ms: int | None = None
-    """The session timeout in its join; None if it did not join."""
+    """The session timeout in the member's join; None if it did not join."""
     rebalance_timeout_ms: int | None = None
-    """The rebalance timeout in its join: its max.poll.interval.ms."""
+    """The rebalance timeout in the member's join: its max.poll.interval.ms."""
     partitions: MemberPartitions = field(default=MemberPartitions())
 
 
@@ -299,8 +299,8 @@ class RebalanceRecord:
     timeline: Timeline = field(default=Timeline())
     waited_for: WaitedFor = field(default=WaitedFor())
     restart_ms: int | None = None
-    """Time from the broker's restart to the first rebalance of the group that it explains, within a
-    minute; None for others."""
+    """Time from the broker's restart to this rebalance, if it is the group's first that the restart
+    explains, within a minute; None for others."""
     outcome: RebalanceOutcome
     error: str | None = None
     """Name of the error code if the outcome is store_failed."""
@@ -319,8 +319,8 @@ class RebalanceRecord:
     """Number of transactional commits refused since the previous rebalance because of a former
     member or another generation."""
     members: tuple[MemberTimeline, ...] = ()
-    """Members of the new generation, and those that ceased to be members; truncated to the ones
-    that explain most."""
+    """Members of the new generation, and those that ceased to be members; if truncated, the
+    most significant ones."""
     members_dropped: int = 0
     recovered: bool = False
     """Whether the record was rebuilt at start-up from the group's stored records, because the

@@ -61,7 +61,7 @@ class LeaderChange(StrEnum):
 
 
 MEMBERS_LISTED: Final = 1_000
-"""Members listed with a timeline; about half a megabyte of JSON."""
+"""Maximum number of members listed with a timeline; about half a megabyte of JSON."""
 
 CAUSES_LISTED: Final = 100
 """Maximum number of additional causes of one rebalance."""
@@ -83,10 +83,10 @@ TEXT_CHARS: Final = 255
 """Maximum length of reasons and details."""
 
 GONE_KEPT: Final = 10_000
-"""Maximum number of members recorded that leave during one rebalance."""
+"""Maximum number of departed members recorded for one rebalance."""
 
 STRANGERS_KEPT: Final = 100
-"""Requests from clients that were not members and were refused or fenced, per rebalance."""
+"""Refused non-members are recorded only while a rebalance has fewer departures than this."""
 
 AVOIDED_HELD: Final = 1_000
 """Maximum number of avoided rebalances that wait until the record of an earlier rebalance is
@@ -96,11 +96,11 @@ ASSIGNMENT_BYTES_MAX: Final = 256 * 1024
 """Larger assignments and subscriptions are not parsed."""
 
 PARTITIONS_COUNTED: Final = 200_000
-"""Partitions of all members together; beyond it, the movement of partitions is unknown."""
+"""Maximum number of partitions of all members together; with more, their moves are unknown."""
 
 _ID_HEAD: Final = 240
 _ID_TAIL: Final = 40
-"""The end of a member id is what makes it unique."""
+"""Characters kept at the end of a shortened id, because the ends of member ids are unique."""
 
 
 def cut_id(text: str) -> str:

@@ -1,8 +1,7 @@
-"""Records of rebalances whose generation is stored, but which were lost when the broker stopped.
+"""Rebuilds history records that were lost because the broker stopped before writing them.
 
-They are rebuilt at start-up from the group's own log. They contain that the rebalance happened,
-why, and the members of the generation; what only the process knew, such as which members the others
-waited for, is lost.
+At start-up, the group's own log shows that the rebalance happened, why, and the members of the new
+generation; what only the stopped process knew, such as the members that it waited for, is lost.
 """
 
 from dataclasses import replace
@@ -44,7 +43,7 @@ def recovered(stored: Generation, begun: StoredCause, sequence: int) -> Rebalanc
 
 
 def completed(record: RebalanceRecord, stored: Generation) -> RebalanceRecord:
-    """Complete the record that was stored while a rebalance ran, with its outcome."""
+    """Complete the record of a rebalance in progress with the generation that it led to."""
     if isinstance(stored, TargetEpochRecord):
         return _assigned(record, stored)
     assert isinstance(stored, GroupRecord)

@@ -2,8 +2,7 @@
 this version of the broker or another. The facts behind the sentence are in `evidence`.
 
 The text depends on the record alone, so that the broker's log, the command line and the pages
-describe a rebalance in the same words, on any day. Times of day are in UTC unless the caller gives
-another clock.
+describe a rebalance in the same words. Times are in UTC unless the caller gives another clock.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ PROBLEMS: Final = frozenset(
 
 
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
-    """Return one line, without a full stop and without the group's name."""
+    """Return the sentence as one line, without a full stop and without the group's name."""
     if isinstance(record, AssignedRecord):
         return assigned_sentence(record, clock_text)
     if isinstance(record, AvoidedRecord) and record.trigger.kind in PROBLEMS:
@@ -70,9 +69,8 @@ def _causes(record: RebalanceRecord) -> str:
 
 
 def _first_half(record: RebalanceRecord) -> int | None:
-    """Return the sequence of the rebalance that revoked the partitions which this one assigns
-    (`record.follows`). None if there is none, or if this rebalance superseded that one, because a
-    member rejoined in CompletingRebalance.
+    """Return the sequence of the rebalance that revoked the partitions which this one assigns. None
+    if `record.follows` is None or is a rebalance that this one superseded in CompletingRebalance.
     """
     is_superseding = record.previous_state == ClassicState.COMPLETING_REBALANCE.value
     return None if is_superseding else record.follows
@@ -90,7 +88,7 @@ def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
         case RebalanceOutcome.UNFINISHED:
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED if is_of_consumers(record):
-            # Not "without a result": members of a consumer group keep the partitions that they got.
+            # There was a result: members of a consumer group keep the partitions that they got.
             return f"began to rebalance at {at},{_after(record)}"
         case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
             return f"began a rebalance without a result at {at},{_after(record)}"
@@ -228,8 +226,8 @@ def _waited(record: RebalanceRecord) -> str:
 
 
 def _counts_from_join(record: RebalanceRecord) -> bool:
-    """Whether the current wait is measured from the last join, and not from the rebalance's start,
-    from which `waiting_text` measures it.
+    """Whether the current wait is measured from the last join. The sentence then says so, because
+    `waiting_text` measures the same wait from the start of the rebalance.
     """
     is_running = record.outcome is RebalanceOutcome.RUNNING
     if not is_running or record.waited_for.phase != "join" or is_of_consumers(record):

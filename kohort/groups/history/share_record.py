@@ -73,7 +73,7 @@ def _change(
 
 
 def assigned_sentence(record: AssignedRecord, clock_text: ClockText) -> str:
-    """Return one line, without a full stop and without the group's name."""
+    """Return the sentence as one line, without a full stop and without the group's name."""
     generations = f", generation {record.previous_generation} -> {record.generation},"
     is_empty = record.members_after == 0
     cause = causes_text(

@@ -1,4 +1,4 @@
-"""Causes as records."""
+"""Converts causes of rebalances to the form that history records have."""
 
 from typing import Any, Final
 
@@ -24,23 +24,23 @@ _LINGERS_MS: Final = 1_000
 def trigger_record(
     cause: Cause, began_ms: int | None = None, *, now_ms: int | None = None
 ) -> TriggerRecord:
-    """Make the record of a cause; of a further cause with its time since `began_ms` (monotonic).
+    """Return the record of a cause.
 
     Args:
+        began_ms: for a further cause, when the rebalance began (monotonic).
         now_ms: the present time (monotonic), to tell whether a member that left still has its
             connection.
     """
     trigger = cause.trigger
     member = trigger.member
     timeout_ms = trigger.timeout_ms
-    # The reason in LeaveGroup is the member's own text, like that of a join.
     still_connected = None
     if trigger.connection is not None and now_ms is not None:
         is_late = now_ms - cause.at.ms >= _LINGERS_MS
         still_connected = trigger.connection.is_open if is_late else None
     is_leaving = trigger.kind in _LEAVING and trigger.certainty is Certainty.CERTAIN
     stated = stated_fields(trigger.reason)
-    if is_leaving:
+    if is_leaving:  # Then the detail is the reason text of the LeaveGroup.
         stated["reason_text"] = cut_text(trigger.detail)
     return TriggerRecord(
         kind=trigger.kind,

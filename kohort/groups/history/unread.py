@@ -29,8 +29,8 @@ def unread_steps(
 ) -> Steps[Unread]:
     """Return the partitions of members that left or were removed, in steps.
 
-    Each had no reader from the last sign of life of its member until another member got it, or
-    until now.
+    A partition had no reader from the last sign of life of its member until another member got it,
+    or until `end_ms`.
 
     Args:
         facts: the facts.
@@ -49,7 +49,7 @@ def unread_steps(
         member_count += 1
         since_ms = gone.at_ms - silent.get(gone.member.member_id, 0)
         if gone.member.member_id not in facts.joins:
-            # The member learned of the rebalance and did not join, so it did not poll since then.
+            # The member learned of the rebalance and did not join, so it has not polled since.
             since_ms = min(since_ms, facts.told.get(gone.member.member_id, since_ms))
         for partition in partitions:
             until_ms = end_ms

@@ -1,4 +1,4 @@
-"""Text for members and causes, in one line whatever names a peer uses."""
+"""Formats members and causes as text of one line, whatever characters a peer's names contain."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TAIL: Final = 12
 
 
 def short_id(member_id: str) -> str:
-    """Return a member id that fits in a sentence: of a random part, the first eight characters."""
+    """Shorten a member id to fit in a sentence; eight characters remain of its random part."""
     text = shown(member_id)
     match = _RANDOM.search(text)
     if match is not None:
@@ -114,7 +114,7 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
 
 
 def _plain_verb(cause: TriggerRecord) -> str | None:
-    """Return the verb for members whose causes need no further words, else None."""
+    """Return the verb for a cause that needs no further words, else None."""
     return None if cause.same_process or is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
 
 
@@ -198,7 +198,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.MEMBER_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
-"""Texts for causes with a detail, which contain it; to other texts the detail is appended."""
+"""Texts that include the detail of a cause. To texts for other causes, the detail is appended."""
 
 _REJOINED: Final = frozenset(
     {
@@ -317,7 +317,7 @@ def _stated(trigger: TriggerRecord) -> str:
 
 
 def _certainty(trigger: TriggerRecord) -> str:
-    """Say how certain a cause is that was concluded from traces."""
+    """Say how certain a cause is that was not seen by the broker but concluded from evidence."""
     if trigger.certainty is Certainty.CERTAIN:
         return ""
     others = [_NOUNS[kind] for kind in trigger.candidates if kind is not trigger.kind]
