@@ -39,7 +39,7 @@ class DescribedMember(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
-    """Names of the assignors that it supports, in order of preference."""
+    """Names of the assignors that the member supports, in order of preference."""
     metadata: bytes
     """Metadata for the chosen assignor of a classic group; empty unless Stable."""
     assignment: bytes

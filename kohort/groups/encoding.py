@@ -154,7 +154,7 @@ def batch_steps(
 
     Raises:
         KafkaError: INVALID_RECORD, as by `encode_as_batch`; MESSAGE_TOO_LARGE, if the values alone
-            have more than `bytes_max`: the last step joins them.
+            have more than `bytes_max`.
     """
     encoded: list[Record] = []
     size_bytes = 0

@@ -34,7 +34,7 @@ class MemberRef(NamedTuple):
 
 
 class TriggerKind(Enum):
-    """Causes of a rebalance as the broker sees them; clients' causes are separate."""
+    """Causes of a rebalance as the broker sees them; reasons stated by clients are separate."""
 
     MEMBER_ADDED = "member_added"
     STATIC_ADDED = "static_added"
@@ -74,7 +74,7 @@ class TriggerKind(Enum):
     MEMBER_REFUSED = "member_refused"
     """A client was rejected for another reason, with an error that clients do not retry."""
     UNKNOWN = "unknown"
-    """The cause is unknown; used only by observers of a group."""
+    """The cause was not observed, or was lost in a restart."""
 
 
 class Certainty(StrEnum):
@@ -87,7 +87,7 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A fact from which an observer of the group concludes what happened."""
+    """A fact from which `kohort watch` concludes what happened in a group."""
 
     kind: str
     """last_commit, last_join (a member that has not committed since), poll (a rebalance was seen),
@@ -302,14 +302,14 @@ class MemberReconciled(NamedTuple):
     member: MemberRef
     epoch: int
     state: str
-    """Name of `MemberState`: what it waits for."""
+    """Name of a `MemberState`: what the member waits for."""
     assigned_count: int
     revoking: tuple[tuple[str, int], ...]
-    """Partitions that it has to give up, as topic names and numbers."""
+    """Partitions that the member has to give up, as topic names and numbers."""
     gained: tuple[tuple[str, int], ...]
-    """Partitions that it gained with this step."""
+    """Partitions that the member gained with this step."""
     is_classic: bool = False
-    """Whether it uses the classic protocol."""
+    """Whether the member uses the classic protocol."""
 
 
 class RebalanceEnded(NamedTuple):
@@ -330,7 +330,7 @@ class MemberRemoved(NamedTuple):
     text: str | None = None
     """The reason text of a LeaveGroup (KIP-800)."""
     held: tuple[tuple[str, int], ...] = ()
-    """Of a consumer group: the partitions that it had, as topic names and numbers."""
+    """Of a consumer group: the partitions that the member had, as topic names and numbers."""
 
 
 class MemberReplaced(NamedTuple):
@@ -425,7 +425,7 @@ class SharePartitionsInitialized(NamedTuple):
     epoch: int
     """The group epoch, which is the state epoch of these partitions."""
     topics: Mapping[bytes, tuple[str, tuple[int, ...]]]
-    """Name of each topic by its id, and the added partitions."""
+    """By topic id: the name of the topic, and the added partitions."""
     grown: frozenset[bytes] = frozenset()
     """Topics of which the group already had partitions: it reads the added ones from offset 0."""
 

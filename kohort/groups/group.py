@@ -118,7 +118,7 @@ class Group:
         self.membership: Membership | None = None
         """None until a member joins; until then the group has only offsets."""
         self.is_dead = False
-        """Whether it was removed or is being unloaded."""
+        """Whether the group was removed or is being unloaded."""
         self._restorers = restorers
 
     # Requests to all kinds of groups.
@@ -186,14 +186,14 @@ class Group:
         removal.forget_topics(self, topics)
 
     def forget_lost_topics(self, now: Now) -> None:
-        """Drop what the membership stores of topics that do not exist."""
+        """Drop the state, other than offsets, of topics that do not exist."""
         if self.has_lost_topics:
             assert self.membership is not None
             self.membership.forget_topics(now)
 
     @property
     def has_lost_topics(self) -> bool:
-        """Whether the membership stores state of topics that do not exist."""
+        """Whether the membership stores state, other than offsets, of topics that do not exist."""
         membership = self.membership
         return membership is not None and not self.is_dead and membership.has_lost_topics
 
@@ -286,7 +286,7 @@ class Group:
         """Restore the group from its log; call it on a fresh group, with the last record of each
         key. The records determine the kind: those that are not about offsets belong to the
         membership. If a damaged log has records of several kinds, the last one counts, and those of
-        other kinds are left out. `earlier` are previous generations, for observers.
+        other kinds are left out. `earlier` are previous generations, for GroupRestored.
         """
         of_members: list[DurableRecord] = []
         new_membership: NewMembership | None = None
@@ -333,7 +333,7 @@ class Group:
 
     @property
     def kind(self) -> GroupKind:
-        """The kind of its members; a group with only offsets counts as classic (as in Kafka)."""
+        """The kind of the members; a group with only offsets counts as classic (as in Kafka)."""
         membership = self.membership
         return GroupKind.CLASSIC if membership is None else membership.kind
 

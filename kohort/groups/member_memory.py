@@ -1,8 +1,8 @@
 """The memory of the members of all groups: their protocols with metadata, and their assignments.
 
 A member stays until its session timeout, which may be half an hour, even if its client is not
-connected; and a client with access to a prefix can join any number of groups. So limits for each
-group do not limit the total.
+connected; and a client that is authorized for a prefix of group ids can join any number of groups.
+So limits for each group do not limit the total.
 """
 
 from typing import Final

@@ -1,6 +1,5 @@
-"""Answers to heartbeats, sessions and other timers of the members of groups for which the broker
-assigns partitions. A heartbeat moves the end of its member's session; the timer stays, and checks
-the session when it fires.
+"""Heartbeat answers, sessions and other timers of members of consumer and share groups. A heartbeat
+moves the end of its member's session; the timer stays, and checks the session when it fires.
 """
 
 from collections.abc import Collection, Sequence

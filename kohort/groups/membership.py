@@ -23,7 +23,7 @@ class OffsetRetention(NamedTuple):
     kept_topics: frozenset[str] | None = frozenset()
     """Topics whose offsets never expire, because members read them; None for all topics."""
     unused_since_ms: int = -1
-    """Wall-clock time from which all offsets count as unused; -1 if each does from its commit."""
+    """Wall-clock time from which all offsets count as unused; -1 if each counts from its commit."""
 
 
 class Membership(Protocol):
@@ -83,7 +83,7 @@ class Membership(Protocol):
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
         """Restore the members from the last record of each key, in the order of the log; volatile
-        state is lost. `start` follows. `earlier` are previous generations, for observers.
+        state is lost. `start` follows. `earlier` are previous generations, for GroupRestored.
         """
         ...
 

@@ -66,7 +66,7 @@ _KEYWORDS: Final = (
     ("leaving the group", JoinReason.MEMBERSHIP_LOST),
 )
 _ERROR_NAME: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|\b[A-Z]{2,}(?:_[A-Z]{2,})+\b")
-"""Matches UnknownMemberIdException, ILLEGAL_GENERATION."""
+"""Matches the names of errors: UnknownMemberIdException, ILLEGAL_GENERATION."""
 
 
 def classify_text(text: str | None) -> JoinReason:

@@ -1,4 +1,4 @@
-"""Records in a group's history which clients it refused. Otherwise users see only that a client
+"""Records refused clients in the group's history. Without this, users would see only that a client
 stopped, and find the error only in that client's log.
 """
 

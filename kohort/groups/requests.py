@@ -1,7 +1,7 @@
 """Requests to a group and their results, independent of protocol versions.
 
-Handlers translate: a request of any version becomes one of these, and a result is encoded as the
-version of the request requires (top-level or per-partition errors, "" or null).
+Handlers convert requests of any version to these classes, and encode a result as the version of the
+request requires (top-level or per-partition errors, "" or null).
 
 The classes that every commit, or every member in a rebalance, needs are dataclasses that are not
 frozen: an instance is created in half the time of a named tuple. It must not be changed either.
@@ -108,7 +108,7 @@ class SyncRequest:
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
-    """Protocol type, None before v5: not checked. From v5 on both type and name are required."""
+    """Protocol type; None before v5, not checked. From v5 on both type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
     """Assignments by member id; ignored unless the leader sends them."""
@@ -129,7 +129,7 @@ class LeaveEntry(NamedTuple):
     instance_id: str | None = None
     reason: str | None = None
     unfetched_ms: int | None = None
-    """How long its client has not fetched, if known."""
+    """How long the leaving client has not fetched, if known."""
     connection: Connection | None = None
     """The connection of the request."""
 
@@ -154,7 +154,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = -1
     """Set by a commit with a retention time of its own (v2-4), else -1."""
     topic_id: bytes = ZERO_UUID
-    """Id of the topic it was committed for; zero if unknown."""
+    """Id of the topic that the offset was committed for; zero if unknown."""
 
     def is_of(self, topic_id: bytes) -> bool:
         """Whether the offset was committed for this topic, not for an earlier topic of the same
@@ -200,9 +200,9 @@ class EnclosingTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     check: Callable[[], ErrorCode] = _always
-    """Checks whether it is still open, and includes the group's log partition. Called right before
-    the records are appended, which may be long after the request arrived: records appended after
-    the transaction's marker would stay pending forever."""
+    """Checks whether the transaction is still open, and includes the group's log partition. Called
+    right before the records are appended, which may be long after the request arrived: records
+    appended after the transaction's marker would stay pending forever."""
 
 
 @dataclass(slots=True)

@@ -150,7 +150,7 @@ def _topic_hash(name: str, topic_id: bytes, partition_count: int) -> int:
         _SIGNED_64.pack(high) + _SIGNED_64.pack(low),
         encoded + _COUNT(len(encoded) // 2),
         _COUNT(partition_count),
-        # The racks of each partition's replicas would follow its number; this broker has none.
+        # In Kafka, the racks of a partition's replicas follow its number; this broker has no racks.
         struct.pack(f"<{partition_count}i", *range(partition_count)),
     )
     return _hash(b"".join(parts))
