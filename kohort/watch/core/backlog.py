@@ -1,9 +1,9 @@
-"""Tracks which records of a history any watcher has stored, and which are to be written.
+"""Tracks which history records any watcher has stored, and which are still to be written.
 
 A record is identified by its place: its group, the offset in __consumer_offsets at which it became
 known, and its number among the history records of this offset, because one stored generation may
-complete several. All watchers of a cluster make the same records. Only the sequence numbers depend
-on how much of the past a watcher has read, so those in the store are continued.
+complete several. All watchers of a cluster make the same records, except that the sequence numbers
+depend on how much of the past a watcher has read. So a watcher continues the numbers in the store.
 """
 
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -47,8 +47,7 @@ class Backlog:
         return len(self._waiting)
 
     def note(self, record: Json) -> None:
-        """Track a record that the store has. A paused watcher may have stored it twice: the
-        repetition is ignored.
+        """Track a stored record; ignore repetitions, which a paused watcher may have stored.
 
         Raises:
             TypeError, KeyError: `record` is not a record of a history.
@@ -67,8 +66,8 @@ class Backlog:
             self._stored[origin] = _Place(offset, place.number + 1), sequence
 
     def offer(self, record: Json) -> Json:
-        """Add the next record, unless it is stored; return it with its sequence number in the
-        store.
+        """Add the next record, unless the store has it; return it with the sequence number that it
+        has or will get in the store.
         """
         origin, offset = _origin(record)
         last = self._made.get(origin, _Place(-1, 0))
@@ -98,8 +97,8 @@ class Backlog:
         return waiting.place <= place
 
     def _numbered(self, record: Json) -> Json:
-        """Return the record with the next sequence number of the store, or with its own if that is
-        higher: the records between these two numbers are lost.
+        """Return the record with the sequence number after the last one in the store, or with its
+        own number if that is higher: then the records in between are lost.
         """
         group = record["group"]
         shift = self._shifts.get(group)

@@ -78,7 +78,7 @@ class ClassicGroup(FollowedGroup):
         """The members whose expired sessions ended the last join phase; None without any."""
         self.began_between_ms: tuple[int, int] | None = None
         """The earliest and latest time at which the last rebalance may have begun; None if the
-        time is known to a second, or the group is empty."""
+        time is known to within a second, or the group is empty."""
         self.settings: Mapping[str, MemberSettings] = {}
         """Settings of the members before and after the last rebalance, by member id."""
 
@@ -117,13 +117,11 @@ class ClassicGroup(FollowedGroup):
         """
         super().restart(at_ms)
         self.forget_polls()
-        # This includes the rebalance that begins with a downgrade.
+        # A rebalance begun by a downgrade is lost too.
         self._converted = None
 
     def forget_polls(self) -> None:
-        """Drop the polls so far: if the coordinator has restarted, it never stored the rebalance
-        that they showed.
-        """
+        """Drop the polls so far: they may show a rebalance that was lost with its coordinator."""
         self._polls = []
 
     def poll(self, poll: Poll) -> None:
@@ -184,7 +182,7 @@ class ClassicGroup(FollowedGroup):
         self._value, self._at_ms, self._offset = record, seen.at_ms, seen.place.offset
         self._polls = []
 
-    # A static member that returned.
+    # Returns of static members.
 
     def _same_generation(
         self, old: GroupRecord, record: GroupRecord, seen: Seen
@@ -204,7 +202,7 @@ class ClassicGroup(FollowedGroup):
             yield at(MemberReplaced(was.member_id, ref(member)), seen.at_ms)
             yield at(RebalanceAvoided(trigger), seen.at_ms)
 
-    # A rebalance.
+    # Rebalances.
 
     def _rebalanced(
         self, old: GroupRecord, record: GroupRecord, seen: Seen, log: GroupLog
@@ -264,11 +262,11 @@ class ClassicGroup(FollowedGroup):
 
     def _bounds(self, first: Cause, phase: Phase) -> tuple[int, int] | None:
         """Return the earliest and the latest time at which the rebalance may have begun; None if
-        the time is known to a second.
+        the time is known to within a second.
         """
         latest_ms = phase.end_ms
         if not first.is_known or first.at_ms >= latest_ms:
-            # Only bounds are known: the time is a guess, or not before the end of the join phase.
+            # The time of the cause is a guess, or too late: not before the end of the join phase.
             return phase.earliest_ms, latest_ms
         if first.trigger.kind is not TriggerKind.SESSION_EXPIRED:
             return None
@@ -345,8 +343,8 @@ def _before(record: GroupRecord) -> GroupRecord:
 
 def _led_by(leader_id: str | None, order: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Return the causes with the leader's join first, because the first member to join an empty
-    group becomes its leader. That is never certain: an earlier member may have left during the
-    same join phase, so that no record names it.
+    group becomes its leader. The trigger stays uncertain: an earlier member may have joined and
+    left during the same join phase, so that no record names it.
     """
     for cause in order:
         member = cause.trigger.member

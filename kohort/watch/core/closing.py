@@ -17,9 +17,8 @@ Json: TypeAlias = dict[str, Any]
 def closed_records(
     fold: GroupFold, group_id: str, taken: TakenPartitions, until_ms: int
 ) -> tuple[list[Json], TakenPartitions]:
-    """Take the facts of the rebalances that are complete in `fold`; return their records, and the
-    partitions that moved in them, to be passed as `taken` to the next call. `until_ms` is the time
-    of the last event.
+    """Remove the completed rebalances from `fold`; return their records, and the partitions that
+    moved in them, which the next call needs as `taken`. `until_ms` is the time of the last event.
     """
     closed, fold.closed = fold.closed, []
     records = []

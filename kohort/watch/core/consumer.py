@@ -101,8 +101,8 @@ class ConsumerGroup(FollowedGroup):
         """The members of the classic group that the next batch converts."""
 
     def upgrade(self, members: tuple[MemberRef, ...], generation: int) -> None:
-        """Start from the classic group's generation. The next batch converts `members`; without
-        members it replaces the group.
+        """Start from the classic group's generation. The next batch converts `members`; if there
+        are none, the batch replaces the classic group.
         """
         self._upgraded = members or None
         self._epoch = self._target_epoch = generation
@@ -119,7 +119,7 @@ class ConsumerGroup(FollowedGroup):
         if state == STABLE and any(
             current is not None and current.epoch == LEFT_FOR_RESTART for _, current in members
         ):
-            # The coordinator waits for a static member that restarts, but the history does not.
+            # Unlike `_state`, the coordinator waits for a static member that restarts.
             state = RECONCILING
         return ConsumerView(
             group_id,
@@ -290,7 +290,7 @@ class ConsumerGroup(FollowedGroup):
                 if any(_restated(member, successor, is_resolved=is_resolved)):
                     causes.append(trigger)
                 else:
-                    # The replacement increases no epoch: a new one in the batch has another cause.
+                    # The replacement is not the cause of a new epoch, even if the batch has one.
                     events.append(RebalanceAvoided(trigger))
                 continue
             fate = self._fate(member, at_ms)

@@ -18,7 +18,7 @@ _HEARTBEAT_MS: Final = 3_000
 member's session timeout."""
 
 _BEATS: Final = 3
-"""Assumed maximum number of heartbeats that a member sends after its last other sign of life."""
+"""Assumed maximum number of heartbeats that a member sends after its last commit or join."""
 
 
 class Fate(NamedTuple):
@@ -117,9 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Whether a session that began with the last sign of life, or with one of the next few
-    heartbeats, ends `ms` after that sign. If other members commit and this one does not, that is
-    hardly a coincidence.
+    """Whether a session timeout ends `ms` after a member's last sign of life, if that sign or one
+    of the next few heartbeats restarted it. If the group's members commit, a departure at such a
+    time is hardly a coincidence.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS

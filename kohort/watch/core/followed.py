@@ -1,5 +1,5 @@
-"""Shared by the followers of groups of all kinds: members, their signs of life, polls, and the
-places of records.
+"""Base class and types for following a group of any kind: its members, their signs of life, polls,
+and the places of records.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """Leader epoch of the batch; it increases when another broker becomes the coordinator."""
     in_transaction: bool = False
     gap_offset: int = -1
-    """The last offset at or right before which compaction has removed records; -1 if unknown."""
+    """Offset of the last batch in or before which compaction removed records; -1 if none."""
     epoch_ms: int = -1
     """Time of the first record of the partition with this leader epoch."""
 

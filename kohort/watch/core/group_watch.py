@@ -37,7 +37,7 @@ MEMBERS_OF_RUNNING: Final = 100
 second."""
 
 _NOBODY: Final = Signs(0)
-"""Stands for the signs of life of the owner, in commits of partitions without an owner."""
+"""Placeholder for the owner's signs of life, in commits of partitions that no member owns."""
 
 
 class GroupWatch:
@@ -108,7 +108,7 @@ class GroupWatch:
         followed = self._followed
         signs = None if followed is None else followed.signs_of(commit.partition)
         if signs is None:
-            # In a consumer group, the owner may be unknown only because the topic's name is.
+            # A consumer group finds no owner until the topic's name is known: leave `signs` unset.
             signs = None if isinstance(followed, ConsumerGroup) else _NOBODY
         if signs is not None:
             signs.commit(at_ms, in_transaction=place.in_transaction)
@@ -117,8 +117,8 @@ class GroupWatch:
             self._is_linked = True
 
     def unlink(self) -> None:
-        """Have the next commit of each partition passed to `commit`, because earlier records or
-        another coordinator have changed its meaning.
+        """Unlink all commits from signs of life, because records or another coordinator may have
+        changed the owners: the next commit of each partition must be passed to `commit`.
         """
         if self._is_linked:
             self._is_linked = False
@@ -167,7 +167,7 @@ class GroupWatch:
         return self._batch[0].at_ms if self._batch else 0
 
     def flush(self) -> Iterator[Json]:
-        """Process the records taken last: no more with their timestamp will follow."""
+        """Process the pending records: no more records with their timestamp will follow."""
         batch, self._batch = self._batch, []
         if not batch:
             return

@@ -13,12 +13,12 @@ DEFAULT: Final = re.compile(rf"{OWN_GROUP}|console-consumer-.*")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A collection of group ids; patterns match whole ids."""
+    """The ids of the groups that are left out. Patterns match whole ids."""
 
     only: re.Pattern[str] | None = None
-    """If not None, it contains all groups that do not match."""
+    """If set, all groups whose ids do not match are left out."""
     besides: re.Pattern[str] | None = None
-    """It contains all groups that match."""
+    """If set, all groups whose ids match are left out too."""
 
     def __contains__(self, group: object) -> bool:
         if not isinstance(group, str):

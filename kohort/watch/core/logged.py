@@ -90,7 +90,7 @@ class GroupLog:
         self._gone: dict[str, list[_Gone]] = {}
         """Logged departures, by member id, which a consumer keeps when it rejoins."""
         self.is_used = False
-        """Whether any line belonged to a record."""
+        """Whether any line has supplied a cause or a fate."""
 
     def add(self, line: Line) -> list[_Key]:
         """Add a line; return the keys under which `drop` forgets it."""
@@ -200,7 +200,7 @@ def _is_same(concluded: Trigger, logged: Trigger) -> bool:
         return both_rejoin or concluded.kind is logged.kind
     if concluded.member.member_id == logged.member.member_id:
         return True
-    # A concluded rejoin names a guessed member, unless the subscription has changed.
+    # Ids may differ: the member of a concluded rejoin is a guess, unless its topics changed.
     return both_rejoin and not concluded.detail
 
 

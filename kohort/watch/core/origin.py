@@ -40,7 +40,7 @@ class Cause:
 
 
 def unknown(at_ms: int) -> Cause:
-    """Return an unknown cause for a rebalance that began at `at_ms`."""
+    """Return an unknown cause, dated `at_ms`."""
     return Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), at_ms)
 
 
@@ -60,7 +60,7 @@ def causes(
     end_ms: int,
     polls: Sequence[Poll],
 ) -> list[Cause]:
-    """Return all causes of which there are traces, the least specific last."""
+    """Return all causes that have left traces, the least specific last."""
     guess_ms = end_ms - GUESS_MS
     found = [_of_fate(old, member, fate, guess_ms, polls) for member, fate in fates]
     causes = [cause for cause in found if cause is not None]

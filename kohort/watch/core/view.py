@@ -224,7 +224,7 @@ class ConsumerView(View):
         return _encoded(numbers, self.names)
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what the group waits for: of several phases the most serious, as a broker does."""
+        """Return what the group waits for: the most serious phase of its members, like a broker."""
         if self.state == ASSIGNING:
             return WaitingFor("assign", self.since_ms, None, ())
         if self.state != RECONCILING:

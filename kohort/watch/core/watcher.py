@@ -61,7 +61,7 @@ class Watcher:
         timeouts_of: Callable[[str], Timeouts],
         left_out: Container[str] = (),
     ) -> None:
-        """`names`: of topics, by id. `timeouts_of`: returns the settings of a group."""
+        """`names` are topic names by id; `timeouts_of` returns the settings of a group."""
         self._left_out = left_out
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
@@ -82,7 +82,7 @@ class Watcher:
         self.unread_count = 0
         """Number of records that could not be decoded."""
         self.since_ms: dict[str, int] = {}
-        """Time of the first record of each group that is not a commit."""
+        """Time of each group's first record other than a commit, by group."""
 
     def positions(self) -> Sequence[Commit]:
         """Return the last commits of all partitions; for any thread."""
@@ -163,7 +163,7 @@ class Watcher:
     ) -> Commit:
         topic_id = record.committed.topic_id
         topic_id = self._names.learn(topic_id, record.topic) if any(topic_id) else b""
-        # There are many commits of few groups and topics.
+        # Share the name: there are many commits of few topics.
         partition = intern(record.topic), record.partition
         commit = Commit(group.group_id, partition, topic_id, value or b"")
         if key in group.commits or len(self._commits) < COMMITS_MAX:
