@@ -88,7 +88,7 @@ class Follower(AnyFollower):
 
     @property
     def is_blind(self) -> bool:
-        """Whether polls show none of the groups."""
+        """Whether polls show no group, although __consumer_offsets has some."""
         return self._poller.is_blind and self.group_count > 0
 
     @property

@@ -21,11 +21,11 @@ _ACTIVE: Final = "history.jsonl"
 _LOCK: Final = "lock"
 
 _BEGIN: Final = b'{"schema":'
-"""The first bytes of every record; a truncated file that begins otherwise is not a history."""
+"""The first bytes of every record: they identify a history whose only line was cut short."""
 
 
 class HistoryDirectory(HistoryStore):
-    """Appends the records that it does not have yet."""
+    """Appends the records that the directory does not have yet."""
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
         """Read what the directory has; remove a line that was cut short by a crash.

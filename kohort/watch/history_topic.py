@@ -40,7 +40,7 @@ _CONFIGS: Final = {
 _REPLICAS_MAX: Final = 3
 
 WAITING_MAX: Final = 1_000
-"""A watcher that does not write stops reading while this many records wait."""
+"""If this many records wait for the watcher that writes, the other watchers pause reading."""
 
 _DENIALS: Final = frozenset(
     {
@@ -76,7 +76,7 @@ class HistoryTopic(HistoryStore):
         self._next_offset = 0
         with _store_errors():
             _ensure(cluster, topic)
-            # Without a producer id, which brokers forget when it is idle.
+            # Not idempotent, because brokers forget the id of an idle producer.
             self._producer = Producer(
                 cluster,
                 topic,

@@ -27,8 +27,8 @@ _CHUNK: Final = 1 << 18
 
 
 _Source: TypeAlias = Callable[[float | None], bytes]
-"""Called with a time limit in seconds, or None. Returns new bytes; none at the time limit or, if
-that is None, at the end."""
+"""Returns new bytes, or none at the end of the source. The argument is a pipe's time limit in
+seconds, after which it returns none as well; None for no limit."""
 
 
 class _File:

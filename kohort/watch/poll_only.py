@@ -50,7 +50,7 @@ class PollFollower(AnyFollower):
         return len(self.watcher)
 
     def catch_up(self, report: Report) -> Iterator[Json]:
-        """Poll for the first time, which shows no past. Raises DisconnectedError."""
+        """Poll for the first time; polls do not show the past. Raises DisconnectedError."""
         del report
         yield from self._step()
 

@@ -52,7 +52,7 @@ class NotAtRest:
 
 
 class Poller:
-    """Requests the groups that are rebalancing and, every 30 s, all: this costs a broker little."""
+    """Polls which groups are rebalancing and, every 30 s, which exist: little work for a broker."""
 
     def __init__(self, cluster: Cluster, now_ms: Callable[[], int]) -> None:
         """`now_ms` returns the time by the clock of the coordinators, or a little less."""

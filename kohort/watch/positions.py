@@ -51,7 +51,7 @@ NO_OFFSETS: Final = GroupOffsets()
 class Positions(NamedTuple):
     by_group: Mapping[str, GroupOffsets]
     readable: Mapping[TopicPartition, Readable]
-    """The offsets that can be read, of the partitions for which they are known."""
+    """The first and the end offset of each partition, as far as known."""
 
 
 class PositionsReader:

@@ -53,7 +53,7 @@ class OffsetsReader:
         """`group` is None for all groups except those in `left_out`."""
         self._cluster = cluster
         prefix = None if group is None else key_prefix(group)
-        # In a new cluster, the topic has just been created.
+        # Retry: in a new cluster, the topic was just created and may have no leaders yet.
         starts = cluster.retrying(lambda: _starts(cluster, group))
         self.watcher = Watcher(_topic_names(cluster), _Configs(cluster).timeouts_of, left_out)
         self._ends: dict[int, int] = {}

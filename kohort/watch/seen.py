@@ -55,7 +55,7 @@ def encoded(record: Json) -> NewRecord:
 
 
 def text_of(record: Json) -> bytes:
-    """Return a record in the form in which pages read it: its members are last."""
+    """Return a record as JSON in the form that pages read: its members are the last field."""
     data = dict(record)
     members = data.pop("members", None)
     if members is not None:
@@ -91,7 +91,7 @@ class WatchedRebalances:
         )
 
     def run(self, group_id: str, text: bytes | None) -> None:
-        """Replace the record of a rebalance in progress; None if there is none."""
+        """Replace the record of the group's rebalance in progress; `text` is None without one."""
         if text is None:
             self._running.pop(group_id, None)
         else:

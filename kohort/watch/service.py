@@ -1,7 +1,7 @@
 """The HTTP port of a watcher, on a thread of its own with an event loop.
 
 The thread that follows the groups hands over what has changed as immutable values (`News`), so that
-no lock is needed. It waits until they are shown: otherwise they could accumulate.
+no lock is needed. It waits until the site has applied them: otherwise they could accumulate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was given."""
 
 RECORDS_TOGETHER: Final = 200
-"""Number of records after which they are passed to the thread of the HTTP port."""
+"""Number of accumulated records that are passed to the thread of the HTTP port at once."""
 
 CLOSE_WAIT_S: Final = 2.0
 
@@ -92,7 +92,7 @@ class WatchService:
             self.publish()
 
     def go_live(self) -> None:
-        """Show the past, which has been read; count what happens from now on."""
+        """Show the past, which has been read; from now on, count rebalances in the metrics."""
         self.publish()
         self._is_live = self._follower.watcher.changes.keeps_events = True
 

@@ -152,7 +152,7 @@ class WatchSite:
 
 
 class _NoAges:
-    """Stands for the ages of unread records: a watcher does not read records."""
+    """Ages of unread records: unknown to a watcher, which does not read the groups' topics."""
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
         """Return 0 for positions at the end of the partition, None for other positions."""

@@ -18,7 +18,7 @@ class StoreOutageError(StoreError):
 
 
 class HistoryStore:
-    """Stores the records of a watcher, except those that it already has. The records of each group
+    """Stores the records of a watcher that are not stored yet. The records of each group
     must be offered in order. The next run makes records again that were offered but not stored.
     """
 
