@@ -49,7 +49,7 @@ START_MS: Final = 60_000
 """No setting is recommended for a history that is shorter than this, and in which an empty group
 gets its first members."""
 SHOWN_MS: Final = 100
-"""Deviations below this are ignored, because the check line shows tenths of a second."""
+"""Smaller deviations from the history are ignored, because `check` shows tenths of a second."""
 GUESSED_MOST: Final = 0.1
 """If more than this share of the replayed rebalances have an estimated delay, the stopped time
 counts as unknown."""
@@ -149,7 +149,7 @@ def _weighed(
 ) -> tuple[list[Prediction], Prediction | None]:
     """Return the Pareto front and its best setting, from predictions without unknown facts."""
     if Uncertainty.JOINS in trace.doubts:
-        # All stopped times assume the default join time, so they are ignored.
+        # Ignore the stopped times: the history has no join times, so all assume the default.
         known = [_without_stops(prediction) for prediction in known]
         settings = {prediction: _without_stops(tried) for prediction, tried in settings.items()}
     recorded = settings[trace.recorded]
@@ -215,8 +215,8 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
         or changes_protocol,
         Uncertainty.ABSENCES: is_shorter and setting.static is not False,
         Uncertainty.CRASHES: has_left_static,
-        # A change of the protocol also lengthens the session. Pauses are replayed as restarts,
-        # which at worst overestimates the rebalances under the new protocol, so it is ranked.
+        # A change of the protocol is ranked, although it lengthens the session: pauses are replayed
+        # as restarts, which at worst overestimates the rebalances under the new protocol.
         Uncertainty.PAUSES: is_longer and setting.static is False and not changes_protocol,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
@@ -243,8 +243,8 @@ def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms:
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
-    """Whether the replay under the recorded settings differs from the history by more than two runs
-    differ by chance.
+    """Whether the replay under the recorded settings differs from the history by more than the
+    tolerance (COUNT_OFF_MOST, STOPPED_OFF_MOST), and by more than two runs differ by chance.
 
     A history with few rebalances gets no extra tolerance: if the replay has two of three
     rebalances, its predictions for other settings may be just as far off.

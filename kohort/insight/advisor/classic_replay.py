@@ -68,7 +68,7 @@ class ClassicReplay(Replay[SimulatedMember]):
     def _end_calm(self) -> None:
         """Move the heartbeats of all members by the same random time, if the group is stable.
 
-        Otherwise every replay would have the next event at the same time between two heartbeats.
+        Otherwise the next event would be at the same point between two heartbeats in all replays.
         """
         if not self.is_calm:
             return

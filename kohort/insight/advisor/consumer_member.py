@@ -41,7 +41,7 @@ class ConsumerMember(Process):
     """The assignment that is being applied."""
     number: int = 0
     scheduled: int = 0
-    """The `number` of the last request for which a following heartbeat was scheduled."""
+    """The `number` of the last request after which a heartbeat was scheduled."""
 
     @property
     def sends_heartbeats(self) -> bool:
@@ -115,9 +115,7 @@ class ConsumerMember(Process):
     # Assignments.
 
     def _apply_later(self, target: Share) -> None:
-        """Revoke the partitions that are not in `target`, which takes some time, then add its new
-        partitions.
-        """
+        """Stop reading the partitions that are not in `target`; after a delay, own `target`."""
         replay, lost = self.replay, self.owned - target
         replay.meter.stop_reading(lost, replay.now_ms)
         self._target = target

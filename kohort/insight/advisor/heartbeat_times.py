@@ -170,8 +170,8 @@ def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | Non
 
 
 def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
-    """Estimate the poll interval of librdkafka's timer: twice its heartbeats' mean delay, by their
-    due times since the previous notification. `notified` is as in `runs_on`.
+    """Estimate the poll interval of librdkafka's timer: twice the mean delay that each heartbeat
+    has added since the previous notification. `notified` is as in `runs_on`.
     """
     late_ms = [
         phase_ms / beats

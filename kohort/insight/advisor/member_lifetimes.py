@@ -1,7 +1,7 @@
 """The lifetimes of a group's members, read from history records in order.
 
-Members that the records do not list (records of log lines, omitted members) are found in the
-triggers that name them. Missing values stay None; nothing is estimated here.
+Members that a record does not list, because it is from a log or too long, are found in the causes
+that name them. Missing values stay None; nothing is estimated here.
 """
 
 import re
@@ -63,7 +63,7 @@ class MemberLifetime:
     """Delays of a cooperative member, from an assignment that revokes partitions to the join that
     confirms the revocation. An eager member revokes before its join."""
     silent_ms: int | None = None
-    """Time since the last heartbeat of its process when another process replaced it."""
+    """For a replaced process: time from its last heartbeat to its replacement."""
     session_ms: int | None = None
     """Session timeout requested by its joins."""
     again: list[tuple[int, int]] = field(default_factory=list)
@@ -175,7 +175,7 @@ class MemberLifetimes:
 
     def _add_revocation(self, lifetime: MemberLifetime, member: Json, started_ms: int) -> None:
         notified, revoked = _number(member.get("told_ms")), _number(member.get("revoked_ms"))
-        if notified is not None and revoked is not None:  # A consumer.
+        if notified is not None and revoked is not None:  # Only in consumer groups.
             lifetime.revoke.append((started_ms + notified, revoked - notified))
         joined = _number(member.get("join_received_ms"))
         if lifetime.revokes_since_ms is not None and joined is not None:

@@ -213,7 +213,7 @@ def _run(lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots)
     heard = heard_ms(lifetime, recorded)
     assert heard is not None
     member_slots.uncertain_ends += lifetime.instance_id is not None
-    # It ended between its last heartbeat and the next one, which was never sent.
+    # A process whose session expired ended within an interval of its last heartbeat.
     margin_ms = recorded.heartbeat_interval_ms // 2 if lifetime.fate == "session_expired" else 0
     return Run(0, heard + margin_ms, End.SILENT, margin_ms)
 
@@ -228,7 +228,7 @@ def _run_until_return(
     if lifetime.silent_ms is None:
         member_slots.quick_returns += 1
         return Run(0, lifetime.end_ms, End.LEFT)
-    # It ended between its last heartbeat and the next one, which was never sent.
+    # The process ended within an interval of its last heartbeat: assume the middle.
     margin_ms = min(recorded.heartbeat_interval_ms, lifetime.silent_ms) // 2
     return Run(0, lifetime.end_ms - lifetime.silent_ms + margin_ms, End.LEFT, margin_ms)
 

@@ -20,7 +20,7 @@ REPLAYS_MOST: Final = 20
 NOTHING_MS: Final = 1_000
 """Below this stopped time, the precision of the mean does not matter."""
 CLOSE: Final = 0.03
-"""Replays stop when the standard error of the mean is below this share of it."""
+"""Replays stop when the standard error is below this share of the mean."""
 
 _COUNTS: Final = frozenset({"rebalances", "deaths", "guessed"})
 

@@ -45,8 +45,8 @@ EFFECTS: Final = frozenset({REVOKED, LOST, "GROUP_REBALANCING"})
 """Reasons of joins that are responses to a rebalance, not causes."""
 TOPICS: Final = "TOPIC_METADATA_CHANGE"
 CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CHANGE"})
-"""Stated reasons with which changed metadata counts as a changed subscription or assignor. With
-others it does not, because a cooperative member's metadata differs at every join."""
+"""If a join states one of these reasons, or none, changed metadata counts as a changed subscription
+or assignor. Otherwise not, because a cooperative member's metadata differs at every join."""
 REJOINS: Final = frozenset(
     {
         "leader_rejoined",
@@ -214,7 +214,7 @@ def _rejoins(ordered: list[Json], member_slots: MemberSlots) -> list[Rejoin]:
     revokers: dict[str, int] = {}
     before_ms = 0
     for record in ordered:
-        # A member that was notified of another rebalance meanwhile rejoins later.
+        # Keep revokers of the last rebalance, and recent ones: a rebalance may delay a rejoin.
         since_ms = _at(record) - REVOKES_WITHIN_MS
         revokers = {
             member_id: at_ms
@@ -253,8 +253,8 @@ def _rejoin(
     is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
     is_change |= kind == "subscription_changed"
     if reason == TOPICS and kind != "follower_rejoined":
-        # Replayed as a join of the leader, whichever member leads then. Its changed metadata is
-        # ignored, because a cooperative leader's metadata differs at every join.
+        # Replay as a join of the leader at that time, unless a follower forced it. Changed metadata
+        # is ignored, because a cooperative leader's metadata differs at every join.
         is_follower = kind == "forced_by_reason" and not cause.get("was_leader")
         return Rejoin(at_ms, slot if is_follower else None, JoinReason.TOPIC_METADATA_CHANGE)
     if kind == "leader_rejoined" and reason is None:

@@ -145,7 +145,7 @@ def _initial_delay_ms(rebalances: list[Json]) -> int | None:
     for record in rebalances:
         timeline = record.get("timeline") or {}
         took = timeline.get("join_phase_ms")
-        # A watcher does not know how often the delay was extended.
+        # Skip a watcher's records: they do not show how often the delay was extended.
         if record.get("initial") and took is not None and not record.get("observed"):
             return _round(int(took) // (len(timeline.get("extensions_ms") or ()) + 1))
     return None

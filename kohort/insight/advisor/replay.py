@@ -250,7 +250,7 @@ class Replay(ABC, Generic[P]):
                 for reply in replies:
                     self._answer(reply)
             case Append():
-                # Takes no time: the leader's recorded delay includes the write to disk.
+                # Complete at once: the leader's recorded delay includes the write to disk.
                 self.group.on_appended(self.clock)
 
     def _schedule(self, deadlines: Mapping[TimerKey, int]) -> None:

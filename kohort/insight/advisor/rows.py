@@ -55,7 +55,7 @@ def compute_rows(
     group: str, texts: Sequence[str], days: int, known: Mapping[str, Any]
 ) -> tuple[list[Row], str | None]:
     """Return a row for each setting that was tried, or an empty row and the reason for no advice.
-    `texts` are the group's events as JSON; `days` and `known` are as of `compute_advice`.
+    `texts` are the group's events as JSON; `days` and `known` are as in `compute_advice`.
     """
     try:
         records = [json.loads(text) for text in texts]

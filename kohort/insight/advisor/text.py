@@ -11,7 +11,7 @@ from kohort.insight.advisor.trace import Trace
 SHOWN_FROM_MS: Final = 1_000
 """Smaller differences are not mentioned."""
 UNREAD_SHOWN: Final = 0.1
-"""Differences in unread time below this share of it are not mentioned."""
+"""A change of unread time by less than this share is not mentioned."""
 TOO_FAR: Final = "too far off to recommend anything"
 """Appended to the check if the replay does not match the history."""
 SPREAD_SHOWN: Final = 0.1
@@ -51,7 +51,7 @@ def _notice(recorded: Prediction, prediction: Prediction) -> str:
 
 
 def _unread(recorded: Prediction, prediction: Prediction) -> list[str]:
-    """Return a text on unread time: the cost of settings that reassign partitions later."""
+    """Return a text on the change of unread time; empty if the change is too small to mention."""
     least_ms = max(recorded.unread_ms * UNREAD_SHOWN, SHOWN_FROM_MS)
     if abs(prediction.unread_ms - recorded.unread_ms) <= least_ms:
         return []

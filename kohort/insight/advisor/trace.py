@@ -56,7 +56,7 @@ class Pause:
     from_ms: int
     until_ms: int
     margin_ms: int = 0
-    """Uncertainty of the start: the history shows the last heartbeat before it."""
+    """Uncertainty of the start: the history shows the last heartbeat before the pause."""
 
 
 @dataclass(frozen=True, slots=True)

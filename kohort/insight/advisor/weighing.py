@@ -14,10 +14,9 @@ from kohort.insight.advisor.setting import Setting
 CHANCE_MS: Final = 1_000
 """Differences in stopped time below this are chance."""
 GAIN_LEAST: Final = 0.05
-"""The smallest gain: a setting needs this share fewer rebalances, or less stopped time, than
-another."""
+"""Saving a smaller share of the rebalances, or of the stopped time, is no gain."""
 UNREAD_SHOWN: Final = 0.1
-"""Differences in unread time below this share of it are ignored."""
+"""A change of unread time by less than this share is ignored."""
 UNREAD_WEIGHT: Final = 0.75
 """Weight of unread time; rebalances and stopped time have weight 1. It is lower because the history
 does not show how many records a partition receives."""
