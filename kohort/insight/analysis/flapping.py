@@ -51,7 +51,7 @@ class OwnershipIntervals:
 
 
 def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
-    """Omit intervals that follow one with the same owner, which `_stints` would ignore anyway.
+    """Omit intervals whose predecessor has the same owner: `_stints` would ignore them anyway.
     Intervals without an owner are returned.
     """
     ordered = sorted(owned, key=lambda interval: interval.sequence)
@@ -63,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return the first of successive intervals with the same owner, which its stops separate."""
+    """Return the first interval of each ownership, which stops divide into several intervals."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):
