@@ -103,7 +103,7 @@ def read(line: str, zone: tzinfo) -> Line | None:
 
 def read_departure(line: str, zone: tzinfo) -> Line | None:
     """Parse a log line about a member that left a consumer group (KIP-848); return None for other
-    lines. Arguments as of `read`.
+    lines. Arguments as in `read`.
     """
     return _read(line, zone, _CONSUMER_PATTERNS)
 
@@ -260,8 +260,8 @@ _PATTERNS: Final = (
         r"Pending dynamic member with id (?P<member_id>.+) joins group (?P<group>.+) in \w+ "
         r"state\. Adding to the group now",
     ),
-    # Of dynamic members, this is only written for JoinGroup up to version 3: since version 4 they
-    # must rejoin with their new id.
+    # Dynamic members are only logged so with JoinGroup up to version 3: since version 4 they get
+    # an id first, and must rejoin with it.
     _pattern(
         Joined,
         r"(?:Static [Mm]ember with groupInstanceId=(?P<instance_id>.+) and|Dynamic [Mm]ember "

@@ -44,7 +44,7 @@ class GroupStory:
     state: str = ""
     """Empty, Stable or CompletingRebalance; "" until a line shows it."""
     members: dict[str, Member] = field(default_factory=dict)
-    """Members named in a line; all members if there are `size`."""
+    """Members named in a line; if their number is `size`, these are all members."""
     size: int | None = None
     """Size of the last generation, as logged."""
     leader: str | None = None
@@ -58,7 +58,7 @@ class GroupStory:
     """A static member that returned, and when; the next line shows whether a rebalance was
     avoided."""
     _arrived: set[str] = field(default_factory=set)
-    """New members that no rebalance has counted yet."""
+    """New members that were logged before the start of the rebalance that they cause."""
 
     def add(self, fact: Fact, at_ms: int) -> Iterator[Json]:
         """Add a line; yield the records that it completes."""
@@ -250,7 +250,7 @@ class GroupStory:
             self._add(Member(cause.member_id, cause.instance_id))
 
     def _next_sequence(self, generation: int) -> int:
-        """Return the next sequence number; at first the generation, as in the broker."""
+        """Return the next sequence number; the first one is `generation` + 1."""
         self.sequence = (self.sequence or generation) + 1
         return self.sequence
 
