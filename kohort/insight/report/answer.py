@@ -17,7 +17,7 @@ NEWEST_FIRST: Final = 3
 HOUR_MS: Final = 3_600_000
 _NOT_RARE: Final = frozenset({"start", "unknown"})
 WAITED_LEAST: Final = 0.02
-"""Waiting for a member is mentioned if it is at least this share of the longest wait."""
+"""Waiting for a member is mentioned if it exceeds this share of the longest wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,7 @@ class FirstScreen:
     newest: Sequence[Row]
     """Acts of the last hour of the history, newest first; at least the newest act."""
     late: Row | None
-    """The result of `late_returns`: static members that returned late; None if fewer than two
-    did."""
+    """The result of `late_returns`: how often and how late static members returned."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
@@ -73,7 +72,7 @@ def answer(page: GroupPage) -> FirstScreen:
     causes = [_cause(page, row) for row in page.causes]
     costly = [cause for cause in causes if cause.rebalances][:CAUSES_FIRST]
     rare = [cause for cause in causes if cause.kind not in _NOT_RARE]
-    # Of equally rare causes, failures first; last the most expensive one, which is named already.
+    # Of equally rare causes, prefer failures, and not the most expensive one: it is shown anyway.
     rare.sort(key=lambda cause: (cause.times, cause in costly[:1], family(cause.kind) != "lost"))
     rarest = rare[0] if rare and rare[0] not in costly[:1] else None
     choices = numbered(page.advice)
@@ -123,7 +122,7 @@ def numbered(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cause(page: GroupPage, row: Row) -> Cause:
-    # Not the total of the row in `groups`, which may cover more time than the acts.
+    # Add up the acts: the total in the row of `groups` may cover more time than they do.
     stopped_ms = sum(int(row["stopped_total_ms"]) for row in page.causes)
     return Cause(
         row["kind"],

@@ -79,8 +79,8 @@ class GroupPage:
     acts: Listed = field(default_factory=Listed)
     """Rows of `acts`, the newest first."""
     late: Row | None = None
-    """late_count, late_longest_ms, late_session_timeout_ms and processes of all acts; None if no
-    static member was late several times."""
+    """late_count, late_longest_ms, late_session_timeout_ms and processes of all acts; None if
+    static members returned late fewer than two times."""
     slow_members: Listed = field(default_factory=Listed)
     heartbeat_gaps: Listed = field(default_factory=Listed)
     unavailability: Listed = field(default_factory=Listed)

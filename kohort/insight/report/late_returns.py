@@ -17,7 +17,7 @@ _SPARE: Final = 1.25
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
     """Sum up the acts in which static members returned at most LATE_MS after their session had
-    expired; None if fewer than two returned so, or if a session timeout is unknown.
+    expired; None if they did so fewer than two times, or a session timeout is unknown.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)

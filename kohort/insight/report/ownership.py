@@ -130,7 +130,7 @@ def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
     left = min(max(map(len, names)) * LETTER + 8, width * 0.35)
     times = Times(shown.from_at_ms, shown.until_at_ms, left, width - 4)
     bottom = LINE + len(lines) * _ROW
-    # Drawn behind the periods.
+    # The axis comes first, so that it is drawn behind the periods.
     parts = time_axis(times.ticks(8 if width == WIDE else 4), LINE - 3, bottom + 2, width)
     for place, label in enumerate(names):
         most = int(left / LETTER)

@@ -96,7 +96,7 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
 
 def _totals(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
     yield "Rebalances", [f"{row['rebalance_count']:,}" for row in rows]
-    # Without stopped times their sum is 0.
+    # A sum of 0 means that the history has no stopped times.
     yield "Stopped", column(row["stopped_total_ms"] or None for row in rows)
 
 

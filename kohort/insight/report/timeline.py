@@ -29,7 +29,7 @@ _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
 _BARS_LEAST: Final = 12
-"""The plot has room for at least this many bars, because a single bar would fill it."""
+"""The plot has room for at least this many bars, so that a single bar does not fill it."""
 
 
 def timeline(page: GroupPage) -> Markup:
@@ -81,14 +81,14 @@ def _draw(page: GroupPage, width: int) -> Drawing:
         ("Rebalances", "rebalance_count", 1, "count"),
     ):
         if not any(row[column] for row in page.by_time):
-            # A log does not contain stopped times.
+            # Omit an empty panel: a history from a log has no stopped times.
             continue
         values = [row[column] / scale for row in page.by_time]
         parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
         top += _TITLE + _PANEL[is_wide] + 14
     lanes = Counter(row["act"] for row in page.marks.rows)
     bottom = top + len(lanes) * (LINE + _LANE)
-    # Drawn behind the marks.
+    # The axis comes first, so that it is drawn behind the marks.
     parts[:0] = time_axis(times.ticks(8 if is_wide else 4), 0, bottom, width)
     for place, (kind, count) in enumerate(lanes.most_common()):
         parts += _lane(page, times, kind, count, top + place * (LINE + _LANE), is_wide=is_wide)
@@ -133,7 +133,7 @@ def _lane(
             share = (row["stopped_total_ms"] or 0) / most if most else 0.5
             tall = _MARK_LEAST + share * (_LANE - 4 - _MARK_LEAST)
             x = times.place(row["started_at_ms"])
-            # A cause that is not certain is thinner.
+            # The mark is thinner if its cause is not certain.
             across = 2 if row.get("trigger_certainty") in {None, "certain"} else 1
             parts.append(box(x - 1, base - tall, across, tall, f"of-{family(kind)}"))
     return parts
