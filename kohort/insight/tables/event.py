@@ -42,4 +42,4 @@ EVENT: Final = struct(
     started_between_ms=WHOLES,
     coordinator_changed_ms=WHOLE,
 )
-"""Both kinds of records share one schema, because they share a topic."""
+"""Rebalances and avoided rebalances have one schema, because they are in one topic."""
