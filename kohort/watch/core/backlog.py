@@ -57,7 +57,7 @@ class Backlog:
             raise TypeError("not a record of a history")
         self._sequences[group] = max(sequence, self._sequences.get(group, 0))
         if record.get("observed") is None:
-            return  # A broker made it.
+            return  # A broker made it, so it has no place.
         origin, offset = _origin(record)
         place, last = self._stored.get(origin, (_Place(-1, 0), 0))
         if offset > place.offset:
