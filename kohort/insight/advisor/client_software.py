@@ -64,7 +64,7 @@ UNKNOWN: Final = Software()
 
 
 def software_of(name: str | None, version: str | None) -> Software:
-    """Return the software that a member of a history record has."""
+    """Return the client software with the name and version that a history record has."""
     if not name:
         return UNKNOWN
     version = version or ""

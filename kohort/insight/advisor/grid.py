@@ -10,7 +10,7 @@ from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
-"""Session timeouts with their heartbeat intervals, which need not grow with the timeout."""
+"""Pairs of session timeout and heartbeat interval; a longer session needs no longer interval."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the interval

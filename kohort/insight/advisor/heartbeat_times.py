@@ -74,8 +74,8 @@ class HeartbeatTimes:
             self.origin_ms = now_ms
 
     def on_assigned(self, now_ms: int) -> bool:
-        """Record that the member has its assignment; return whether it sends a heartbeat at once,
-        because one fell due during the rebalance.
+        """Record that the member has its assignment; return whether a heartbeat fell due during
+        the rebalance and is therefore sent at once.
         """
         if not self.timer.runs_on:
             return False

@@ -224,7 +224,7 @@ def causes_of(record: Json) -> Iterator[Json]:
 
 
 UNCLEAR_MOST: Final = 0.1
-"""Maximum share of unclear departures at which all departures are still used for advice."""
+"""If more than this share of departures is unclear, settings that depend on them are not ranked."""
 
 _LEFT: Final = frozenset({"left", "removed_by_admin"})
 """A departure counts as certain if these are its only possible reasons: for advice they are equal,

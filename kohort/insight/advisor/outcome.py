@@ -57,7 +57,7 @@ class ReplayOutcome:
 
 @dataclass(slots=True)
 class _Join:
-    """A member that has stopped for a rebalance."""
+    """A member that has joined a rebalance and waits for its assignment."""
 
     at_ms: int
     owns: bool

@@ -152,7 +152,7 @@ def _initial_delay_ms(rebalances: list[Json]) -> int | None:
 
 
 def _round(value: int) -> int:
-    """Round to 100 ms, because timers are slightly late."""
+    """Round to 100 ms if a multiple is at most 30 ms away, because timers are slightly late."""
     nearest = round(value / 100) * 100
     return nearest if abs(value - nearest) <= 30 else value
 

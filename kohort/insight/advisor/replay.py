@@ -173,7 +173,7 @@ class Replay(ABC, Generic[P]):
 
     @abstractmethod
     def leave(self, member: P, end: End | None = End.LEFT) -> None:
-        """Leave, or be removed by an administrator."""
+        """Make a member leave, or have an administrator remove it."""
 
     @abstractmethod
     def _renew_session(self, member: P) -> None:

@@ -1,7 +1,7 @@
 """The leader's part in a replay: assigns partitions, which are plain numbers here.
 
-The group core does not parse subscriptions and assignments, so replays use short placeholders; a
-history of simulated members can be recorded with real ones.
+The group core does not parse subscriptions and assignments, so replays use short placeholders. A
+subclass of `Encoding` can write real ones, to record a history of simulated members.
 """
 
 from collections.abc import Mapping

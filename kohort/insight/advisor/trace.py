@@ -135,7 +135,7 @@ class Slot:
     """Delays of a cooperative member, from an assignment that revokes partitions to the join that
     confirms the revocation."""
     software: Software = UNKNOWN
-    """The client library of the last of its processes whose library is known."""
+    """Client library of the slot's last process, of those with a known library."""
 
 
 @dataclass(frozen=True, slots=True)
