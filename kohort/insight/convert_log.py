@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write JSON lines, and their number to standard error. Raises ReportedError."""
-    # A wrong name fails before anything is written.
+    # Check first, so that a wrong name fails before anything is written.
     check(options.logs)
     if options.output is None:
         count = _write(options, sys.stdout.buffer)

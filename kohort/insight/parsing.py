@@ -156,7 +156,7 @@ def _typed_struct(kind: Struct) -> _Typed:
         if type(value) is not dict:
             raise _TypeError
         typed = empty.copy()
-        # Most fields of an event are null.
+        # Skip null fields, which are the majority in an event.
         for name, item in value.items():
             if item is not None and name in converters:
                 typed[name] = converters[name](item)

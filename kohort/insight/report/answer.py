@@ -105,8 +105,7 @@ def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
 
 def setting_of(row: Row) -> Setting:
     names = [field.name for field in fields(Setting)]
-    # Rows of older releases are null in the columns of newer settings, which then have their
-    # default. For `static`, null is a value.
+    # Null is a value of `static`; otherwise the setting is newer than the row, and at its default.
     present = [name for name in names if row.get(name) is not None or name == "static"]
     return replace(Setting(), **{name: row[name] for name in present})
 

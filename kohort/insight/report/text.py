@@ -113,7 +113,7 @@ def _duration(ms: int) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """Format a duration in seconds, so that a column can be compared: 6,500 or 2.4."""
+    """Format a duration in seconds, so that the values of a column are comparable: 6,500, 2.4."""
     if ms is None:
         return NOTHING
     value = ms / SECOND_MS

@@ -105,7 +105,7 @@ def _panel(
     height: float,
 ) -> list[Markup]:
     bottom = top + _TITLE + height
-    # Linear from 0: bars are compared by their length.
+    # A linear scale from 0, because readers compare bars by their length.
     scale = Values(max([*values, 1.0]) * 1.05, bottom, top + _TITLE)
     parts = [svg_text(0, top + 13, title, class_="title")]
     parts += value_axis(scale.ticks(3), times.left, times.right)
