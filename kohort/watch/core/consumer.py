@@ -352,7 +352,7 @@ class ConsumerGroup(FollowedGroup):
             evidence=fate.evidence,
         )
 
-    # The events.
+    # Events.
 
     def _started(self, state: str, batch: Sequence[DurableRecord]) -> RebalanceStarted:
         members, current = self._members.values(), self._current
@@ -403,7 +403,7 @@ class ConsumerGroup(FollowedGroup):
     def _named(self, pairs: Sequence[tuple[bytes, int]]) -> _Named:
         return tuple([(self._names.name_of(topic_id), number) for topic_id, number in pairs])
 
-    # The state.
+    # State.
 
     def _apply(self, batch: Sequence[DurableRecord], at_ms: int) -> None:
         for record in batch:

@@ -1,7 +1,7 @@
-"""Which of several causes began a rebalance.
+"""Determines which of several causes began a rebalance.
 
 Each cause has a time, known or guessed; the cause with the earliest known time began the rebalance.
-That is certain only if no other cause is possible: if members joined or left, the rejoin of another
+It is certain only if no other cause is possible: if members joined or left, the rejoin of another
 member, such as the leader, leaves no trace.
 """
 

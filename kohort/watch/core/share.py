@@ -118,7 +118,7 @@ class ShareGroup(FollowedGroup):
             evidence=fate.evidence,
         )
 
-    # The state.
+    # State.
 
     def _applied(self, batch: Sequence[DurableRecord], at_ms: int) -> ShareState:
         state = self._state.copy()
