@@ -30,7 +30,7 @@ class Membership(RebalanceListener):
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
-        """`settings` are those of a `Consumer` about brokers and security."""
+        """`settings` are settings of a `Consumer` for its brokers and for security."""
         self.is_writer = False
         """Whether this watcher writes to the topic."""
         self.refusal: AuthorizationError | None = None

@@ -78,7 +78,7 @@ class PollFollower(AnyFollower):
     ) -> Iterator[Snapshot]:
         by_type: dict[str, list[str]] = {}
         for entry in groups:
-            # Before Kafka 3.8, without a type, all groups were classic.
+            # Before Kafka 3.8, the type is missing, and all groups are classic.
             kind = entry.group_type.lower() or GroupKind.CLASSIC.value
             by_type.setdefault(kind, []).append(entry.group_id)
         for group in described(self._cluster, broker, by_type.get(GroupKind.CLASSIC.value, ())):
@@ -151,7 +151,7 @@ def _snapshot(
     protocol: str,
     members: list[StoredMember],
 ) -> Snapshot:
-    # Brokers list them in any order.
+    # Sort the members, because brokers list them in any order.
     ordered = tuple(sorted(members, key=lambda member: member.member_id))
     record = GroupRecord(
         group.group_id, protocol_type or None, generation, protocol or None, None, -1, ordered

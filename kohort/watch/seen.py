@@ -39,7 +39,7 @@ RETENTION_MS: Final = 30 * 86_400_000
 """How long the records of a removed group are kept."""
 
 _ANY_CHANGE: Final = GroupRestored(0, None, None, {})
-"""Stands for any change of a group."""
+"""The event that observers get for any change of a group."""
 
 
 class NewRecord(NamedTuple):
@@ -159,7 +159,7 @@ class WatchedGroups:
     # Changes.
 
     def update(self, group_id: str, view: View | None) -> None:
-        """Replace the view of a group, and call the observers; None if it was removed."""
+        """Replace the view of a group (None if it was removed), and call the observers."""
         if view is None:
             self._views.pop(group_id, None)
         else:
@@ -171,7 +171,7 @@ class WatchedGroups:
     def locate(self, positions: Positions) -> None:
         self._positions = positions
 
-    # See `GroupsSeen`.
+    # Methods of `GroupsSeen`.
 
     def now(self) -> Now:
         """Return the wall-clock time as both clocks: records and polls have no monotonic time."""
