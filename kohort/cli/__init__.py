@@ -44,10 +44,9 @@ COMMANDS: Final = {
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
-"""Summary and function of each command, by name. The function adds the arguments and sets `run`; it
-is written as ``module:function``.
+"""Summary of each command, and the function that adds its arguments and sets `run`, by name.
 
-By default the function is ``add_arguments``.
+Written as ``module:function``; a module alone means its function ``add_arguments``.
 """
 
 
@@ -63,8 +62,8 @@ def whole_parser() -> Parser:
 
 
 def _parser(wanted: Collection[str]) -> Parser:
-    """Return the parser of the wanted commands. If none is known, it has all commands, without
-    their arguments.
+    """Return a parser of only the wanted commands, with their arguments; if none of them exists, a
+    parser of all commands, without arguments.
     """
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."

@@ -5,8 +5,8 @@ from pathlib import Path
 
 if __name__ == "__main__":
     here = Path(__file__).resolve().parent
-    # Started by its path, Python searches this directory first, so `pipeline` would be the module
-    # here instead of the package.
+    # If this file is run by its path, Python searches its directory first, and modules here, such
+    # as `pipeline`, would hide other packages of the same name.
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
 
     from kohort.cli import main

@@ -149,7 +149,7 @@ def _principal(text: str) -> str:
     if not colon:
         return f"{USER}:{text}"
     if kind != USER and kind.lower() == USER.lower():
-        # Brokers would never match such a rule.
+        # A broker would store the rule, but no principal would match it.
         raise argparse.ArgumentTypeError(f"{text!r} must begin with {USER}: (case-sensitive)")
     return text
 
@@ -232,7 +232,7 @@ def _is_unknown(cluster: Cluster, principal: str) -> bool:
     """Whether the cluster has users with passwords, but not `principal`."""
     kind, _, name = principal.partition(":")
     if kind != USER or name in {WILDCARD, ANONYMOUS.name} or "=" in name:
-        # Principals without a password: everybody, anonymous clients, and certificates.
+        # Not users with passwords: other principal types, everybody, anonymous, certificates.
         return False
     try:
         return not list_users(cluster, [name]) and bool(list_users(cluster))
@@ -255,7 +255,7 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises NotFoundError if any of the operations is denied."""
+    """Print whether each operation is allowed, and why. Raises NotFoundError if any is denied."""
     with cluster_of(options) as cluster:
         rules = list_rules(cluster, RuleFilter())
     authorizer = Authorizer(

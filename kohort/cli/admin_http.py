@@ -27,9 +27,9 @@ HTTP: Final = f"http://localhost:{HTTP_PORT}"
 """Default URL of a broker's HTTP port."""
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 STARTING_S: Final = 1.0
-"""Timeout for asking whether a broker is starting, which answers at once."""
+"""Timeout of the request for the progress of a starting broker, which responds at once."""
 RESPONSE_BYTES_MAX: Final = 256 << 20
-"""Maximum size of a response; those of a broker have about 8 MB at most."""
+"""Maximum size of a response; a broker's largest responses have about 8 MB."""
 
 
 def url_of(host: str, port: int, scheme: str = "http") -> str:
@@ -38,7 +38,7 @@ def url_of(host: str, port: int, scheme: str = "http") -> str:
 
 
 def starting_text(host: str) -> str | None:
-    """Return the progress of a broker on this host that is starting; None if there is none.
+    """Return the progress of a broker that is starting on this host; None if none is starting.
 
     Its HTTP port is open before its Kafka port. Only the default port is tried.
     """

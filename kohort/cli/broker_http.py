@@ -8,7 +8,7 @@ from kohort.cli.admin_http import LOCAL_HOSTS, url_of
 
 METRICS: Final = "kohort.metrics"
 CONSOLE: Final = "kohort.console"
-"""METRICS and this are the prefixes of the settings of a broker's two HTTP ports."""
+"""Prefix of the settings of the console's HTTP port; METRICS is the other HTTP port's prefix."""
 
 _TLS: Final = ("listener.name.http.ssl.keystore.location", "listener.name.http.ssl.keystore.type")
 """A broker's HTTP ports have TLS if one of these settings is set."""

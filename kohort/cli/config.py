@@ -1,4 +1,4 @@
-"""``kohort config``: settings of files and, in `stored_configs`, those that clusters store."""
+"""``kohort config``: lists and checks a broker's settings; `stored_configs` has get and set."""
 
 import argparse
 import os
@@ -71,7 +71,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _setting_lines(settings: Iterable[Setting]) -> Iterator[str]:
-    """Sections of NAME=DEFAULT, each followed by its description."""
+    """Yield each section's heading, then NAME=DEFAULT and the description of its settings."""
     section = None
     for setting in settings:
         if setting.section != section:
@@ -105,7 +105,7 @@ def _setting_json(setting: Setting) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises NotFoundError, with a line for each problem."""
+    """Print the settings that a start would use. Raises NotFoundError if they are invalid."""
     try:
         loaded = load(file=options.config, overrides=options.override, environment=os.environ)
     except ConfigError as error:

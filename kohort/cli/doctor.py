@@ -29,8 +29,8 @@ COMPILED: Final = {
     "unpacking of records": "kohort.client.core.fetch.unpack",
 }
 FILES_MIN: Final = 10_000
-"""A lower limit of open files gets a warning. Half of the file descriptors are reserved for logs;
-see `connections_within`."""
+"""Warn if the process may open fewer files than this. Half of the file descriptors are reserved for
+logs; see `connections_within`."""
 FREE_BYTES_MIN: Final = 1 << 30
 
 OK: Final = "ok"

@@ -122,11 +122,7 @@ def seconds(text: str) -> float:
 
 @contextmanager
 def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
-    """The cluster that the options name; its errors are turned into CommandError.
-
-    Raises:
-        CommandError
-    """
+    """Connect to the cluster that the options name; its errors become CommandError."""
     try:
         servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
     except ConfigError as error:
@@ -153,7 +149,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
 
 
 def client_error(error: ConsumerError) -> CommandError:
-    """The error of a command whose client failed."""
+    """Return the CommandError that reports an error of the consumer or the admin client."""
     if isinstance(error, UnknownTopicError):
         return NotFoundError(str(error))
     is_refused = isinstance(error, AuthenticationError | AuthorizationError) and not isinstance(
@@ -163,7 +159,7 @@ def client_error(error: ConsumerError) -> CommandError:
 
 
 def refusal(error: RefusedError, hint: str = "") -> CommandError:
-    """The error of a command that a broker rejects, by the broker's reason."""
+    """Return the CommandError for a request that a broker rejected, by its error code."""
     kind: type[CommandError] = RefusedCommandError
     if error.error in _MISSING:
         kind = NotFoundError
@@ -248,7 +244,7 @@ def print_rows(
 
     Args:
         titles: of the columns, by field.
-        nothing: what to say instead of a table without rows.
+        nothing: text that is printed instead of an empty table.
     """
     cells = [[row[field] for field in titles] for row in rows]
     is_table = rows or nothing is None

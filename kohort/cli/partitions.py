@@ -60,7 +60,7 @@ def partitions_named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartit
 
 
 def add_times(parser: argparse._ActionsContainer, *, to_datetime: str, by_duration: str) -> None:
-    """Add options that name an offset by its time, with these texts."""
+    """Add the options that select offsets by time; the arguments are their help texts."""
     parser.add_argument("--to-datetime", type=moment_ms, metavar="TIME", help=to_datetime)
     parser.add_argument("--by-duration", type=duration_ms, metavar=DURATION, help=by_duration)
 
@@ -80,7 +80,7 @@ class Bounds(NamedTuple):
 def bounds_of(
     cluster: Cluster, options: argparse.Namespace, partitions: Iterable[TopicPartition]
 ) -> Bounds:
-    """The offsets of these partitions. Raises as `existing_offsets`."""
+    """Look up the partitions' first, end and requested offsets. Raises as `existing_offsets`."""
     starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
     ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
     time_ms = options.to_datetime
@@ -96,7 +96,7 @@ def bounds_of(
 def existing_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The offsets at these times, as `checked_offsets`.
+    """Look up offsets by time, or by START or END; -1 if all of a partition's records are older.
 
     Raises:
         NotFoundError: a partition does not exist.

@@ -30,7 +30,7 @@ def matching(texts: Sequence[str], known: Callable[[], Iterable[str]]) -> list[s
         found = [text]
         if is_pattern(text):
             every = set(known())
-            # A group may have such a name: it is not a pattern then.
+            # A group's name may contain `*` or `?`: an existing name matches only itself.
             found = found if text in every else sorted(n for n in every if fnmatchcase(n, text))
             if not found:
                 raise NotFoundError(f"nothing matches {text!r}")

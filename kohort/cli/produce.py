@@ -197,8 +197,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _texts(descriptor: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the whole lines of each read, without the end of the last line, and whether more input
-    is ready.
+    """Yield the complete lines of each read, without the final line end, and whether more input can
+    be read without waiting.
     """
     begun = bytearray()
     while data := os.read(descriptor, READ_BYTES):

@@ -27,7 +27,7 @@ from kohort.cli.users import credential_of
 
 
 class StoppedBroker:
-    """The users of a data directory, which is locked meanwhile."""
+    """Reads and changes the users in a stopped broker's data directory, which the caller locks."""
 
     def __init__(self, users: Users, store: MetadataStore) -> None:
         self._users = users

@@ -122,7 +122,7 @@ def _list(options: argparse.Namespace) -> None:
     states, open_for_ms = options.state, -1
     if options.open_for is not None:
         open_for_ms = int(options.open_for * 1000)
-        # Brokers compare the start of a transaction even if it has ended: list open ones only.
+        # Brokers apply the filter to ended transactions too, so request only open ones.
         states = states or _OPEN_STATES
     with cluster_of(options) as cluster:
         listed = list_transactions(

@@ -113,7 +113,7 @@ def _add_password(parser: argparse.ArgumentParser, *, default: str = "both") -> 
 def _list(options: argparse.Namespace) -> None:
     with _store_of(options) as store:
         users, disabled = store.users(), store.disabled()
-    # Users without a password here, as those of certificates, can be disabled too.
+    # Users who authenticate by certificate have no password here, but may be disabled too.
     others = (disabled or frozenset()).difference(user.name for user in users)
     users = sorted([*users, *(User(name, {}) for name in others)])
     states = {user.name: None if disabled is None else user.name in disabled for user in users}
@@ -156,7 +156,7 @@ def _password(options: argparse.Namespace) -> None:
         if not users:
             raise _no_user(options.user)
         password = _read_password(options)
-        # By default, all of the user's: the old password must not stay valid for any of them.
+        # By default, change every mechanism of the user: no mechanism may keep the old password.
         mechanisms = sorted(set(options.mechanism or users[0].iterations))
         store.set_password(options.user, hashed(password, mechanisms, options.iterations))
     print(f"{shown(options.user)}: changed for {', '.join(mechanisms)}")

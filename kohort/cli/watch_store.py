@@ -88,12 +88,12 @@ def _opened(options: argparse.Namespace, cluster: Cluster, stack: ExitStack) -> 
     if topic is None:
         directory = HistoryDirectory(Path(options.history), cluster.metadata([]).cluster_id)
         return stack.enter_context(directory)
-    # Imported only for a topic, because of the consumer that joins the group.
+    # These modules import the consumer, which a store in a directory does not need.
     from kohort.watch.history_topic import HistoryTopic  # noqa: PLC0415
     from kohort.watch.membership import Membership  # noqa: PLC0415
 
     if options.once or options.group is not None:
-        # Not a member of the watchers' group: watchers of all groups must not wait for this one.
+        # Do not join: as the elected writer, this watcher would block watchers of all groups.
         return HistoryTopic(cluster, topic, None, timeout_s=options.timeout)
     membership = Membership(topic, consumer_settings(options))
     store = HistoryTopic(cluster, topic, membership, timeout_s=options.timeout)

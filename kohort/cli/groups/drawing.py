@@ -1,9 +1,9 @@
 """Draws a rebalance for the terminal: a line for each member, with its phases from left to right.
 
 Pure: takes a history record in its JSON form, and returns lines of styled text. The members that
-the record's sentence names come first, then those that were stopped longest; members beyond the
-limit are only counted. Histories of `kohort watch` and of brokers' logs lack the times at which
-members of a classic group joined, so their bars are hatched until all members had joined.
+caused the rebalance or were waited for come first, then those that were stopped longest; members
+beyond the limit are only counted. Histories of `kohort watch` and of brokers' logs lack the times
+at which members of a classic group joined, so all bars are hatched until the join phase ends.
 Departures that are not certain have a mark of their own.
 """
 
@@ -152,8 +152,8 @@ def _has_joins(record: Json) -> bool:
 
 
 def _join_phase_ms(record: Json) -> int | None:
-    """Return the duration of the join phase; if its beginning is a guess, the time to the latest
-    possible beginning.
+    """Return the duration of the join phase; if it is unknown because a watcher did not see the
+    rebalance begin, the time until the latest possible beginning.
     """
     join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
     between = record.get("started_between_ms")
@@ -163,9 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Sort members: first those that caused the rebalance or were waited for, then the rest. Both
-    are sorted by how long they were stopped, longest first; in a consumer group, by when they had
-    their whole target: those that still lack a part first, then the latest.
+    """Sort members: first those that caused the rebalance or were waited for, then the rest; within
+    each part, the longest stopped first. In a consumer group, the last to own their whole target
+    assignment come first, after members that do not own all of it yet.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
@@ -298,7 +298,7 @@ def _note(member: Json, record: Json) -> str:
         unknown = "new" if fate == "new" else ""
         return "did not join" if _has_joins(record) else unknown
     if member["mode"] == "cooperative":
-        # The member kept reading the partitions that it did not lose (KIP-429).
+        # A cooperative member keeps reading the partitions that it does not lose (KIP-429).
         note = f"gained partitions after {duration(stopped_ms)}" if stopped_ms else "kept consuming"
     else:
         verb = "new, waited" if fate == "new" else "stopped"

@@ -99,7 +99,7 @@ def groups_in_files(options: argparse.Namespace) -> dict[str, list[Json]]:
         for name, lines in histories(options.files, options.timezone):
             for number, text in lines:
                 for record in _records_in(text, f"{name}, line {number + 1}"):
-                    # Of a long rebalance there are two records; the second one is complete.
+                    # A long rebalance has two records: the second, complete one replaces the first.
                     key = observed_key(record) or record.get("sequence")
                     groups[str(record.get("group"))][key] = record
     except ReportedError as error:

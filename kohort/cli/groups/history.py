@@ -141,7 +141,7 @@ def history_of(
     if options.bootstrap_server is not None:
         return _through_broker(options, kind, enough)
     try:
-        # Also the port of `kohort watch`, whose brokers have no history.
+        # Try this port first: `kohort watch` also serves it, for clusters that store no history.
         return _from_http(options, HTTP, kind)
     except StartingError:
         raise
@@ -235,13 +235,13 @@ def _share_partitions(options: argparse.Namespace) -> Json | None:
 
 
 def _summarized(options: argparse.Namespace) -> Json:
-    """The last rebalances, the rebalances avoided since the first of them, and the act, such as a
-    rolling restart, that the newest belongs to. Raises CommandError.
+    """The last `--last` rebalances, with the rebalances avoided between and after them, and the act
+    of the newest one, such as a rolling restart. Raises CommandError.
     """
     from kohort.insight.analysis.group_acts import RECORDS  # noqa: PLC0415 - as for `last_act`.
 
     last = options.last
-    # Files, which may be standard input, are read once.
+    # All records of files: standard input cannot be read again if these are too few.
     options.last = COUNT_MAX if options.files else max(last, RECORDS)
     answer = history_of(options, kind=None, enough=last)
     records: list[Json] = answer["rebalances"]
@@ -249,7 +249,7 @@ def _summarized(options: argparse.Namespace) -> Json:
     options.last = last
     rebalances = [record for record in records if record.get("kind") != AVOIDED]
     if is_full and len(rebalances) < last:
-        # Records of avoided rebalances may have taken the places of rebalances in the response.
+        # Records of avoided rebalances filled the response: request only rebalances.
         records = rebalances = history_of(options)["rebalances"]
     answer["act"] = last_act(options.group, records)
     answer.pop("acts", None)  # Only the HTTP port sends acts.
@@ -296,7 +296,7 @@ def why_lines(answer: Json) -> Iterator[str]:
 
 
 def continued(record: Json, answer: Json) -> Json:
-    """Return the record; if its rebalance still runs, with the time of the wait until now."""
+    """Return the record; if its rebalance still runs, extend its waiting time until now."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or not _still_runs(record, answer) or not record["waited_for"]["ms"]:
         return record
@@ -386,7 +386,7 @@ def _timeline_lines(answer: Json, *, width: int, members: int, symbols: Symbols)
         lines += [Line.of(text, "bold") for text in wrapped([sentence], width)]
         lines += [Line.of(text) for text in _as_of_lines(record, answer, clock_text)]
         if record.get("kind") == ASSIGNED:
-            # Nobody waits or stops, so that there is nothing to draw.
+            # Share groups assign partitions without stopping members, so there is nothing to draw.
             lines += [Line.of(f"  {line}") for line in record_evidence(record, clock_text)]
             continue
         lines += draw(record, now_ms=answer["at_ms"], width=width, members=members, symbols=symbols)
