@@ -1,7 +1,7 @@
 """Checks a group's settings for common causes of rebalances and lag.
 
 Has pure functions that derive findings from the facts of a group, the code that collects the facts,
-and GET /api/checks, which lists all groups that have findings. The advisor replays the costs of
+and GET /api/checks, which lists all groups that have findings. The advisor replays histories under
 other settings (`kohort.broker.console.advising`); these checks need only the current state.
 """
 

@@ -219,7 +219,7 @@ class GroupsView:
         now = source.groups.now()
         group_id = row.group.group_id
         group = source.groups.group(group_id)
-        # The survey may be slightly out of date.
+        # The survey is cached for seconds: the group may have changed or been removed since.
         described = row.group if group is None else group.describe()
         waiting = waiting_json(
             None if group is None else group.describe_waiting(), now, with_members=True

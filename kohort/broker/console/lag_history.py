@@ -112,8 +112,8 @@ class LagHistory:
 
 
 def is_rising(samples: Sequence[int]) -> bool:
-    """Whether each third of the samples is above the third before it. Commits make a lag fluctuate;
-    of series without a trend, one in 1,680 satisfies this condition.
+    """Whether all samples of each third are above all samples of the third before it. Commits make
+    a lag fluctuate; of series without a trend, one in 1,680 satisfies this condition.
     """
     if len(samples) < TREND_SAMPLES:
         return False

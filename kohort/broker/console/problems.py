@@ -108,7 +108,7 @@ def _hang(group: GroupSeen, waiting: WaitingFor, now: Now) -> Finding:
         if member.member_id in awaited
     ]
     is_one = len(awaited) == 1
-    # The wait exceeds the session timeouts: members without heartbeats would have been removed.
+    # The wait exceeds the awaited members' session timeouts, so they must be sending heartbeats.
     if waiting.phase in _NOT_POLLING and sessions and lasted_ms > max(sessions):
         text += (
             " It still sends heartbeats: its process runs, but its application does not poll, its"

@@ -111,8 +111,8 @@ async def wait_chosen(
     span: slice,
     time_slice: Slice,
 ) -> tuple[list[Row], int]:
-    """Return the chosen rows within `span` in sort order, and the number of chosen rows. Runs in
-    time slices: chunks are sorted one by one, and merged only as far as necessary.
+    """Return a page of the rows for which `chosen` is true, and the number of all these rows. Runs
+    in time slices: chunks are sorted one by one, and merged only up to the end of `span`.
     """
     order_key = ORDERS[order]
 
