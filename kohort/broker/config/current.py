@@ -348,7 +348,7 @@ def _formatted(name: str, text: str) -> str | None:
     try:
         return text if known is None else known.format(known.parse(text))
     except ValueError:
-        # The start accepts invalid values of settings without an effect.
+        # Invalid values of settings without an effect are accepted, and shown as they were given.
         return text
 
 

@@ -101,7 +101,7 @@ def _parse(line: str, reason: str) -> Setting:
 
 
 def _value(kind: str, text: str) -> Value:
-    """Parse a default value, which is needed to create the `Setting`, so before `Setting.parse`."""
+    """Parse a default value; `Setting.parse` cannot, as a `Setting` is created with its default."""
     if text == "null":
         return None
     text = "" if text == '""' else text

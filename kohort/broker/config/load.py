@@ -108,7 +108,7 @@ class GivenValue(NamedTuple):
 class LoadedConfig(NamedTuple):
     config: BrokerConfig
     given: Mapping[str, GivenValue]
-    """Settings that do not have their defaults, by name."""
+    """Settings that one of the sources gives, by name."""
     ignored: tuple[GivenValue, ...]
     """Given settings of Kafka that have no effect here."""
     warnings: tuple[str, ...]
@@ -191,7 +191,7 @@ def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | 
             values[setting.attribute] = setting.parse(value.text)
         except InvalidValueError as error:
             wrong.append(f"{value.origin}: {error}{setting.what_is_allowed()}")
-    # A file for an older Kafka has only broker.id; in Kafka 4 both are equal.
+    # A file for an older Kafka sets broker.id instead of node.id; in Kafka 4 both are the same id.
     if "node_id" not in values and isinstance(values.get("broker_id"), int):
         values["node_id"] = max(0, int(str(values["broker_id"])))
     if wrong:
@@ -301,7 +301,7 @@ def _meant_by(name: str) -> str | None:
     ]
     if not name.startswith(_KOHORTS):
         return misspelt(name, known)
-    # Compared without the prefix: longer names may differ in more characters.
+    # Compare without the prefix, because the limit of differences grows with the name's length.
     full_names = {full_name.removeprefix(_KOHORTS): full_name for full_name in known}
     meant = misspelt(name.removeprefix(_KOHORTS), full_names)
     return None if meant is None else full_names[meant]

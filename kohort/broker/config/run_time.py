@@ -84,7 +84,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
                 f"{name} is read only when the broker starts: {_AT_START_ONLY[name]}.",
             )
     own_settings = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
-    # One spelling only: otherwise a setting could have a different value for each spelling.
+    # Only lower case: a setting stored in several spellings could have several values.
     _refuse(
         [name for name in own_settings if canonical(name) != name],
         "Listeners and mechanisms have to be in lower case in the names of settings",
@@ -93,7 +93,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         [name for name, own in own_settings.items() if own is None],
         "Unknown listener settings",
     )
-    # Kafka stores changes of these settings for its next start, even if the start will then fail.
+    # Kafka would store these changes for its next start, even ones with which the start fails.
     _refuse(
         [name for name, own in own_settings.items() if own is not None and not own.is_dynamic],
         "These listener configs are read only when the broker starts: change them in its file of "

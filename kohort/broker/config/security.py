@@ -1,7 +1,7 @@
 """Settings of TLS, SASL and users, of authorization and of quotas.
 
-Most of those of TLS and SASL can be set for a single listener; see `listeners`. Access rules are
-not settings, clients create them.
+Most TLS and SASL settings can be set for a single listener; see `listeners`. Access rules (ACLs)
+are not settings: clients create them.
 """
 
 import re

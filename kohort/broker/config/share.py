@@ -1,4 +1,4 @@
-"""Settings of share groups, and the configs of a share group that no setting of the broker has."""
+"""Settings of share groups, and configs of share groups that have no equivalent broker setting."""
 
 import re
 from itertools import pairwise
