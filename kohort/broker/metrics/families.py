@@ -19,7 +19,7 @@ COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
 
 
 class SeriesBudget:
-    """Number of series that one scrape may still use; the oldest label sets get theirs first."""
+    """A scrape's remaining number of series; collectors use it for the oldest label sets first."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -107,7 +107,7 @@ class WideFamily(Metric):
 
 
 def rows(samples: Iterable[Any], value_of: Callable[[Any], float]) -> Rows:
-    """Return the rows of samples that have `labels`."""
+    """Return a function that yields each sample's `labels` and the result of `value_of`."""
     return lambda: ((sample.labels, value_of(sample)) for sample in samples)
 
 

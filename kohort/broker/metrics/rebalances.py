@@ -82,7 +82,7 @@ class RebalanceMetrics:
             phase: HistogramTally(PHASE_BOUNDS_S)
             for phase in ("assign", "reconcile", "revoke", "notice")
         }
-        """Times of consumer groups, by phase."""
+        """Durations of the phases of consumer groups' rebalances, by phase."""
         self.running: dict[str, Running] = {}
         """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
