@@ -53,7 +53,7 @@ def by_group(events: DataFrame) -> DataFrame:
 
 
 def advice_of(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> DataFrame:
-    """Return rows of the table `advice`, with a column ERROR.
+    """Compute each group's rows of the table `advice`, with an additional column ERROR.
 
     `known` are values of `Setting` fields that are known to have been in force.
     """

@@ -115,8 +115,8 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def held_of(
     parts: Iterable[pa.Table], schema: pa.Schema
 ) -> tuple[pa.Table, Iterator[pa.Table] | None]:
-    """Return the rows as one table, and None. If there are more than HELD_ROWS_MAX rows, the table
-    has slightly more than that, and the remaining parts are returned instead of None.
+    """Return all rows as one table, and None. If there are more than HELD_ROWS_MAX rows, return the
+    first parts, with slightly more rows than that, as a table, and the remaining parts.
     """
     rest = iter(parts)
     held = [schema.empty_table()]

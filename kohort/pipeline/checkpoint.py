@@ -56,7 +56,7 @@ class Checkpoint:
         """
         path = f"{self.path}/{_OWNER_FILE}"
         if not self._files.exists(path):
-            # A .part file was left by a kill during a write.
+            # Ignore .part files, which a job leaves behind if it is killed during a write.
             if any(not name.endswith(".part") for name in self._files.names(self.path)):
                 raise ReportedError(
                     f"{self.path} is the checkpoint of another query: it has no {_OWNER_FILE}. "

@@ -62,8 +62,8 @@ def _is_ending(spark: SparkSession) -> bool:
 
 
 class RetryBudget:
-    """Limits the time of retries since the last success; with `limit_s` 0, there are no retries.
-    `stopping` ends pauses.
+    """Allows retries until `limit_s` after the last success, and pauses before each. With `limit_s`
+    0, there are no retries; the event `stopping` ends a pause early.
     """
 
     def __init__(self, limit_s: float, stopping: threading.Event) -> None:

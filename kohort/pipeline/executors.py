@@ -53,7 +53,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -
 
 
 def items(spark: SparkSession, given: Iterable[Any]) -> DataFrame:
-    """Return a frame of the given objects, divided among all cores; `objects` reads them."""
+    """Return a frame of pickled objects, divided among all cores; tasks unpickle with `objects`."""
     return spark.createDataFrame(
         pa.table([pa.array(map(pickle.dumps, given), pa.binary())], schema=_RESULT)
     )

@@ -37,8 +37,8 @@ _OWN: Final[dict[str, type[ReportedError]]] = {
         *((kind, kind) for kind in (ReportedError, UsageError, ConflictError, UnavailableError)),
     )
 }
-"""Kohort's own error classes, by their names in a worker's traceback. Their texts are for the
-user."""
+"""The error that the driver raises for each of Kohort's own exceptions, by the exception's name in
+a worker's traceback. Their texts are for the user."""
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -108,8 +108,8 @@ def causes(error: BaseException | None) -> Iterator[str]:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the texts of Java's causes, outermost first, instead of "An error occurred while
-    calling".
+    """Return the error's text; for an error in Java, the texts of its causes, outermost first,
+    without py4j's "An error occurred while calling".
     """
     if not isinstance(error, Py4JJavaError):
         is_of_spark = isinstance(error, (PySparkException, Py4JError))
@@ -127,7 +127,7 @@ def _java_causes(cause: Any) -> Iterator[str]:  # noqa: ANN401 - py4j's view of 
 
 def _raised(text: str) -> str:
     """Return the exception at the end of a Python worker's traceback, or an empty text."""
-    # Java's stack trace follows it.
+    # A Java stack trace follows, so the exception is not on the last line.
     raised = _RAISED.findall(text) if _OF_WORKER in text else []
     return raised[-1].strip()[:_TEXT_MAX] if raised else ""
 
@@ -138,7 +138,7 @@ def _first_line(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return the last cause in a stack trace instead of "Task failed while writing rows"."""
+    """Return a text's first line, such as "Task failed while writing rows", and its cause."""
     if _BAD_NAME in text:
         return "invalid topic name"
     if raised := _raised(text):

@@ -186,7 +186,7 @@ class Admin:
 
         Raises:
             UnavailableError: no broker answers.
-            ReportedError: the brokers refused the request, or aborted records are to be omitted.
+            ReportedError: the brokers refused the request, or the client is set to read_committed.
         """
         if self._kafka.settings.get(_ISOLATION) == "read_committed":
             raise ReportedError(

@@ -54,7 +54,7 @@ class Change:
     ) -> pa.Table:
         """Return the rows of these groups, or all rows, in these columns.
 
-        With `sequences`, the first and last sequence number wanted, other rows may be missing.
+        `sequences` is the first and the last sequence number wanted; other rows may be missing.
         """
         return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
 
@@ -77,7 +77,7 @@ class Change:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
         by group. Return False if the table is known to have the same rows already.
 
-        With `table`, a definition with other columns, all rows and the columns are replaced.
+        With `table`, a new definition, the table gets its columns, and `rows` replace all rows.
         """
         groups = None if table is not None else groups
         held, rest = held_of(rows, schema)

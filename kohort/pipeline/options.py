@@ -130,7 +130,7 @@ def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
 def _group(options: argparse.Namespace, lake: Lake) -> str | None:
     if options.group is not None:
         return options.group or None
-    # Two lakes that land the same topic have different positions.
+    # One group per lake, because two lakes that land the same topic have different positions.
     digits = hashlib.sha256(lake.root.encode()).hexdigest()[:8]
     return f"{options.group_prefix}-{digits}"
 

@@ -125,7 +125,7 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
     now = Pulse()
 
     def beat() -> None:
-        # If Spark has ended, the code that uses it reports that.
+        # Ignore that Spark has ended: the computation fails too, and its error is reported.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
                 announce_stages(spark, now.doing)

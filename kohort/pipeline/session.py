@@ -127,17 +127,13 @@ def _ignored(_server: object, _request: object, _address: object) -> None:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Whether the log record is from another module than py4j's gateway, which logs with the root
-    logger.
-    """
+    """Whether a log record is not from py4j's gateway, which logs with the root logger."""
     return record.module != "java_gateway"
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
-    """Configure the JVM that `spark-submit` has started: options of the session would come too
-    late.
-
-    A starting context logs some ninety lines, and creates the warehouse directory in the working
+    """Set the log level of the JVM that `spark-submit` has started, and the warehouse directory. By
+    default, a starting context logs some ninety lines, and creates that directory in the working
     directory.
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM.
@@ -148,8 +144,8 @@ def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Reduce the number of tasks per shuffle (on one machine) and for reading the log of a Delta
-    table: Spark's 200 and Delta's 50 tasks take longer than the work in them.
+    """Reduce the number of tasks per shuffle (on one machine) from Spark's 200, and for reading a
+    Delta table's log from Delta's 50: starting so many tasks takes longer than their work.
 
     Options that were set explicitly are kept.
     """

@@ -29,8 +29,8 @@ interrupted."""
 
 SMALL_FILES_MAX: Final = 100
 """Maximum number of small files that appends leave. A job that runs for weeks adds some files per
-minute, and each batch opens all of them. Spark takes about 40 seconds of CPU time to compact a
-million events, so it does not do that more often."""
+minute, and each batch opens all of them. The maximum is not lower, because Spark takes about 40
+seconds of CPU time to compact a million events."""
 
 _OPTIMIZE: Final = {
     # By default, each compaction would rewrite all files up to 1 GB.
@@ -131,7 +131,7 @@ class DeltaLake:
             DeltaTable.forPath(self.spark, self.path(name)).delete(f.col(column) < f.lit(before))
 
     def compact(self, name: str) -> None:
-        # After a conflict, another run has compacted the files, or deleted rows of them.
+        # Ignore a conflict: another run has compacted the files, or deleted some of their rows.
         with suppress(ConflictError), explained(self.label(name)):
             DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
 

@@ -172,9 +172,8 @@ class DeltaChange(Change):
 
 
 def _app_ids(rows: pa.Table) -> set[str]:
-    """Return the application ids under which these rows are appended. Two runs that add rows of the
-    same group use the same id, so Delta rejects the second; rows of groups in different slices do
-    not collide.
+    """Return the application ids of an append, one for each slice of groups with rows in it. Delta
+    rejects the second of two concurrent appends that have an id in common.
     """
     if "group" not in rows.column_names:
         return {"kohort"}

@@ -198,8 +198,8 @@ def _commit(table: Table, files: Sequence[str], key: str, batch_id: int) -> None
         try:
             _add(table, files, {key: str(batch_id)}, {})
         except OverflowError:
-            # PyIceberg reads column bounds as Python datetimes, which end with the year 9999. From
-            # now on the table has no bounds for timestamps.
+            # PyIceberg converts the bounds of columns to Python datetimes, which fails after the
+            # year 9999: store no bounds for this table's timestamps from now on.
             moments = [
                 field.name
                 for field in table.schema().fields

@@ -102,7 +102,7 @@ def expire(load: Callable[[], Table], hours: int) -> None:
         for snapshot in _manifests(table, expired)
         if snapshot.manifest_path not in kept
     }
-    # Kept manifests also list files that were removed from the table: only their live files stay.
+    # A kept manifest also lists removed files; only the files that it lists as live are in use.
     files = _data_files(table, stale.values(), live=False)
     if files:
         files -= _data_files(table, kept.values(), live=True)

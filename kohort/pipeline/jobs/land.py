@@ -238,7 +238,7 @@ class _Job:
     _budget: RetryBudget
     _stopping: threading.Event
     failures: list[ReportedError] = field(default_factory=list)
-    """The error of each topic that failed permanently, even if a later exception ends the job."""
+    """The error of each topic that failed permanently; the job raises the first one at its end."""
     _running: dict[str, _Running] = field(default_factory=dict)
 
     def run(self, topics: _Topics) -> None:
@@ -303,7 +303,7 @@ class _Job:
             self._budget.pause()
             waiting.append(topic)
             return
-        # If this is the only topic, its failure is not announced, but reported when the job ends.
+        # If no other topic waits, runs or has failed, the job now ends, and reports this error.
         if waiting or self._running or self.failures:
             announce(f"land {topic}: {error}")
         self.failures.append(error)

@@ -59,7 +59,7 @@ class JsonDecoder:
             raise UndecodableError(f"not JSON: {reason} at character {error.pos}") from error
         except RecursionError as error:
             raise _nested_too_deep() from error
-        # No text has more levels than opening brackets.
+        # Count levels only if necessary: a text has at most as many levels as opening brackets.
         if text.count("[") + text.count("{") > NESTING_MAX:
             level = [parsed]
             for _ in range(NESTING_MAX):

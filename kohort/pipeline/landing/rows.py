@@ -51,7 +51,7 @@ GAPS: Final = StructType(
         StructField("topic", StringType()),
         StructField("topic_id", StringType()),
         StructField("partition", IntegerType()),
-        # The first missing record, and the first one after it. Null: unknown.
+        # Offset of the first lost record, and the offset after the last one; null if unknown.
         StructField("from_offset", LongType()),
         StructField("to_offset", LongType()),
         StructField("reason", StringType()),
@@ -88,7 +88,7 @@ class Shape:
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
         """Convert rows of the connector, with headers, to rows of the table. If some may have to be
-        quarantined, the result has the column UNDECODABLE, which is not null in those rows.
+        quarantined, add the column UNDECODABLE: the reason for quarantine, null in good rows.
         """
         rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
             "landed_at", f.current_timestamp()

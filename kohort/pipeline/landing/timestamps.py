@@ -1,8 +1,8 @@
 """Reads records whose timestamps Spark cannot represent, and on which its connector fails.
 
-Spark counts microseconds in 64 bits, which a producer that writes nanoseconds instead of
-milliseconds exceeds. The connector converts timestamps itself, and its error names the first such
-record. So a consumer in the driver reads the offsets around that record, and the connector reads
+Spark's timestamps are microseconds in 64 bits. If a producer writes nanoseconds instead of
+milliseconds, the connector fails to convert them, and its error names the first such record. So a
+consumer in the driver reads the offsets around that record, and the connector reads
 the remaining offsets. Each failure in a batch doubles the number of records that the driver reads,
 so a few attempts suffice even if all records of a batch have such timestamps.
 """

@@ -170,8 +170,8 @@ class TopicLander:
         since = self._since(since_ms)
         wanted = _count(since, ends)
         if self._tables.has_quarantine:
-            # A job killed between writing to the topic's table and to the quarantine leaves holes
-            # after the first stored offset. Records that are stored are not landed again.
+            # Also search after the first stored offset: a job that was killed before it wrote to
+            # the quarantine left holes there. `between` omits records that are stored.
             ends = begun
         if not _count(since, ends):
             return 0
@@ -277,7 +277,7 @@ class TopicLander:
         return gaps.missing(_contiguous_ranges(offsets), gap.first, end)
 
     def _report(self, reason: str, topic: Topic, gaps_found: list[Gap]) -> None:
-        """End the job, or record the gaps and continue."""
+        """Raise DataLossError or, with `record_losses`, store the gaps in the table of gaps."""
         if not self._settings.record_losses:
             raise DataLossError(
                 f"{reason}\nTo continue without them, use --on-data-loss=record, which "

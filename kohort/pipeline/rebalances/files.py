@@ -34,7 +34,7 @@ _EVENTS: Final = pa.schema(
 SMALL_BYTES: Final = 1 << 20
 _LINES: Final = 500
 _BYTES: Final = 4 << 20
-"""With _LINES, the limits of the lines held in memory at a time."""
+"""Maximum size of the lines held in memory at a time; _LINES is their maximum number."""
 
 
 @contextmanager

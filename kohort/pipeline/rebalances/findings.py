@@ -1,9 +1,9 @@
 """Renews the findings of each group that has new events.
 
 Findings are recomputed instead of updated, because a late event, a closed gap or another threshold
-changes earlier findings, and a kill may come between any two writes. Each group is computed from
-its whole history. The large part of it, the stops of members, is limited to the last `days`. Only
-files with rows of these groups are rewritten, and only if a row differs.
+changes earlier findings, and a kill may come between any two writes. The findings of a group are
+computed from its whole history, but most of them cover only its last `days`. Only files with rows
+of these groups are rewritten, and only if a row differs.
 
 One query computes all groups. Each of its tasks computes some groups, as many at a time as fit into
 memory, and reads the members of a larger group in portions. The rows are shuffled by table, and
@@ -281,8 +281,8 @@ def _read(
 
 
 def _replace(replacing: _Replacing, computed: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
-    """Write rows, sorted by table, to their tables, except for GROUPS: yield its rows, because the
-    driver writes it last.
+    """Write rows, which are sorted by table, to their tables, but yield the rows of GROUPS: the
+    driver writes this table last.
     """
     for name, of_table in groupby(computed, itemgetter(0)):
         parts = (rows for _, rows in of_table)

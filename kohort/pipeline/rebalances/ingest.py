@@ -39,7 +39,7 @@ from kohort.pipeline.memory import cut, without_gc
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
-"""Limits of a chunk: with all derived rows, a few hundred megabytes."""
+"""Maximum size of a chunk's records; with all derived rows, it takes a few hundred megabytes."""
 
 TASK_RECORDS: Final = 2_000
 """Fewer records are not divided among tasks: starting a task would take longer than writing
@@ -169,7 +169,6 @@ class Writer:
         return tally
 
     def _write_chunk(self, parsed: Sequence[Read | Refused]) -> Tally:
-        # Of several events with the same sequence number, the first is written.
         events = [one for one in parsed if isinstance(one, Read)]
         running = [one for one in events if event_rows.is_running(one.event)]
         complete = [one for one in events if event_rows.has_row(one.event)]
@@ -241,8 +240,8 @@ class _Batch:
                 )
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
-        """Read the `observed_key` of each watcher's event in the tables, where a rebalance in the
-        batch may have another sequence number.
+        """Read the `observed_key` of each event in the tables that a watcher recorded: a rebalance
+        of this batch may be stored under another sequence number.
         """
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]

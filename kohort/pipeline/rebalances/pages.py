@@ -40,7 +40,7 @@ ADVICE_MAX: Final = 1_000
 """Maximum number of settings of a group; the largest grids have some hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""Range of sequence numbers of the events that are read together."""
+"""Width of the range of sequence numbers of the events that are read together."""
 
 _OF_REBALANCES: Final = (
     *("sequence", "started_at", "trigger_certainty"),

@@ -87,7 +87,7 @@ class HistoryStream:
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
-            # The query keeps this option after it is reset below.
+            # The query copies the session's options now, so the reset below does not affect it.
             return self._query.start(options, _as_records)
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
