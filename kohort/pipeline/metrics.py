@@ -69,7 +69,7 @@ class Metrics:
         self._last.labels(*labels).set(time.time())
         if behind is not None:
             self._behind.labels(*labels).set(behind)
-        # A failure is visible in the age of the file.
+        # A failed write does not stop the job; monitoring sees that the file is old.
         with suppress(OSError):
             self._write()
 

@@ -207,7 +207,7 @@ class DeltaLake:
             present = files.listStatus(place) if files.exists(place) else []
             if {str(status.getPath().getName()) for status in present} <= {_LOG}:
                 return False
-            # Another run may have created it meanwhile.
+            # Another run may have created the table since the first check.
             if not self.tables.exists(name):
                 raise ReportedError(
                     f"{self.label(name)}: the directory contains files of something else. "
@@ -223,9 +223,7 @@ class DeltaLake:
         return place.getFileSystem(jvm.hadoop_configuration(self.spark))
 
     def _qualified(self, path: str) -> str:
-        """Return the path with its file system, which the catalog stores and a lake's root may
-        omit.
-        """
+        """Return the path as a URL with its file system, as paths in the catalog have one."""
         place = self._place(path)
         return str(self._files(place).makeQualified(place).toString())
 

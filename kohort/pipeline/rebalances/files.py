@@ -70,8 +70,8 @@ def read(spark: SparkSession, paths: Sequence[str], zone: tzinfo) -> DataFrame:
 
 
 def events(records: DataFrame, cluster_id: str) -> DataFrame:
-    """Return the complete events among records, each once, in the columns of EVENTS. Other records
-    become rows of nulls.
+    """Return the complete events among records, each once, in the columns of EVENTS. Invalid
+    records become rows of nulls; events of unfinished rebalances are left out.
     """
     found = records.mapInArrow(
         partial(_events, cluster_id),
