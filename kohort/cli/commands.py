@@ -13,9 +13,8 @@ Handler: TypeAlias = Callable[[argparse.Namespace], None]
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Formats help as wide as the terminal. For every added argument, argparse would get the width
-    from shutil, which imports three compression libraries and so delays each start of a broker by 2
-    ms.
+    """Formats help as wide as the terminal. argparse would get the width from shutil, even if no
+    help is printed; that import takes 2 ms of each start of a broker.
     """
 
     def __init__(self, prog: str) -> None:

@@ -21,7 +21,7 @@ from kohort.broker.config.settings import InvalidValueError, Setting, Value, set
 
 PREFIX: Final = "listener.name."
 HTTP: Final = "HTTP"
-"""Name of the HTTP port in such settings; Kafka listeners cannot have it."""
+"""Listener name of the HTTP port in settings; a Kafka listener cannot have this name."""
 
 OF_LISTENERS: Final = (
     "sasl.enabled.mechanisms",

@@ -221,7 +221,7 @@ class Setting(NamedTuple):
         if declared.or_exactly is not None and not (low or value) <= value <= (high or value):
             reason = f"Value must be between {low} and {high} or equal to {declared.or_exactly}"
             raise self._invalid(value, reason)
-        # In this form it also rejects NaN.
+        # Not `value < low`, which is false for NaN.
         if low is not None and not value >= low:
             raise self._invalid(value, f"Value must be at least {low}")
         if high is not None and not value <= high:

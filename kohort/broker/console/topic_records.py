@@ -34,7 +34,8 @@ PARTITIONS_MAX: Final = 64
 """Maximum number of partitions read for one answer: those with the lowest numbers."""
 READ_BYTES: Final = 256 * 1024
 READS_MAX: Final = 8
-"""Maximum reads per partition and answer: a read may contain only transaction markers."""
+"""Maximum reads per partition and response; a read may return only transaction markers, so that
+another read is needed."""
 INFLATED_BYTES_MAX: Final = 16 << 20
 """A batch whose decompressed size exceeds this is not shown: joining its parts would block the
 event loop."""
