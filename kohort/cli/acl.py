@@ -149,7 +149,7 @@ def _principal(text: str) -> str:
     if not colon:
         return f"{USER}:{text}"
     if kind != USER and kind.lower() == USER.lower():
-        # A broker would store the rule, but no principal would match it.
+        # No principal would ever match such a rule.
         raise argparse.ArgumentTypeError(f"{text!r} must begin with {USER}: (case-sensitive)")
     return text
 

@@ -1,4 +1,4 @@
-"""``kohort config``: lists and checks a broker's settings; `stored_configs` has get and set."""
+"""``kohort config``: lists and checks settings; `stored_configs` has get, set and delete."""
 
 import argparse
 import os

@@ -159,7 +159,7 @@ def client_error(error: ConsumerError) -> CommandError:
 
 
 def refusal(error: RefusedError, hint: str = "") -> CommandError:
-    """Return the CommandError for a request that a broker rejected, by its error code."""
+    """Return the CommandError for a rejected request; its class depends on the error code."""
     kind: type[CommandError] = RefusedCommandError
     if error.error in _MISSING:
         kind = NotFoundError

@@ -93,7 +93,7 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
         [name for name, own in own_settings.items() if own is None],
         "Unknown listener settings",
     )
-    # Kafka would store these changes for its next start, even ones with which the start fails.
+    # Kafka would store these changes for its next start, even if they make that start fail.
     _refuse(
         [name for name, own in own_settings.items() if own is not None and not own.is_dynamic],
         "These listener configs are read only when the broker starts: change them in its file of "
