@@ -1,1 +1,1 @@
-"""The consumer's rules: pure, with the time passed in. Sockets, threads and tasks are elsewhere."""
+"""The consumer's logic without sockets, threads and tasks; the current time is an argument."""

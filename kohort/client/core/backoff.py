@@ -1,4 +1,4 @@
-"""Repeated failures: exponential backoff between attempts (KIP-580), and since when, how often and
+"""Exponential backoff between failed attempts (KIP-580), and a record of since when, how often and
 why an operation has been failing. Pure.
 """
 
@@ -28,7 +28,7 @@ class Backoff:
 
     def fail(self) -> int:
         """Count a failure; return the milliseconds to wait."""
-        # After sixty doublings the limit applies in any case.
+        # Keeps the power small: after sixty doublings the wait is at its limit anyway.
         exponent = min(self.failure_count, 60)
         self.failure_count += 1
         wait_ms = min(self._first_ms * FACTOR**exponent, self._max_ms)
@@ -62,8 +62,7 @@ class Backoffs(Generic[Key]):
 
 
 TWICE: Final = 2
-"""The number of failures from which a problem counts as lasting: a single one may be resolved
-already."""
+"""How often an operation must have failed before its failure counts as lasting."""
 
 
 class OngoingFailure(NamedTuple):
@@ -73,7 +72,7 @@ class OngoingFailure(NamedTuple):
     times: int
     seconds: float
     is_refused: bool = True
-    """Whether an operator has to intervene; otherwise it may be temporary."""
+    """Whether an operator has to intervene; if not, the failure may be temporary."""
 
     def lasts(self, limit_ms: int) -> bool:
         """Whether the failure occurred twice, and is permanent or has lasted for `limit_ms`."""
@@ -110,7 +109,7 @@ class OngoingFailures:
             self._count = 0
 
     def now(self, now_ms: int) -> OngoingFailure | None:
-        """The present failure; None if there was none since the last success."""
+        """The ongoing failure; None if the operation has not failed since its last success."""
         if not self._count:
             return None
         seconds = (now_ms - self._first_ms) / 1000

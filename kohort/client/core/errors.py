@@ -186,7 +186,7 @@ class OffsetOutOfRangeError(PositionError):
 class LogTruncatedError(OffsetOutOfRangeError):
     """Records that were read have been removed from the log; other records have their offsets now.
 
-    `offset` is the position, `next_offset` the point before it where the logs diverge.
+    `offset` is the position, `next_offset` the lower offset at which the old and new log diverge.
     """
 
     def __init__(
@@ -210,8 +210,7 @@ class LogTruncatedError(OffsetOutOfRangeError):
 class RecordError(PartitionError):
     """Fetched data cannot be returned as records.
 
-    `offset` is that of a record, or the point within a batch up to which records have been
-    returned.
+    `offset` is the record's, or, if the rest of a batch cannot be read, the first one not returned.
     """
 
     offset: int

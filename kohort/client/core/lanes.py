@@ -102,7 +102,7 @@ class Lane:
         """The number of this lane's valid entry in `Work._resting`; 0 if it has none."""
         self.since_ms: int | None = None
         """With batches: when the lane began to wait for more records for its next batch; None if it
-        has not."""
+        does not wait."""
 
 
 class Share:
@@ -137,11 +137,11 @@ class Share:
         self.is_held = False
         """Whether only records up to `started_to` may start."""
         self.drain_until_ms: float = float("inf")
-        """While held: the end of the drain. Retries already scheduled for later are made at once;
-        new ones for later are not made."""
+        """While held: the end of the drain. Retries that were scheduled after it are made at once;
+        no more are scheduled after it."""
         self.end: float = float("inf")
-        """While held: no record from this offset on may start. An earlier record was given up, so
-        the records after it are handled again in any case."""
+        """While held: no record from this offset on may start. The record at this offset was given
+        up, so all records from there on will be delivered again."""
 
     def restart(self, items: Iterable[Item]) -> None:
         """Put the records of these items into new lanes, by offset, as if none had been started."""
@@ -187,9 +187,9 @@ class DoneOffsets:
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """The offset up to which everything is done; None until a record has started. It begins at
-        the first record's offset. Committed before any record is done, this keeps a consumer that
-        starts at the end of a log from skipping records that it received and did not finish.
+        """The offset up to which everything is done; None until a record has started. Until the
+        first record is done, it is that record's offset: committing it keeps a restarted consumer
+        from starting at the end of the log, behind that record.
         """
         if self.last_begun < 0:
             return None
@@ -210,7 +210,7 @@ class DoneOffsets:
         self._begun.append((offset, leader_epoch))
 
     def finish(self, offset: int) -> None:
-        """Mark a record as done, once."""
+        """Mark a record as done; to be called once for each record."""
         begun, done = self._begun, self._done
         if begun[0][0] != offset:
             assert offset not in done, "done twice"

@@ -1,4 +1,4 @@
-"""Offsets in the public API, and where positions without a valid offset start."""
+"""Offsets in the public API, and where to start in a partition without a valid offset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, and metadata of the user's."""
+    """A committed position: the next offset to read, and text that the user stores with it."""
 
     offset: int
     metadata: str = ""
@@ -50,7 +50,7 @@ def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
 def as_committed(
     offsets: Mapping[TopicPartition, ToCommit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Convert offsets as users give them, including aiokafka's pairs. Raises as `check_offset`."""
+    """Convert offsets that users give, also as aiokafka's pairs. Raises TypeError, ValueError."""
     for partition in offsets:
         if not isinstance(partition, tuple):
             raise TypeError(f"{partition!r} is not a TopicPartition: each offset is given for one")
@@ -64,7 +64,7 @@ def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
 
 
 def check_time(timestamp_ms: object) -> None:
-    """Raises as `check_offset` unless it is a valid number of ms since the epoch."""
+    """Check that a timestamp is valid. Raises TypeError, ValueError."""
     _check_int("time", timestamp_ms, 0, OFFSET_MAX)
 
 

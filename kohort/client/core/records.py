@@ -27,7 +27,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     key: K
     value: V
     serialized_key_size: int
-    """The key's bytes before deserialisation; -1 for None. `serialized_value_size` likewise."""
+    """Number of bytes of the key before deserialisation; -1 for None."""
     serialized_value_size: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH

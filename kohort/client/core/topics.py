@@ -1,4 +1,4 @@
-"""Topic metadata, which of two responses is newer, and named topics that may not exist. Pure.
+"""Known topic metadata, without outdated responses, and named topics that may not exist. Pure.
 
 Brokers learn of changes at different times, and any of them may be queried. So a response may be
 older than the previous one: it may have a leader of an older epoch, or a topic by the id that it
@@ -18,7 +18,7 @@ from kohort.protocol.types import ZERO_UUID
 IDS_MAX: Final = 16
 """How many former ids of one topic are remembered, the newest ones."""
 GONE_MAX: Final = 1_000
-"""How many deleted topics may be remembered by their ids."""
+"""How many deleted topics are remembered by their ids; beyond that, all of them are forgotten."""
 
 
 class Leader(NamedTuple):
@@ -62,8 +62,8 @@ class KnownTopics:
         if update.topic_id != known.topic_id:
             return known if self._is_former(update) else update
         if update.topic_id == ZERO_UUID:
-            # Brokers before Kafka 2.8 send no ids: the topic may have been recreated, and its
-            # epochs start over.
+            # Brokers before Kafka 2.8 send no ids, so epochs do not show which response is newer:
+            # the topic may have been recreated, with epochs that start over.
             return update
         older = [
             index

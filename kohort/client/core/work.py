@@ -65,8 +65,8 @@ class Work:
         records of its batch. Valid if the lane still has this number."""
         self._rests = 0
         self._gone: set[TopicPartition] = set()
-        """Partitions revoked and not reassigned. They have no committable offset: records read from
-        them may not be done."""
+        """Partitions revoked and not reassigned. They have no committable offset, because records
+        read from them may be unfinished."""
         self._is_closed = False
         self._was_full = False
         self._mean_bytes = 0.0
@@ -91,7 +91,7 @@ class Work:
 
     @property
     def has_space(self) -> bool:
-        """Whether there is `room`."""
+        """Whether `room` would return more than 0."""
         records, byte_count = self._most_held_once_full if self._was_full else self._most_held
         return self.held_records <= records and self.held_bytes <= byte_count
 
@@ -104,8 +104,7 @@ class Work:
         """Add records that were read, in order, from an owned partition.
 
         An offset that is not after the previous offsets means that the application has sought back:
-        running handlers of the partition no longer count, and the partition starts over from that
-        offset.
+        the partition starts over from that offset, and results of running handlers are ignored.
         """
         share = self._share(partition)
         done, by_key, batches = share.done, self._by_key, self._batches
@@ -136,8 +135,8 @@ class Work:
         if total_count:
             self.held_records += total_count
             self.held_bytes += total_bytes
-            # The average follows gradual changes within some hundred records, and large increases
-            # at once.
+            # The mean size adapts to gradual changes within some hundred records, and to a much
+            # larger record at once.
             weight = 1 - (63 / 64) ** total_count
             mean_bytes = self._mean_bytes
             mean_bytes += (total_bytes / total_count - mean_bytes) * weight
@@ -364,8 +363,8 @@ class Work:
         before it are still handled: otherwise the records behind them, which are done, would be
         delivered again.
 
-        Retries due by `until_ms` are made when due. Retries already scheduled for later are made at
-        once; new ones for later are not made.
+        Retries due by `until_ms` are made when due. Retries that were scheduled after it are made
+        at once; no more are scheduled after it.
         """
         for partition in partitions:
             share = self._share(partition)

@@ -23,7 +23,7 @@ class WorkLimits(NamedTuple):
     """Maximum records of one partition after its committable position, done or not."""
 
     def most_held(self, *, once_full: bool) -> tuple[int, int]:
-        """Return up to how many held records and bytes more records may be taken."""
+        """Return the held records and bytes above which no more records are taken."""
         share = ROOM_SHARE if once_full else max(self.records, self.byte_count) + 1
         free_records = max(1, self.records // share)
         return self.records - free_records, self.byte_count - max(1, self.byte_count // share)
