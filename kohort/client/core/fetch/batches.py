@@ -83,7 +83,7 @@ class Fetched:
         offset, which may be within the first batch.
 
         Raises:
-            CorruptRecordError, RecordTooLargeError: there is not a single whole batch.
+            CorruptRecordError, RecordTooLargeError: the data contains no whole batch.
         """
         self._partition = partition
         self._options = options
@@ -102,7 +102,7 @@ class Fetched:
         self._position = 0
         self._left = 0
         self.leader_epoch = UNKNOWN_EPOCH
-        """The epoch of the batch that was read last."""
+        """The leader epoch of the batch that was read last."""
 
     @property
     def byte_count(self) -> int:
@@ -111,7 +111,7 @@ class Fetched:
 
     @property
     def inflated_bytes(self) -> int:
-        """The size of the decompressed batch that is partly read, in addition to `byte_count`."""
+        """Decompressed size of the batch being read, which `byte_count` does not include."""
         return 0 if self._block is None else len(self._block)
 
     def deflate(self) -> None:
@@ -121,12 +121,12 @@ class Fetched:
     def read(self, floor: int, wanted: int) -> list[AnyRecord]:
         """Return at most `wanted` records of one batch, none below offset `floor`.
 
-        Empty: there are no more records here; continue at `next_offset`.
+        An empty list means that no records are left; the offset after them is `next_offset`.
 
         Raises:
             CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
                 after it, cannot be returned. The next call starts with it again.
-            NotMadeYet: its deserialisers are coroutine functions, and still running.
+            NotMadeYet: coroutine functions are still deserialising that record.
         """
         return self._deserialised(self._unpacked(floor, wanted))
 
@@ -170,7 +170,7 @@ class Fetched:
                 return records
 
     def rewind(self) -> None:
-        """Read the current batch again, from the `floor` of the next `read`."""
+        """Let the next `read` start over in the current batch, at its own `floor`."""
         if self._open is not None:
             self._position = 0
             self._left = self._open.header.record_count
@@ -312,8 +312,8 @@ def _name(partition: TopicPartition) -> str:
 def _extent(partition: TopicPartition, data: memoryview, offset: int) -> tuple[int, int]:
     """Return the end of the last whole batch, and the offset after it.
 
-    Data that cannot be a batch counts as the end, too: it comes first in the next response, and is
-    an error then.
+    Invalid data after a whole batch is ignored: the next response begins with it, and then it is an
+    error.
     """
     cursor = next_offset = 0
     problem: ConsumerError | None = None

@@ -1,4 +1,4 @@
-"""Buffers of fetched data per partition: the fetcher fills, the consumer empties them."""
+"""Buffers of fetched data per partition, filled by the fetcher and emptied by the consumer."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ AHEAD_RECORDS: Final = 64
 """How many records are decoded at a time for a reader that takes them one by one."""
 
 CHUNK_OVERHEAD_BYTES: Final = 512
-"""Memory overhead of a response; without it, small ones would hardly count towards the limit."""
+"""Counted for each response besides its data, so that the limit also bounds many tiny responses."""
 
 
 class _Waiting:
-    """The waiting data of one partition, the oldest first."""
+    """Fetched data of one partition that was not taken yet, the oldest first."""
 
     __slots__ = ("byte_count", "chunks", "fence", "next_offset")
 
@@ -97,8 +97,7 @@ class _Ahead(NamedTuple):
     partition: TopicPartition
     records: Iterator[AnyRecord]
     version: int
-    """The version of the positions when the records were decoded; after a change they are read
-    again."""
+    """`Positions.version` when the records were decoded; if it has changed, they are read again."""
 
 
 class FetchBuffers:
@@ -149,7 +148,7 @@ class FetchBuffers:
         return offset
 
     def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
-        """Add data that follows the waiting data; return the partition's waiting bytes."""
+        """Append data fetched under `fence`; return how many bytes of the partition now wait."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = _Waiting(fence)
@@ -202,8 +201,8 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions up to which records are processed, which exclude the records that
-        each reader got last.
+        """Return the positions, without the records that each reader got last: these may be in
+        progress.
         """
         processed = self._positions.consumed()
         if self._record_in_hand is not None:
@@ -318,7 +317,7 @@ class FetchBuffers:
         return records or None
 
     def _put_back(self) -> None:
-        """Return unreturned records to the buffer; they will be decoded again."""
+        """Put decoded records that were not taken back into the buffer, to be decoded again."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and next(ahead.records, None) is not None:
             waiting = self._waiting.get(ahead.partition)

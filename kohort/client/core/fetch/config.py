@@ -36,7 +36,7 @@ class FetchConfig(Protocol):
 
     @property
     def prefetch_bytes_limit(self) -> int:
-        """How many bytes may wait to be taken, as received. As many bytes again may be used by
+        """Limit for received bytes that wait to be taken. As many bytes again may be used by
         decompressed batches that are partly read, not counting the batch that is being read.
         """
 
@@ -52,7 +52,7 @@ class FetchConfig(Protocol):
 
     @property
     def reset_policy(self) -> ResetPolicy:
-        """Where to start without a position."""
+        """Where to start in a partition that has no position (auto.offset.reset)."""
 
     @property
     def retry_backoff_ms(self) -> int: ...

@@ -45,7 +45,7 @@ class BackgroundDeserialiser(Protocol):
     """Runs deserialisers that are coroutine functions, in background tasks."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether a task is deserialising this partition's records, so that `take` finds none."""
+        """Whether `take` would raise NotMadeYet, because a task deserialises the partition."""
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         """Return the leading records of `records` that are deserialised.
@@ -60,7 +60,7 @@ class BackgroundDeserialiser(Protocol):
         """Cancel the tasks of these partitions and drop their results."""
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Cancel all tasks and drop all results."""
 
 
 def refused(record: AnyRecord, what: str, error: BaseException) -> DeserialisationError:

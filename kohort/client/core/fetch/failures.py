@@ -20,7 +20,7 @@ class _Unread(NamedTuple):
     """A partition that cannot be read further from its position."""
 
     place: tuple[int, int | None]
-    """The fence (see `positions`) and the position."""
+    """Fence and offset of the position at which reading failed."""
     error: ConsumerError
     failures: OngoingFailures
 
@@ -45,7 +45,7 @@ class FetchFailures:
     # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """Add an error to raise unless the position changes; False if no longer assigned."""
+        """Add an error to raise unless the position changes; False if the partition is revoked."""
         state = self._positions.find(partition)
         if state is None:
             return False
@@ -97,7 +97,7 @@ class FetchFailures:
         self._unanswered.pop(partition, None)
         unread = self._unread.get(partition)
         if unread is not None and not isinstance(unread.error, RecordError):
-            # The broker serves it again. A RecordError persists until the application seeks.
+            # The broker serves the partition again. Only a RecordError lasts until a seek.
             del self._unread[partition]
 
     def note_unanswered(

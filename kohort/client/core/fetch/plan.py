@@ -1,9 +1,9 @@
 """Plans fetches: which partitions to request from which broker, and how many bytes.
 
-A partition is requested while less of it waits to be taken than one response brings, so that the
+A partition is requested as soon as its buffered data is less than one response brings, so that the
 next response arrives while the previous one is being taken. It is left out while it is paused or
-about to be revoked, while enough data waits, during a backoff after a failure, and while its broker
-has a request in flight: there is one request per broker at a time.
+about to be revoked, during a backoff after a failure, and while its broker has a request in flight:
+there is one request per broker at a time.
 
 All waiting data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
 share, so that none of them can keep the others from being read. The bound is exceeded by at most
@@ -29,9 +29,9 @@ named."""
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
-"""How long partitions without data wait for another partition of the broker whose data is being
-taken. The broker would delay a request for them alone, and so the other partition's next
-request."""
+"""Minimum interval of a broker's requests while buffered data of one of its partitions is taken.
+That partition is to be requested soon, so the broker may not delay responses for the others:
+without this interval, empty responses would follow each other."""
 
 
 class FetchLimits(NamedTuple):
@@ -52,7 +52,7 @@ class PlannedFetch(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The requests to send now, and when to plan again without an earlier event."""
+    """The requests to send now, and when to plan again if no event occurs before."""
 
     fetches: Sequence[PlannedFetch]
     wake_ms: int | None
@@ -73,7 +73,7 @@ class _Share:
     readable_bytes: int = 0
     """The part of the waiting bytes that the next polls will take."""
     is_being_taken: bool = False
-    """Whether some partition has enough data, and will be requested again soon."""
+    """Whether enough data of a partition is buffered, so that its next request comes soon."""
 
 
 class FetchPlan:
@@ -206,7 +206,7 @@ class FetchPlan:
         least = max(1, min(limits.answer_bytes, limits.partition_bytes, share_bytes) // 2)
         if room < least:
             if share.readable_bytes:
-                # Reading buffered data will make room.
+                # No wake-up time: when buffered data is read, the plan is made again.
                 return None
             room = least
         return PlannedFetch(node_id, share.wanted, room, not share.is_being_taken)

@@ -1,7 +1,7 @@
 """The position of one consumer in each of its partitions.
 
 A position is the offset of the next record that the user will get: everything below it has been
-returned by a poll. Only the fetcher is concerned with data fetched ahead of it.
+returned by a poll. Data fetched ahead of the position concerns only the fetcher.
 
 A partition starts without a position and gets one in one of three ways: from its committed offset,
 from a reset (to one of the ends of its log, or to a timestamp), or by a seek. Whenever the position
@@ -63,7 +63,7 @@ class Positions:
     """
 
     def __init__(self, *, reads_committed: bool = False) -> None:
-        """`reads_committed`: lag is measured to the last stable offset."""
+        """`reads_committed`: lag is measured to the last stable offset, not the high watermark."""
         self._reads_committed = reads_committed
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fences = count(1)
@@ -71,7 +71,7 @@ class Positions:
         self._read_alone: frozenset[TopicPartition] | None = None
         """The union of all readers' partitions; None: all partitions."""
         self.version = 0
-        """Changes whenever fetched data may be affected: not by reading on."""
+        """Incremented by every change that may invalidate fetched data; reading on does not."""
 
     # Assignment.
 
@@ -293,7 +293,7 @@ class Positions:
     # Results from brokers.
 
     def advance(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """Advance the position: records below `offset` were returned, or there are none."""
+        """Advance the position: all existing records below `offset` were returned."""
         state = self._states[partition]
         assert state.position is not None
         assert offset >= state.position, "reading goes forward"
@@ -308,7 +308,7 @@ class Positions:
         last_stable_offset: int,
         wall_ms: int | None = None,
     ) -> None:
-        """Record the log's start and end as reported by a fetch at `wall_ms`; negative: unknown."""
+        """Record the offsets that a fetch reported at `wall_ms`; negative ones are unknown."""
         state = self._states.get(partition)
         if state is None:
             return
@@ -403,7 +403,7 @@ class StoredOffsets:
                 self._stored[partition] = state, offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the stored offsets of partitions that have stayed assigned since then."""
+        """Return the stored offsets; drop those of partitions that were revoked meanwhile."""
         find = self._positions.find
         self._stored = {tp: its for tp, its in self._stored.items() if find(tp) is its[0]}
         return {partition: offset for partition, (_, offset) in self._stored.items()}

@@ -97,7 +97,7 @@ class FetchState:
         self.effects: Final[set[Effect]] = set()
         self.notes: Final[list[Note]] = []
         self.next_deadline_ms: int | None = None
-        """When to call `next_fetches` again without an earlier event."""
+        """When to call `next_fetches` again if no event occurs before."""
         self.failures = FetchFailures(positions)
         self._plan = FetchPlan(
             FetchLimits(
@@ -184,7 +184,7 @@ class FetchState:
         self._buffers.drop_outdated()
 
     def notice_new_topics(self, now_ms: int, wall_ms: int) -> None:
-        """Check for recreated topics after new metadata: positions in them start over."""
+        """After new metadata, reset the positions in topics that were deleted and recreated."""
         for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
             self._warn(f"{topic} was deleted and recreated; applying auto_offset_reset")
             errors = reset_recreated(self._positions, topic, self.default_reset(wall_ms))
@@ -193,7 +193,7 @@ class FetchState:
                 self.report(partition, error, now_ms)
 
     def default_reset(self, wall_ms: int) -> OffsetSpec | None:
-        """Where to start without a position; None: the user has to decide."""
+        """Where to start in a partition without a position; None: raise an error to the user."""
         return self._config.reset_policy.spec_at(wall_ms)
 
     def clear(self) -> None:
@@ -279,7 +279,7 @@ class FetchState:
             if state is None or state.fence != requested.fence:
                 continue
             if self._buffers.fetch_offset(partition, state) != requested.offset:
-                # Both the old and the new leader responded, because the leader changed.
+                # A duplicate: the leader changed, and the old and the new leader responded.
                 continue
             code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if code is ErrorCode.NONE:
@@ -290,9 +290,8 @@ class FetchState:
             if code in STALE:
                 self.effects.add(Effect.REFRESH)
             if not requested.is_leader:
-                # Ask the leader, whatever the error is. As in Java, this covers most
-                # errors, including OFFSET_OUT_OF_RANGE, which may only mean that the follower lags
-                # behind.
+                # Return to the leader after any error of a follower: OFFSET_OUT_OF_RANGE, too, may
+                # only mean that the follower lags behind.
                 self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
                 self._postpone(partition, now_ms)
                 self._sources.failed(partition, node_id, now_ms)
@@ -310,7 +309,7 @@ class FetchState:
     def on_fetch_error(
         self, fetch: PlannedFetch, failure: BaseException, since_ms: int, now_ms: int
     ) -> None:
-        """Handle another kind of error; readers raise `failure`."""
+        """Handle any error except an unreachable broker; the next reader raises `failure`."""
         self._retry_unserved(fetch.partitions, since_ms, now_ms)
         self.report_failure(failure)
 
@@ -428,7 +427,7 @@ class FetchState:
         spec = self.default_reset(wall_ms)
         name = _name(partition)
         if self._buffers.next_offset(partition) is not None:
-            # Earlier fetched records are returned first; the fetch after them fails again.
+            # Return the buffered records first; the fetch after them fails again.
             self._postpone(partition, now_ms)
         elif spec is None:
             error = OffsetOutOfRangeError(
@@ -464,13 +463,13 @@ class FetchState:
         self, partitions: Iterable[TopicPartition], since_ms: int, now_ms: int
     ) -> list[int]:
         """Postpone partitions that were not served: their leader is unknown, unreachable, or has
-        returned a temporary error. Returns until when, for each that is still assigned.
+        returned a temporary error. Returns the end of each backoff; revoked partitions are ignored.
         """
         left = self.failures.note_unanswered(partitions, since_ms)
         return [self._postpone(partition, now_ms) for partition in left]
 
     def _postpone(self, partition: TopicPartition, now_ms: int) -> int:
-        """Postpone a partition with a growing backoff; returns until when."""
+        """Postpone a partition with a growing backoff; return the end of the backoff."""
         until_ms = now_ms + self._backoffs.fail(partition)
         self._plan.postpone(partition, self._sources.node(partition, now_ms), until_ms)
         return until_ms

@@ -1,10 +1,10 @@
-"""Detects that other records have the offsets that a consumer has read. Pure.
+"""Detects that offsets which a consumer has read now belong to other records. Pure.
 
-A leader that takes over without all records of its predecessor continues from its own log end: the
-same offsets get other records. A consumer that has read further would continue in the middle of
-them and miss the others (KIP-320). So when a partition has a newer leader than the one that the
-last record was read from, the new leader is asked where the older leader's records end before
-anything is read.
+A leader that takes over without all records of its predecessor continues from its own log end, and
+reuses the offsets of the missing records. A consumer that has read further would continue in the
+middle of the new records and miss those before (KIP-320). So when a partition has a newer leader
+than the one that the last record was read from, the new leader is asked, before anything is read,
+where the older leader's records end.
 
 A topic that was deleted and recreated has other records at all offsets; its new id shows this.
 """
@@ -35,9 +35,7 @@ class EpochQuestion(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The latest epoch up to the requested one, and the end offset of that epoch; -1 if there is
-    none.
-    """
+    """The leader's newest epoch up to the requested epoch, and its end offset; -1 if unknown."""
 
     leader_epoch: int
     offset: int
@@ -82,7 +80,7 @@ class LeaderChecks:
         return doubts
 
     def believed(self, partition: TopicPartition, doubt: EpochQuestion) -> None:
-        """Accept the position because the leader cannot be asked: brokers before Kafka 2.3."""
+        """Accept the position unvalidated: brokers before Kafka 2.3 cannot validate it."""
         if self._positions.has_fence(partition, doubt.fence):
             self._positions.believe(partition)
 
@@ -96,10 +94,8 @@ class LeaderChecks:
         """Process the leader's answer. Ignored if the position has moved meanwhile.
 
         If the log was truncated before the position, the position goes back to that point, as in
-        Java; if that point is unknown, `default_reset` applies.
-
-        Returns:
-            the error, if there is no default; the position stays in doubt.
+        Java; if that point is unknown, `default_reset` applies. Without a `default_reset`, the
+        position stays in doubt, and the error to raise is returned.
         """
         if not self._positions.has_fence(partition, doubt.fence):
             return None

@@ -17,7 +17,7 @@ from kohort.protocol.records.varint import read_uvarint, read_varlong
 from kohort.protocol.records.walk import HEADERS_MAX
 
 _NEAR: Final = 1 << 61
-"""To timestamps below this, compiled arithmetic can add a 56-bit delta without overflow."""
+"""Compiled code can add a 56-bit delta to timestamps below this bound without overflow."""
 
 _new = tuple.__new__
 
@@ -45,8 +45,8 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
     add = records.append
     topic, partition, base, last, base_timestamp, stamp, kind, epoch = source
     is_near = -_NEAR < base_timestamp < _NEAR
-    # When compiled, these have different types: one for bounds-checked access to the bytes, one for
-    # cheap slices of checked ranges.
+    # The types in unpack.pxd differ: `view` has bounds-checked access to single bytes, `data` has
+    # cheap slices.
     view = block
     data = block
     end = len(block)
@@ -85,8 +85,8 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
             headers: Headers = ()
             if header_size:
                 headers, cursor = _headers(view, data, cursor - 1, end)
-            # An odd value is negative; only -1 is allowed, and only as the length of a key or
-            # value.
+            # In zig-zag form odd numbers are negative, and 1 is -1: allowed only as the size of an
+            # absent key or value.
             odd = (key_size & (key_size != 1)) | (value_size & (value_size != 1))
             if cursor != stop or stop > end or (size | delta | odd) & 1:
                 break
@@ -131,7 +131,7 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
     except (IndexError, DecodeError):
         pass
     if records:
-        # The next call starts with the invalid record.
+        # The next call starts with the invalid record, and raises.
         return Unpacked(records, position, left)
     raise DecodeError(f"record at {position} of {end} bytes, {left} before the end, is invalid")
 

@@ -63,8 +63,8 @@ class SentFetch(NamedTuple):
 
 
 def version_for(best: int, topic_ids: Mapping[str, bytes]) -> int:
-    """Return the version to send: `best`, or the last one that names topics if the id of any is
-    unknown, as with brokers before Kafka 2.8.
+    """Return the version to send: `best`, or the last version that identifies topics by name if the
+    id of a topic is unknown, as with brokers before Kafka 2.8.
     """
     by_name = ZERO_UUID in topic_ids.values()
     return min(best, FIRST_BY_ID - 1) if by_name else best
