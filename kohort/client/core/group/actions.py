@@ -63,7 +63,7 @@ class Sync(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Take over the new assignment with the listener's calls; then call `applied`."""
+    """Take over the new assignment and call the listener; then call `applied`."""
 
     revoked: frozenset[TopicPartition]
     """The partitions for on_revoked, if any; they are still owned while it runs."""

@@ -159,7 +159,7 @@ class BaseMembership:
 
     @property
     def failure(self) -> ConsumerError | None:
-        """The error of every poll until the application subscribes again, or None."""
+        """The error that every poll raises until the application subscribes again, or None."""
         return self._errors.lasting
 
     @property

@@ -66,7 +66,7 @@ _DENIALS: Final = frozenset(
 
 
 class ConsumerHeartbeatRules(HeartbeatRules):
-    """The rules of one member; an identity's generation is its member epoch."""
+    """The `HeartbeatRules` of one member. An identity's generation is the member epoch."""
 
     def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
         super().__init__(config, backoff)
@@ -211,7 +211,7 @@ class ConsumerHeartbeatRules(HeartbeatRules):
 
 
 def leave_for(identity: Identity, reason: str, *, returns: bool) -> SendLeave:
-    """Return the request to leave; `returns`: a static member that keeps its partitions."""
+    """Return the request to leave; with `returns`, a static member keeps its partitions."""
     return SendLeave(identity, reason, LEAVE_FOR_A_WHILE_EPOCH if returns else LEAVE_EPOCH)
 
 

@@ -80,7 +80,7 @@ class ConsumerMembership(BaseMembership):
     # Actions.
 
     def next_action(self, now_ms: int) -> MemberAction:
-        """Return the next action, which counts as started. Raises as `Membership.next_action`."""
+        """Return the next action, which counts as started. Raises the error due in a poll."""
         if self._errors.is_due:
             self._errors.raise_next()
         if self._next is not None:

@@ -37,7 +37,7 @@ class SendHeartbeat(NamedTuple):
 
 
 class SendLeave(NamedTuple):
-    """Leave the group on behalf of a consumer that does not poll any more."""
+    """Leave the group, because the consumer unsubscribes, closes, or does not poll any more."""
 
     identity: Identity
     reason: str
@@ -93,7 +93,7 @@ class Finding(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     answer: Answer | None = None
-    """Set for ANSWERED."""
+    """The heartbeat responses; only for ANSWERED."""
 
 
 _ENDS: Final = {
@@ -106,7 +106,7 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """The rules of one consumer. At most one request is in flight. The thread reports its result
+    """Plans one consumer's heartbeats, one request at a time. The thread reports the result of each
     with `answered` (`heartbeat_answered` in the consumer group protocol), `found_coordinator`,
     `failed` or `refused`, but does not report the response to a leave request.
     """
@@ -247,7 +247,7 @@ class HeartbeatRules:
         return SendHeartbeat(self._identity)
 
     def _leave_for(self, identity: Identity) -> SendLeave | None:
-        """Return the request for a member that is not polled; None if none is sent."""
+        """Return the request to leave for a member that is not polled; None: do not leave."""
         # A static member may return within its session; leaving would move its partitions.
         return None if self._config.is_static else SendLeave(identity, POLL_TIMEOUT_REASON)
 

@@ -13,13 +13,12 @@ Only the leader knows about the move, so the leader rejoins when the owner has h
 That time is `max_poll_interval_ms`, which the coordinator knows as the rebalance timeout. An owner
 gives up its partitions in a poll, and a member that does not poll for so long is removed in any
 case. Until then it may be processing its last records, and starting a round would make the group
-wait for its poll, too. Afterwards a round costs nothing that would not be due anyway: a member that
-has not requested its assignment by then has been removed by the coordinator, in a round of its own;
-a member that has it, and still runs `on_revoked`, joins that round when it is done, instead of
-starting one. The session timeout is irrelevant here: heartbeats continue while the application
-works.
+wait for its poll, too. After that time a round costs nothing extra: the coordinator has removed the
+members that did not request their assignment, which takes a round in any case; a member that still
+runs `on_revoked` joins the leader's round when it is done, instead of starting its own. The session
+timeout is irrelevant here: heartbeats continue while the application works.
 
-A leader that restarts within that time does not know what it withheld.
+A leader that restarts within that time forgets the moves, and does not rejoin because of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -114,9 +113,8 @@ class Handover:
         """When the leader must check the group; None if it need not check."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
-        """Process a JoinGroup response: reset the state unless this member leads the same
-        generation. A static leader that was away may return in the generation for which it made the
-        assignment.
+        """Process a JoinGroup response: reset the state unless this member already led this
+        generation. A static leader may rejoin in the generation for which it made the assignment.
         """
         if generation != self._generation or not is_leader:
             self._generation = generation if is_leader else UNLED

@@ -36,7 +36,7 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, bytes],
 ) -> OffsetCommitRequest:
-    """Build an OffsetCommit for any version; from 10 on ids are needed."""
+    """Build an OffsetCommit for any version; from version 10 on topic ids are needed."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic,

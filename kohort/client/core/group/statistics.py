@@ -77,7 +77,7 @@ class _Window:
 
 
 class Sampled:
-    """Values of one kind: totals over all of them, and statistics of the latest."""
+    """Totals of all recorded values of one kind, and statistics of the recent values."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -98,7 +98,7 @@ class Sampled:
         window.highest = max(window.highest, value)
 
     def per_second(self, now_ms: int) -> float:
-        """The recent rate; as in Java, a window counts with its full length."""
+        """The recent rate, averaged over one full window at least, as in Java."""
         windows = self._recent(now_ms)
         if not windows:
             return 0.0
@@ -128,7 +128,7 @@ class Sampled:
 
 
 class HeartbeatStatistics:
-    """Statistics of the heartbeat thread's requests, protected by the lock of its rules."""
+    """Statistics of the heartbeat thread's requests, used only under the thread's lock."""
 
     def __init__(self) -> None:
         self._answers = Sampled()
@@ -216,9 +216,8 @@ class GroupStatistics:
             self._failures.record(0, now_ms)
 
     def sync_answered(self, code: int, now_ms: int) -> None:
-        """Record a SyncGroup response, which ends a rebalance; NETWORK_EXCEPTION if there was none.
-
-        After an error the rebalance continues: failed attempts are part of it.
+        """Record a SyncGroup response; NETWORK_EXCEPTION if there was none. Only a success ends the
+        rebalance.
         """
         if code != ErrorCode.NONE:
             self._failures.record(0, now_ms)

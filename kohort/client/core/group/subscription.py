@@ -20,7 +20,7 @@ class SubscriptionKind(Enum):
 
 class Subscription:
     def __init__(self, *, has_group: bool = True) -> None:
-        """`has_group`: whether a group shares the topics; otherwise they are read completely."""
+        """`has_group`: whether a group shares the topics; if not, all their partitions are read."""
         self._has_group = has_group
         self.kind = SubscriptionKind.NONE
         self.topics: frozenset[str] = frozenset()

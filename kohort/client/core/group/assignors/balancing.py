@@ -83,7 +83,7 @@ def _share_equally(
 
 
 class _Balance:
-    """An assignment that is being balanced; subscriptions differ."""
+    """An assignment that is being balanced between members with different subscriptions."""
 
     def __init__(
         self,

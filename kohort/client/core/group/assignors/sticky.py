@@ -147,7 +147,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = UNKNOWN_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
-        # From v2 on the subscription itself has the generation; older leaders read it here.
+        # For leaders that know the subscription only up to v1, which lacks the generation.
         return encode_generation(self._generation)
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:  # noqa: ARG002
@@ -182,7 +182,7 @@ def _without_transfers(
     held: Collection[TopicPartition],
     claimants: Mapping[TopicPartition, set[str]],
 ) -> list[TopicPartition]:
-    """Return the partitions that a member may have now: no other member holds them."""
+    """Return `partitions` without those that another member has to give up first."""
     kept = set(held)
     return [
         partition
