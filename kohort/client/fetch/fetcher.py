@@ -45,7 +45,8 @@ RECEIVING_ITERATIONS_MAX: Final = 32
 would keep the user from getting records."""
 
 LARGE_BLOCK_BYTES: Final = 16 << 20
-"""Larger than any single allocation of a consumer; glibc's threshold can rise to 32 MiB."""
+"""The block that `keep_freed_memory` frees: larger than any that a consumer allocates, and below
+32 MiB, the maximum of glibc's threshold."""
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],

@@ -2,8 +2,8 @@
 partitions.
 
 The user of `LeaderRounds` defines the requests and interprets the responses. This module decides
-when a leader is queried: at once; after a growing backoff if it fails; or without the backoff when
-the leader or the query has changed.
+when a leader is queried: at once, even while an outdated query is pending; after a failure only
+once a growing backoff has ended, unless the partition has a new leader.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class LeaderRounds(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
-        """Send the queries in `wanted` that are neither pending nor in a backoff. Drop all queries
-        that are not in `wanted`.
+        """Send the queries in `wanted` that are neither pending nor in a backoff. Forget the
+        backoffs of all other partitions.
         """
         self._backoffs.keep_only(wanted.keys())
         for gone in self._postponed.keys() - wanted.keys():

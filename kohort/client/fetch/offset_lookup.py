@@ -185,7 +185,7 @@ async def ask_leader(
     isolation: IsolationLevel,
     timeout_ms: int,
 ) -> Lookup:
-    """Ask one broker once.
+    """Send one ListOffsets request to a broker.
 
     Raises:
         ConsumerError: the broker answers with an error that a retry cannot resolve.
@@ -310,7 +310,7 @@ class OffsetResets:
                 self._cluster, node_id, specs, config.isolation, config.request_timeout_ms
             )
         except ConsumerError as error:
-            # Reported to the user and retried, as with a fetch that is refused.
+            # Report the error to the user and retry, as after a rejected fetch.
             self._on_failed(error)
             return specs
         for partition, offset in offsets.items():

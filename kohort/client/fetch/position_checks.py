@@ -32,7 +32,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 logger = logging.getLogger(__name__)
 
 VERSION_MIN: Final = 3
-"""Older versions are for brokers only (KIP-320: they require cluster-level permission)."""
+"""Lowest OffsetForLeaderEpoch version for clients; lower ones need cluster permission (KIP-320)."""
 
 _CONSUMER: Final = -1
 _FINAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
@@ -113,7 +113,7 @@ class PositionChecks:
         return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
 
     def _is_cut(self, partition: TopicPartition, doubts: EpochQuestions) -> bool:
-        """Whether the check of this position already has a final result."""
+        """Whether the leader has already answered this check with a truncation."""
         known = self._cut.get(partition)
         return known is not None and known[0] == doubts[partition]
 
