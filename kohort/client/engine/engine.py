@@ -316,7 +316,7 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None = None,
     ) -> T | None:
-        """Wait until `take`, from `only` if given, returns something; None on timeout."""
+        """Return the first result of `take`, which reads `only` (None: all); None on timeout."""
         self._check_open()
         self.check_reader()
         self.fetcher.state.mark_processed(only)
@@ -357,7 +357,7 @@ class Engine:
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the assignment is stable unless something changes."""
+        """Whether no group assigns partitions, or the member has taken over its assignment."""
         if self.member is None or not self.subscription.is_by_group:
             return True
         return self.member.membership.is_settled
@@ -403,8 +403,8 @@ class Engine:
     async def unsubscribe(self, timeout_s: float) -> None:
         """Give up all partitions, and leave the group.
 
-        If cancelled during the commit, nothing has changed. After that the work continues in a task
-        of its own: first the listener is notified, then the group.
+        Cancelling it during the final commit keeps the subscription. Cancelling it later does not
+        stop the rest, which runs in a task of its own: it notifies the listener, then the group.
         """
         self._check_open()
         await self.shutdown.unsubscribe(timeout_s)
@@ -449,7 +449,7 @@ class Engine:
         return self.commits
 
     async def find_position(self, partition: TopicPartition) -> int:
-        """Wait for a partition's position. Raises as `PositionLookups.find`."""
+        """Wait for a partition's position. Raises the errors of `PositionLookups.find`."""
         with self.calls.call():
             return await self.lookups.find(partition, self.config.default_api_timeout_ms / 1000)
 

@@ -56,7 +56,7 @@ class PollHousekeeping:
         """Do what is due, including application callbacks.
 
         Raises:
-            ConsumerError: as `MembershipShell.advance` and `MetadataKeeper.raise_error`.
+            ConsumerError: raised by `MembershipShell.advance` or `MetadataKeeper.raise_error`.
             Exception: whatever a callback raises.
         """
         # Repeats `alone`, whose context manager would cost each poll a microsecond.
