@@ -130,7 +130,7 @@ class BlockingConnection:
                 text += "" if self._config.security.uses_sasl else SASL_HINT
             raise DisconnectedError(f"{self.address}: {text}") from error
         except ConsumerError:
-            # The session cannot be renewed.
+            # Renewing the session failed: the broker would reject all requests.
             self.close()
             raise
         except KeyboardInterrupt:
@@ -262,7 +262,7 @@ class BlockingConnection:
         try:
             greeted = self._follow(dialogue, token, deadline_s)
         except AuthenticationError as error:
-            # A new connection may succeed, for example as another user; if not, its error says why.
+            # Not raised as it is: a new connection may authenticate, and raises the error if not.
             logger.warning("%s", error)
             raise DisconnectedError(str(error)) from error
         self._session.begin(greeted.session_lifetime_ms, time.monotonic())
@@ -278,7 +278,7 @@ class BlockingConnection:
         return self._wanted.done()
 
     def _wanted_token(self, deadline_s: float) -> OAuthToken | None:
-        """Wait for the token. Raises TokenError."""
+        """Wait for the token, if the mechanism needs one. Raises TokenError."""
         wanted, self._wanted = self._wanted, None
         tokens = self._config.security.tokens
         if tokens is None:

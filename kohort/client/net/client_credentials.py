@@ -1,7 +1,7 @@
 """Token providers: OAuth client credentials (RFC 6749, section 4.4) and tokens from a file, as in
 Kafka's own clients (KIP-768).
 
-Both block, as plain functions may: they run in a thread, so they work even while the loop is
+Both block: as plain functions they run in a thread, and so work even while the event loop is
 blocked.
 """
 
@@ -226,7 +226,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read(answer: HTTPResponse) -> bytes:
-    """Read a body, at most one byte beyond the limit. Raises TimeoutError."""
+    """Read a body, but stop once it exceeds ANSWER_BYTES_MAX. Raises TimeoutError."""
     deadline_s = time.monotonic() + TIMEOUT_S
     data = bytearray()
     while len(data) <= ANSWER_BYTES_MAX and (part := answer.read1(1 << 16)):

@@ -50,7 +50,7 @@ class ClusterConfig(NamedTuple):
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     creates_topics: bool = False
-    """allow.auto.create.topics"""
+    """Whether requests for metadata may create missing topics (allow.auto.create.topics)."""
 
 
 class Cluster:
@@ -149,8 +149,7 @@ class Cluster:
         try:
             connection = await open_connection(*address, self.config.connection)
         except ConsumerError:
-            # Also after failed authentication: an application that keeps polling must not be locked
-            # out.
+            # Back off after failed authentication, too: repeated attempts could lock the user out.
             self._may_connect_s[address] = loop.time() + self._backoffs.fail(address) / 1000
             raise
         self._backoffs.succeed(address)

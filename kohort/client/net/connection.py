@@ -40,8 +40,8 @@ from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_requ
 logger = logging.getLogger(__name__)
 
 QUIET_ROUNDS: Final = 3
-"""After this many event loop iterations without data, the socket counts as drained: a loop may
-handle timers before or after sockets."""
+"""After this many event loop iterations without data, the socket counts as drained. One is not
+enough: a loop may run the waiting task before it reads sockets."""
 
 
 class _Outgoing(NamedTuple):
@@ -125,7 +125,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def answer(
         self, future: asyncio.Future[Any], request: type, timeout_ms: int | None = None
     ) -> Any:  # noqa: ANN401 - as above.
-        """Wait for the response to a `send`. Raises DisconnectedError, as `call`."""
+        """Wait for the response to a request that `send` has sent. Raises DisconnectedError."""
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             await asyncio.wait([future], timeout=timeout_ms / 1000)
@@ -230,7 +230,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return outgoing.future
 
     async def _advance(self, dialogue: Greeting, answer: object) -> Ask | Greeted:
-        """Advance the handshake; hashing a password may take a tenth of a second."""
+        """Advance the handshake, for SCRAM in a thread: hashing a password may take 0.1 s."""
         if answer is None or not self._config.security.uses_scram:
             return advance(dialogue, answer)
         return await run_in_thread(lambda: advance(dialogue, answer), "compute a SCRAM proof")
@@ -274,8 +274,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 logger.warning("%s: the session could not be renewed yet: %s", self.address, error)
                 self._session.postpone(loop.time())
         except ConsumerError as error:
-            # Requests continue over a new connection; if its authentication fails, that error says
-            # why.
+            # Only close this connection: a new one may authenticate, and raises the error if not.
             if isinstance(error, AuthenticationError):
                 self._config.security.discard(token)
                 logger.warning("%s", error)

@@ -15,7 +15,7 @@ FRAME_BYTES_MAX: Final = 1 << 30
 """Upper bound of any valid response; a larger size was not sent by a broker."""
 
 GREETING_BYTES_MAX: Final = 1 << 20
-"""The bound before the peer has proved to be a broker; handshake responses have some hundred
+"""The bound until the handshake shows that the peer is a broker; its responses have some hundred
 bytes."""
 
 _TLS_ALERT: Final = b"\x15\x03"
@@ -39,7 +39,7 @@ def checked_size(head: bytes, bytes_max: int) -> int:
 
 
 class FrameReader:
-    """Splits a connection's data; used as asyncio.BufferedProtocol is."""
+    """Splits a connection's data into frames, for an asyncio.BufferedProtocol."""
 
     def __init__(self) -> None:
         self._scratch = bytearray(_SCRATCH_BYTES)

@@ -39,7 +39,7 @@ class Ask(NamedTuple):
 class Greeted(NamedTuple):
     versions: ApiVersionTable
     session_lifetime_ms: int
-    """The broker closes the connection some time after this (KIP-368); 0: never."""
+    """The broker accepts requests for this long after authentication (KIP-368); 0: for ever."""
 
 
 Greeting = Generator[Ask, Any, Greeted]
@@ -78,7 +78,7 @@ def authentication(
     nonce: str,
     token: OAuthToken | None,
 ) -> Greeting:
-    """Authenticate or reauthenticate (KIP-368). Raises as `greeting` does."""
+    """Authenticate or reauthenticate (KIP-368). Raises the errors of `greeting`."""
     yield from _choose_mechanism(address, security, versions)
     rules = _rules(security, nonce, token)
     try:
@@ -133,7 +133,7 @@ def _choose_mechanism(
     try:
         version = versions.best(SaslHandshakeRequest)
     except UnsupportedVersionError:
-        # The connection cannot be used for any further request.
+        # A listener without SASL does not offer this request.
         raise _without_sasl(address, security) from None
     if version < 1:
         raise UnsupportedVersionError(
@@ -239,7 +239,7 @@ class Session:
         return now_s >= self._due_s
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the session has ended: the broker closes the connection at any other request."""
+        """Whether the session has ended: the broker now accepts nothing but reauthentication."""
         return now_s >= self._end_s
 
     def pause_s(self, now_s: float) -> float:

@@ -21,7 +21,7 @@ async def token_for(security: SecurityConfig, timeout_s: float) -> OAuthToken | 
 
 
 async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
-    """Return a token. Raises TokenError, as `token_for`."""
+    """Return a token from `tokens`. Raises TokenError for the reasons that `token_for` lists."""
     attempt = tokens.ask(timeout_s, runner=_Loop(asyncio.get_running_loop()))
     waiting = asyncio.wrap_future(attempt)
     # Retrieve an exception that arrives after this wait has timed out; asyncio would log it.

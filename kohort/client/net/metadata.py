@@ -119,7 +119,7 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Polls return nothing meanwhile, so the log must say why: once per kind of error.
+                # Polls return nothing while no broker answers. Warn why, once per kind of error.
                 level = logging.DEBUG if type(error) in logged else logging.WARNING
                 logged.add(type(error))
                 logger.log(level, "%s", error)

@@ -19,7 +19,8 @@ SETTING: Final = "sasl_oauth_token_provider"
 """The name of the setting, for errors."""
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
-"""Kohort's broker accepts 16 KiB; Kafka's default for the whole request is 512 KiB."""
+"""Maximum size of a token. Kohort's broker accepts 16 KiB; Kafka limits only the whole request, to
+512 KiB by default."""
 
 RENEW_AT: Final = 0.8
 """Share of a token's lifetime after which it is renewed, as Kafka's
@@ -29,7 +30,7 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 _OWN_NAME: Final = "auth"
-"""The key of the token itself in the client's message."""
+"""The key of the token in the client's message, which no extension may use."""
 
 
 class NoTokenError(ValueError):
@@ -54,7 +55,7 @@ class OAuthToken:
     """Expiry, in seconds as `time.time`. None: unknown, so every authentication fetches a new
     token."""
     extensions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """SASL extensions, sent with the token to the broker (KIP-342): names of letters, and text."""
+    """SASL extensions that are sent to the broker with the token (KIP-342), by name."""
 
 
 def token_from(given: object, now_s: float) -> OAuthToken:
@@ -112,14 +113,14 @@ class Provider:
         self.is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
             type(call).__call__
         )
-        """Whether calling it returns a coroutine, so that the call does not block."""
+        """Whether calling the provider returns a coroutine, so that the call does not block."""
 
     def begin(self) -> Any:  # noqa: ANN401 - as the application has it.
         """Call the provider; return its result, or an awaitable of that if `is_async`."""
         return self._call()
 
     def finish(self, answer: object, now_s: float) -> OAuthToken:
-        """Return the token. Raises NoTokenError, and whatever `extensions` raises."""
+        """Convert the provider's result. Raises NoTokenError, and whatever `extensions` raises."""
         token = token_from(answer, now_s)
         if self._extensions is None or token.extensions:
             return token

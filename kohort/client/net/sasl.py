@@ -23,7 +23,7 @@ ITERATIONS_MAX: Final = 1 << 17
 allows 16,384."""
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
-"""Upper bound; real tokens of these mechanisms have one or two hundred bytes."""
+"""Maximum size of a broker's SCRAM message; real ones have one or two hundred bytes."""
 
 
 class SaslError(Exception):
@@ -95,7 +95,7 @@ class Scram:
     """SCRAM: both sides prove that they know the password without sending it."""
 
     def __init__(self, hash_name: str, user: str, password: str, nonce: str) -> None:
-        """`hash_name` is hashlib's name."""
+        """`hash_name`: the name of the hash function in hashlib."""
         self._hash_name = hash_name
         self._password = password.encode()
         self._nonce = nonce

@@ -1,4 +1,4 @@
-"""Connection security: TLS and the settings of SASL, also for the heartbeat thread."""
+"""Connection security: TLS and SASL settings, for the event loop and the heartbeat thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILES: Final = {
 _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 )
-"""OpenSSL's reasons for a response that is not TLS, depending on its version."""
+"""OpenSSL's reason codes for a response that is not TLS; different versions have different ones."""
 
 TLS_HINT: Final = (
     "; if this listener does not use TLS, set security_protocol to PLAINTEXT or SASL_PLAINTEXT"
@@ -107,7 +107,7 @@ class SecurityConfig(SecuritySettings):
         """The TLS context for a new connection; None without TLS.
 
         Without an `ssl_context`, the first use loads all of the system's CAs, which takes tens of
-        milliseconds, and later ones may read changed files: avoid it on an event loop.
+        milliseconds, and later uses may read changed files: avoid it on an event loop.
         """
         if self.files is not None:
             return self.files.context()

@@ -1,4 +1,4 @@
-"""Runs blocking work in a new thread, as the default executor is the application's."""
+"""Runs blocking work in a new thread, because the default executor belongs to the application."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def run_in_thread(work: Callable[[], T], name: str) -> T:
             result = work()
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for.
             failure = error
-        # If the loop is already closed, nothing is waiting.
+        # RuntimeError: the loop is closed, so no caller waits for the result.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(set_result, result, failure)
 

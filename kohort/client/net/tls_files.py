@@ -45,7 +45,7 @@ class TlsFilesError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The settings of a context; None if not set."""
+    """The settings of a TLS context; None for a setting that is not set."""
 
     cafile: str | None = None
     """PEM file with the CAs to trust, instead of the system's."""
@@ -109,7 +109,7 @@ class TlsFiles:
             raise TlsFilesError(CERTFILE, f"{_why(error, certfile)}; {expected}") from error
 
     def seen(self) -> tuple[_Seen | None, ...]:
-        """Return what identifies each file's version; None for a missing file."""
+        """Return the inode, size and times of each file, by which changes are noticed."""
         return tuple(_seen(path) for _, path in self._paths())
 
     def _paths(self) -> list[tuple[str, str]]:
@@ -131,7 +131,7 @@ class RenewedContext:
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection; may read files."""
         with self._lock:
-            # Before loading, so that a change during loading is noticed next time.
+            # Called before loading, so that the next call notices a change during loading.
             seen = self._files.seen()
             if seen != self._seen:
                 self._seen = seen

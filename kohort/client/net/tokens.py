@@ -38,7 +38,7 @@ _TEXT_MAX: Final = 300
 
 
 class Runner(Protocol):
-    """Runs coroutines: an event loop."""
+    """The interface of an event loop that runs coroutine providers."""
 
     @property
     def is_closed(self) -> bool:
@@ -81,7 +81,7 @@ class TokenSource:
 
         Args:
             timeout_s: how long the provider may take, if this starts a call.
-            runner: the caller's loop; None in a thread: use the last one.
+            runner: the caller's loop; None for a caller without a loop: use the last known loop.
         """
         with self._lock:
             self._runner = runner or self._runner
@@ -89,12 +89,12 @@ class TokenSource:
             if token is not None and is_fresh(token, self._fetched_s, self._wall_s()):
                 return _done(token)
             if running is not None and running.is_under_way:
-                # A call that has not begun was waiting for a blocked loop. The caller's loop runs
-                # again.
+                # A call that has not begun was waiting for its blocked loop. If the caller is on
+                # that loop, it runs again, and the call begins.
                 is_only_late = runner is not None and not running.is_begun
                 if running.age_s < running.timeout_s or is_only_late:
                     return running.future
-                # Another call would hang as well, and calls would pile up.
+                # The provider hangs: another call would hang as well, and calls would pile up.
                 return _failed(_error(_late(running, running.age_s)))
             attempt = self._attempt = Attempt(timeout_s, self._runner, self._take)
         self._begin(attempt)
@@ -107,7 +107,7 @@ class TokenSource:
                 self._token = None
 
     def wait_max_s(self, timeout_s: float) -> float:
-        """How long to wait for a requested token."""
+        """How long to wait for a requested token: briefly while the last token is valid."""
         return min(timeout_s, LATE_WAIT_S) if self._old() is not None else timeout_s
 
     def _old(self) -> OAuthToken | None:
@@ -198,7 +198,7 @@ class Attempt:
         self.future.set_exception(_raised(error))
 
     def give_up(self) -> None:
-        """Fail, because the provider's time is over."""
+        """Fail, because the provider has exceeded its time limit."""
         self.future.set_exception(_error(_late(self, self.timeout_s)))
 
     @property
@@ -207,7 +207,7 @@ class Attempt:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the call may still succeed; a coroutine ends with its loop."""
+        """Whether the call may still succeed; a coroutine cannot once its loop is closed."""
         return not self.future.done() and not (self.runner is not None and self.runner.is_closed)
 
 

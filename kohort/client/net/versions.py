@@ -26,13 +26,13 @@ class ApiVersionTable:
         ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS,
         features: Mapping[str, int] = NO_FEATURES,
     ) -> None:
-        """`features`: the finalized levels (KIP-584)."""
+        """`features`: the finalized level of each feature (KIP-584)."""
         self._ranges = ranges
         self._features = features
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Whether the broker serves the consumer group protocol, in the version of Kafka 4.0."""
+        """Whether the broker serves the consumer group protocol as Kafka 4.0 and later do."""
         _, highest = self._ranges.get(schema_of(ConsumerGroupHeartbeatRequest).key or -1, (0, 0))
         return highest >= 1 and self._features.get("group.version", 0) >= 1
 
@@ -42,7 +42,7 @@ class ApiVersionTable:
         return "join.reason" in self._features
 
     def best(self, request: type, at_most: int | None = None) -> int:
-        """Return the version to send.
+        """Return the highest version, up to `at_most`, that both sides support.
 
         Raises:
             UnsupportedVersionError: no version in common.
