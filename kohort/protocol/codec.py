@@ -31,7 +31,7 @@ _IN_ONE_STEP: Final = {
     "decode_in_steps": "decode",
     "encode_in_steps": "encode_into",
 }
-"""The attributes generated on first use, and the equivalent attribute that runs in one step."""
+"""For each attribute that is generated on first use, the equivalent one that runs in one step."""
 
 
 class Codec(Generic[T]):

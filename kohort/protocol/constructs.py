@@ -83,7 +83,7 @@ _INT32: Final = construct.Int32sb
 
 
 class Sized(_Construct):
-    """Base of all length-prefixed values: the prefix, and null as a length.
+    """Base of all values with a length prefix, which also expresses null.
 
     ``compact`` values carry uvarint(length + 1) with 0 for null, classic ones a signed length of
     ``prefix`` with -1 for null.
@@ -145,7 +145,7 @@ class Text(Sized):
 
 
 class Blob(Sized):
-    """Raw bytes: small fields are copied out of the frame, ``records`` are left in place."""
+    """Raw bytes. Generated readers copy them, but return ``records`` as views of the frame."""
 
     def __init__(self, *, compact: bool, nullable: bool, records: bool = False) -> None:
         super().__init__(compact=compact, nullable=nullable, prefix=_INT32)

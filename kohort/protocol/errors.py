@@ -5,7 +5,7 @@ Exception
     DecodeError        the peer's bytes are malformed: its fault
       InflatedTooLargeError  a compressed block inflates beyond the caller's limit
     EncodeError        a message cannot be written in the chosen version: our fault
-  KafkaError           an answer to the peer, carrying its ErrorCode
+  KafkaError           an error to send to the client, with its ErrorCode
 """
 
 from enum import IntEnum
@@ -208,7 +208,7 @@ _RETRIABLE = frozenset(
 
 
 _MESSAGE_LENGTH_MAX = 4096
-"""In characters: at most 16 KiB in UTF-8, half of the longest text (TEXT_BYTES_MAX)."""
+"""Maximum characters of a message: at most 16 KiB in UTF-8, half of TEXT_BYTES_MAX."""
 
 
 class ProtocolError(Exception):
@@ -228,7 +228,7 @@ class EncodeError(ProtocolError):
 
 
 class KafkaError(Exception):
-    """An answer to the peer: handlers turn it into the error fields of their response."""
+    """An error to send to the client: handlers copy it into the error fields of their response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         # A message may quote what the peer sent, and must still fit into the response.

@@ -1,4 +1,4 @@
-"""Frames and headers, for both sides: the header version of each message, and whole frames.
+"""Encodes and decodes frames and the headers of messages, for clients and brokers.
 
 A frame is an int32 size and that many bytes; a request or response in it is a header and a body.
 """
@@ -75,7 +75,7 @@ def skip_header_tags(frame: Buffer, position: int) -> int:
         if count == 0:
             return position + 1
         if count > 127:
-            # A higher count has a second byte. No client sends so many header tags: reject them.
+            # The count has a second byte. No client sends that many header tags: reject them.
             raise DecodeError("too many tags in a header")
         return skip_tags(frame, position + 1, count)
     except IndexError:
@@ -88,7 +88,7 @@ def response_buffers(
     """Encode a whole response frame: size, header and body, as buffers to be written in order.
 
     Args:
-        header_has_tags: response header v1. True for flexible versions of every api but
+        header_has_tags: whether the header is v1, as in flexible versions of every api but
             ApiVersions, whose header stays at v0 because the client may not know the broker's
             versions yet.
     """
@@ -111,14 +111,14 @@ def _response_header(correlation_id: int, *, header_has_tags: bool) -> bytearray
 
 
 def _framed(parts: list[Buffer], out: bytearray) -> list[Buffer]:
-    """Write the size of a frame into its first part, `out`; nearly all frames have no other."""
+    """Write the frame's size into `out`, its first part and usually the only one."""
     size = len(out) if len(parts) == 1 else sum(map(len, parts))
     _SIZE.pack_into(out, 0, size - 4)
     return parts
 
 
 def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -> bytes:
-    """Return the frame of a response body that is already encoded; see `response_buffers`."""
+    """Like `response_buffers`, for a body that is already encoded; return a single buffer."""
     header = _RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE
     return header.pack(header.size - 4 + len(body), correlation_id) + body
 

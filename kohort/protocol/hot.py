@@ -29,7 +29,7 @@ READ: Final[dict[str, tuple[int, ...]]] = {
     "txn_offset_commit.TxnOffsetCommitRequest": (4, 5, 6),
     "api_versions.ApiVersionsRequest": (0, 3, 4, 5),
 }
-"""Messages that a broker reads: modules, classes, and the versions that current clients send."""
+"""Messages that a broker reads, by module and class: the versions that current clients send."""
 
 WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "offset_fetch.OffsetFetchResponse": (9, 10),
@@ -53,9 +53,9 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "transaction_log.TransactionLogValue": (1,),
     "api_versions.ApiVersionsResponse": (0,),
 }
-"""Messages that a broker writes often. Responses that are encoded once (Heartbeat, Metadata) would
-gain nothing, except ApiVersions: as it is compiled, a broker that only answers health checks
-generates no codec, of which the first takes 13 ms and 2.8 MiB."""
+"""Messages that a broker writes often, and their versions. Responses that are encoded only once
+(Heartbeat, Metadata) would gain nothing. With ApiVersions compiled, a broker that only answers
+health checks generates no codec; the first one takes 13 ms and 2.8 MiB."""
 
 
 def is_hot(message: type, version: int, name: str) -> bool:
@@ -86,7 +86,7 @@ def _field(field: Field, version: int) -> str:
     kind = field.kind.name if isinstance(field.kind, WireType) else _fields(field.kind, version)
     words = [field.name, kind]
     flags = {
-        # The kind of a lenient field has the same name as an ordinary int8.
+        # Stated separately, because `kind` has the same name for LenientInt8 and Int8.
         "lenient": isinstance(field.kind, WireType) and field.kind.is_lenient,
         "array": field.is_array,
         "null": version in field.nullable,

@@ -23,7 +23,7 @@ class JoinReason(IntEnum):
     PARTITIONS_REVOKED = 5
     """The second round of a cooperative rebalance."""
     ENFORCED = 6
-    """The application asked for it (KIP-568)."""
+    """The application requested the rebalance (KIP-568)."""
     GROUP_REBALANCING = 7
     """The broker reported a running rebalance, which another member caused."""
     MEMBERSHIP_LOST = 8

@@ -118,7 +118,7 @@ def struct(cls: type[T]) -> type[T]:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare the request of api ``key``; ``flexible`` is "9+" or "none"."""
+    """Declare the request of api ``key``; ``flexible`` is a range such as "9+", or "none"."""
     return _declaring(versions, flexible, key, REQUESTS)
 
 

@@ -80,7 +80,7 @@ class Field(NamedTuple):
 
     @property
     def has_default(self) -> bool:
-        """Whether the constructor can be called without it."""
+        """Whether the constructor can be called without a value for the field."""
         return self.options.default is not MISSING
 
     def is_tagged(self, version: int) -> bool:

@@ -17,12 +17,12 @@ ITERATIONS_MAX: Final = 16_384
 """Kafka's upper bound for stored credentials."""
 NAME_BYTES_MAX: Final = 255
 SALT_BYTES_MAX: Final = 1_024
-"""Bounds for stored credentials that Kafka does not have. The broker sends the salt to clients that
-are not authenticated yet, so its size is limited; as in Kafka, it may be short or empty."""
+"""Names and salts of stored credentials are limited, unlike in Kafka: the broker sends the salt to
+unauthenticated clients. As in Kafka, a salt may be short or empty."""
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"
-"""The channel-binding header in base64."""
+"""NO_CHANNEL_BINDING in base64."""
 
 
 class Keys(NamedTuple):

@@ -19,7 +19,7 @@ class WireType(NamedTuple):
     zero: Any
     """Value of a field that has no default of its own, in versions that lack it."""
     is_lenient: bool = False
-    """Never fails a request; see `kohort.protocol.constructs.LenientInt8`."""
+    """Whether malformed bytes are tolerated; see `kohort.protocol.constructs.LenientInt8`."""
 
 
 _BOOL = WireType("bool", False)

@@ -2,8 +2,8 @@
 
 One function per direction, with nested structures and arrays written inline, runs of fixed-width
 fields (classic length prefixes included) read by a single precompiled ``struct``, and every length
-and count checked against what is left before it is used. construct's own compiler is no substitute:
-it drops length checks, which bytes from a socket must not be trusted without.
+and count checked against the remaining bytes before it is used. construct's own compiler is no
+substitute: it omits length checks, without which bytes from a socket must not be parsed.
 
 The generated reader raises only :class:`~kohort.protocol.errors.DecodeError`, builds at most
 ``ELEMENTS_MAX`` array elements per message, and allocates nothing for a count that exceeds the

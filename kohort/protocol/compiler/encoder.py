@@ -21,7 +21,7 @@ from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 
 RECORDS_COPY_MAX: Final = 2_048
-"""Record payloads up to this size are copied into the response; larger ones go out as they are."""
+"""Record payloads up to this size are copied into `out`; larger ones stay buffers of their own."""
 
 
 class EncoderWriter(Writer):
@@ -106,7 +106,7 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Append a run, then uvarint(length + 1): a length below 127 is packed with the run."""
+        """Append the fields in `run` and uvarint(length + 1): with one pack if it is one byte."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:

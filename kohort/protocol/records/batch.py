@@ -1,7 +1,7 @@
 """Record batch v2 from the outside: its 61-byte header, its CRC and its size.
 
-The broker handles batches, not records: nothing here reads past the header, and no function copies
-the payload. Functions take any buffer and a position and raise only DecodeError.
+The broker handles batches, not records: nothing here parses the payload, and only `seal` and
+`restamped` copy it. Functions take any buffer and a position and raise only DecodeError.
 
 Base offset, length and leader epoch come before the part that the CRC covers. A broker therefore
 stores a batch at its own offset by writing `placement_prefix(...)` and the batch from
@@ -39,7 +39,7 @@ _PLACEMENT = Struct(">qii")
 MAGIC_AT = 16
 _CRC_AT = 17
 CRC_START = 21
-"""The end of the CRC field, which covers everything from here on."""
+"""The end of the CRC field. The CRC covers everything from here on."""
 LOW_ATTRIBUTES_AT = 22
 """Position of the low byte of the attributes, which contains all bits in use."""
 
@@ -85,7 +85,7 @@ class BatchHeader(NamedTuple):
     attributes: int
     last_offset_delta: int
     base_timestamp: int
-    """Delete horizon if has_delete_horizon."""
+    """If `has_delete_horizon`, the time from which tombstones may be removed."""
     max_timestamp: int
     producer_id: int
     producer_epoch: int
@@ -112,7 +112,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """LOG_APPEND_TIME: every record's timestamp is max_timestamp."""
+        """With LOG_APPEND_TIME, `max_timestamp` is the timestamp of every record."""
         return TimestampType((self.attributes & LOG_APPEND_TIME_BIT) >> 3)
 
     @property
@@ -247,10 +247,10 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
 def restamped(
     batch: Buffer, header: BatchHeader, kind: TimestampType, max_timestamp: int
 ) -> SealedBatch:
-    """Return the batch with the timestamps of its records, or with the broker's timestamp for all
-    records.
+    """Return a copy of the batch with `kind` of timestamps: those of its records, or for all of
+    them the broker's `max_timestamp`.
     """
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | kind << 3
-    # Like Kafka, drop unknown attributes only if the header is rewritten.
+    # As in Kafka, unknown attributes are lost when the header is rewritten.
     changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)
     return seal(changed, payload_of(batch, header))

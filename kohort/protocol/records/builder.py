@@ -59,7 +59,7 @@ def encode_batch(
 
 
 def make_batch(records: Sequence[Record]) -> SealedBatch:
-    """Encode a batch from offset 0 without producer; return it with its header."""
+    """Encode a batch from offset 0 without a producer id; return it with its header."""
     return seal(*_encode_records(records))
 
 

@@ -98,7 +98,7 @@ def decompress(
 def open_steps(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> Generator[None, None, OpenedBlock]:
-    """Decompress a block that Java can read, yielding after every PIECE_BYTES, and return it.
+    """Decompress a block that Java can read; yield after every PIECE_BYTES.
 
     Raises:
         DecodeError: the block is malformed, or Java cannot read it.
@@ -191,7 +191,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 << 10
-"""xerial's default. Larger blocks would compress better, but readers may allocate by this size."""
+"""xerial's default. Larger blocks compress better, but readers may have buffers of this size."""
 _SNAPPY_GROWTH_MAX = 22
 """Maximum ratio of inflated to compressed size: the densest element, a copy, is 3 bytes for 64."""
 _INT32 = struct.Struct(">i")
@@ -306,8 +306,8 @@ def _unlz4_frame(view: memoryview) -> Generator[bytes, None, memoryview]:
     """Inflate the frame at the start; return the bytes after it.
 
     As in Java, a checksum of the content is not verified: the batch's CRC covers the frame, and the
-    checksum takes several times as long as inflating. The library verifies it if the header has its
-    flag, so it reads a header without the flag instead.
+    checksum takes several times as long as inflating. The library would verify it if its flag is
+    set in the header, so it gets a header without the flag.
     """
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 

@@ -23,7 +23,7 @@ SIZES_KEPT_MAX = 1_000
 small."""
 
 NULL = encode_varint(-1)
-"""The size of an absent key or value."""
+"""The encoded size of an absent key or value."""
 NO_HEADERS = encode_varint(0)
 
 _NO_ATTRIBUTES = bytes(1)

@@ -22,7 +22,7 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read an unsigned 32-bit value; return it and the position after it."""
     if position >= 0:
-        # The short form of `read_groups`: messages have many of these.
+        # Fast path for valid values, because messages have many uvarints.
         value = 0
         for index, byte in enumerate(buffer[position : position + UVARINT_BYTES_MAX]):
             value |= (byte & 0x7F) << 7 * index
