@@ -1,7 +1,7 @@
-"""The records in the log of a group; and how their bytes are declared.
+"""The records in the log of a group, and the description of their codecs.
 
 Offsets have the same records in all kinds of groups. `GroupRecord` is the record of classic groups;
-each further kind of group has its records in its package. :mod:`kohort.groups.encoding` has the
+those of other kinds are in the packages of these kinds. :mod:`kohort.groups.encoding` has the
 table of codecs.
 """
 
@@ -14,7 +14,7 @@ from kohort.groups.steps import Steps
 
 
 class DurableRecord(Protocol):
-    """Any record in the log of a group, of its offsets or of its membership."""
+    """Any offset or membership record in the log of a group."""
 
     @property
     def group_id(self) -> str: ...
@@ -77,7 +77,7 @@ class OffsetRecord(NamedTuple):
 class PendingOffset(NamedTuple):
     """An offset that becomes valid when its producer's transaction commits.
 
-    It is in a batch with the producer's id and epoch, but encoded like any other.
+    It is encoded like `OffsetRecord`, but in a batch with the producer's id and epoch.
     """
 
     group_id: str
@@ -115,13 +115,12 @@ class RecordCodec(NamedTuple):
     decode: Callable[[bytes, bytes | None, RecordHeaders], DurableRecord]
     """Decodes a key with its value and headers. Raises DecodeError."""
     encode_headers: Callable[[Any], RecordHeaders] = _no_headers
-    """Encodes what does not fit in Kafka's value."""
+    """Encodes the fields for which Kafka's value format has no place."""
     kind: GroupKind | None = None
     """The kind of group whose membership is restored from these records; None for offsets."""
     is_large: Callable[[Any], bool] | None = None
     """Whether a record should be encoded in steps; None if it never is."""
     has_many_bytes: Callable[[Any], bool] | None = None
-    """Whether a record should be encoded in another thread than the event loop's; None if none
-    should."""
+    """Whether a record should be encoded outside the event loop's thread; None if it never is."""
     value_steps: Callable[[Any], Steps[bytes | None]] | None = None
     """Encodes a large value like `encode_value`, in steps; None if it takes one step."""

@@ -83,8 +83,8 @@ def compare_topics(before: bytes, after: bytes) -> tuple[frozenset[str], frozens
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return all topics of these subscriptions; None if a subscription is unknown, to be treated as
-    all topics.
+    """Return all topics of these subscriptions; None, meaning all topics, if a subscription cannot
+    be parsed or the topics are more than `TOPICS_MAX`.
     """
     wanted: set[str] = set()
     for subscription in set(subscriptions):
@@ -102,8 +102,7 @@ def hash_partition_counts(
 ) -> bytes | None:
     """Return a hash of (topic -> partition count), stable across restarts; None if unknown.
 
-    Compared with the hash stored with an assignment, it shows whether the topics have changed
-    since.
+    If it differs from the hash stored with an assignment, topics have changed since then.
     """
     if topics is None or partition_count is None:
         return None

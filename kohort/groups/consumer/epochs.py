@@ -26,11 +26,11 @@ ones."""
 def note_member_change(
     draft: Draft, old: Member | None, new: Member, kind: TriggerKind, reason: StatedReason
 ) -> Steps[None]:
-    """Bump the epoch once if a member's new value may need another assignment.
+    """Bump the epoch once if a change of a member may require another assignment.
 
     Args:
         draft: contains the change already.
-        old: the member before, or the one that it replaces; None if it is new.
+        old: the member before the change, or the member that `new` replaces; None without one.
         new: the member as it is in `draft`.
         kind: the cause if the member is new or replaces another.
         reason: what the client states.
@@ -61,8 +61,8 @@ def note_topics(draft: Draft) -> Steps[None]:
 def _are_topics_new(draft: Draft) -> bool:
     """Whether any topic of the broker has changed since the subscribed topics were last checked.
 
-    A replaced expression alone is no reason to check: the topics of the old expression leave the
-    subscription when the new one is resolved, so that a single new target contains both changes.
+    A changed regex alone is no reason to check: the old one's topics leave the subscription when
+    the new one is resolved, so that a single new target contains both changes.
     """
     return draft.data.topics.version != draft.checked_version
 
@@ -94,12 +94,12 @@ def _cause(draft: Draft, old: Member | None, new: Member, kind: TriggerKind) -> 
 
 
 def _is_dropped(draft: Draft, regex: str) -> bool:
-    """Whether the draft removes the match of an expression."""
+    """Whether the draft removes the resolved topics of a regular expression."""
     return regex in draft.data.regexes and draft.regex(regex) is None
 
 
 def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> Trigger:
-    """Return the cause if a member's subscription differs from that of `old`."""
+    """Return the cause of a bump for a member whose subscription differs from that of `old`."""
     if old is None or kind is TriggerKind.UPGRADED:
         return Trigger(kind, new.ref)
     if kind is TriggerKind.STATIC_REPLACED:
@@ -223,7 +223,7 @@ def note_resolved(draft: Draft, resolved: dict[str, ResolvedRegex]) -> Steps[boo
 
 
 def _matches(regex: str, before: frozenset[str], after: frozenset[str]) -> str:
-    """Return the topics that an expression matches only now, and those only before."""
+    """Describe which topics an expression newly matches, and which it no longer matches."""
     verbs = (
         ("also matches" if before else "matches", after - before),
         ("no longer matches", before - after),

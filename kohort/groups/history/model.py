@@ -56,13 +56,13 @@ class TriggerRecord:
     host: str | None = None
     was_leader: bool = False
     reason: str | None = None
-    """Name of a JoinReason."""
+    """Name of the reason that the client states for its join; one of `JoinReason`."""
     reason_source: str | None = None
     reason_number: int | None = None
     reason_text: str | None = None
     """The reason text (KIP-800) of a JoinGroup or a LeaveGroup."""
     row: int | None = None
-    """The row of the decision table for rejoins that applied; None if the table was not used."""
+    """The applied row of the decision table for joins; None if the table was not used."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -87,11 +87,11 @@ class TriggerRecord:
     grown_topics: tuple[str, ...] = ()
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
-    """Time from the last increase of the partitions of `grown_topics` to the cause."""
+    """How long before the cause the last of `grown_topics` got more partitions."""
     same_process: bool | None = None
-    """Of a new member: whether it is a process whose session had expired, because a request with
-    its former member id came afterwards, or it joined on that member's connection. None if no
-    member of its instance id, or of its client id and host, was lost before."""
+    """Of a new member: whether its process is that of a member whose session had expired. True if
+    a request with the former member id followed, or the join is on the former member's connection.
+    None if no such member had its instance id, or its client id and host."""
     same_subscription: bool | None = None
     """Of a classic consumer that joined again: whether it subscribes to the same topics as before;
     None if that is unknown."""
@@ -102,8 +102,8 @@ class TriggerRecord:
     away_ms: int | None = None
     """If `same_process`: the time from the last heartbeat of its former member id to this join."""
     certainty: Certainty = Certainty.CERTAIN
-    """certain for all that a broker saw itself; likely or unclear if it was concluded from a
-    cluster's __consumer_offsets."""
+    """certain for causes that a broker observed itself; causes inferred from a cluster's
+    __consumer_offsets may also be likely or unclear."""
     candidates: tuple[TriggerKind, ...] = ()
     """If the cause is unclear: all possible causes, the most likely first."""
     evidence: tuple[Evidence, ...] = ()
@@ -128,8 +128,8 @@ class Timeline:
     assigned_by: str | None = None
     """at_once, interval or heartbeat: see `events.TargetAssigned`."""
     durable_ms: int | None = None
-    """Time at which the leader's assignment was stored, and so sent to the waiting members; of a
-    consumer group, at which the target was."""
+    """Time at which the leader's assignment was stored, and so sent to the waiting members. Of a
+    consumer group: when the target was stored."""
     finished_ms: int | None = None
     """Time at which the group was Stable or Empty, or the next rebalance began. A consumer group is
     Stable when all members have their whole target."""
@@ -137,8 +137,8 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:
-    """The members that the rebalance waited for last: the last to join if all joined, the missing
-    ones if the timeout expired, or the leader if its assignment took longer than the joins.
+    """The longest wait of a rebalance. For joins, with the last members to join, or those that had
+    not joined in time; for an assignment, with the leader.
     """
 
     phase: str | None = None
@@ -146,7 +146,7 @@ class WaitedFor:
     tell (until the next heartbeat) or give (free partitions); None if nothing was waited for.
     """
     member_ids: tuple[str, ...] = ()
-    """Ids of these members; truncated."""
+    """Ids of the members that were waited for; truncated."""
     pending_ids: tuple[str, ...] = ()
     """Ids given to members that never joined with them; truncated."""
     ms: int = 0
@@ -158,15 +158,13 @@ class WaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """Numbers of partitions, over all members, by how their owners changed. Meaningless unless
-    `known`.
-    """
+    """Numbers of partitions, over all members, by how their owners changed; 0 unless `known`."""
 
     known: bool = False
-    """False if the assignments are not of consumers, or the previous assignment is unknown."""
+    """False if assignments are not in the consumer format, or the previous one is unknown."""
     kept: int = 0
     moved: int = 0
-    """Partitions that members gained from other members, at once or, in a cooperative group, one
+    """Number of partitions gained from other members, at once or, in a cooperative group, one
     rebalance later."""
     gained: int = 0
     given_up: int = 0
@@ -177,24 +175,24 @@ class Stopped:
     """How long members stopped consuming, over all members: see `MemberTimeline.stopped_ms`."""
 
     member_count: int = 0
-    """Number of previous members that stopped for a millisecond or longer."""
+    """Number of members that stopped for at least 1 ms; in a classic group, new ones excepted."""
     longest_ms: int = 0
     total_ms: int = 0
     open_count: int = 0
-    """Number of members whose stop had not ended."""
+    """Number of members whose stop had not ended: see `MemberTimeline.stopped_open`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Partitions of members that left or were removed."""
+    """How many partitions of members that left or were removed had no reader, and how long."""
 
     partition_count: int = 0
     member_count: int = 0
-    """Number of members that had these partitions."""
+    """Number of members that had owned these partitions."""
     longest_ms: int = 0
-    """The longest time that one of these partitions had no reader: from the last heartbeat of its
-    member, or its last Fetch if its application did not poll, until another member got the
-    partition, or until the end."""
+    """The longest time that such a partition had no reader: from the last heartbeat of its member,
+    or its last Fetch if its application did not poll, until another member got the partition, or
+    until the rebalance ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,8 +284,8 @@ class RebalanceRecord:
     initial: bool = False
     """Whether this is the first rebalance of an empty group, which waits for the initial delay."""
     follows: int | None = None
-    """Sequence of the rebalance that this one supersedes, or whose given-up partitions it
-    assigns."""
+    """Sequence of the rebalance that this one superseded, or else of the latest one that revoked
+    partitions assigned here."""
     superseded_by: int | None = None
     group_type: str = GroupKind.CLASSIC.value
     """classic or consumer, after the rebalance."""
@@ -299,8 +297,8 @@ class RebalanceRecord:
     timeline: Timeline = field(default=Timeline())
     waited_for: WaitedFor = field(default=WaitedFor())
     restart_ms: int | None = None
-    """Time from the broker's restart to this rebalance, if it is the group's first that the restart
-    explains, within a minute; None for others."""
+    """Time from the broker's restart to this rebalance, if it is the first one of the group that
+    the restart explains, and at most a minute later; None for others."""
     outcome: RebalanceOutcome
     error: str | None = None
     """Name of the error code if the outcome is store_failed."""
@@ -314,7 +312,7 @@ class RebalanceRecord:
     stopped: Stopped = field(default=Stopped())
     unread: Unread = field(default=Unread())
     pending_transactions: int = 0
-    """Number of producers with offsets of the group in open transactions when it began."""
+    """Number of open transactions with offsets of the group when the rebalance began."""
     fenced_commits: int = 0
     """Number of transactional commits refused since the previous rebalance because of a former
     member or another generation."""
@@ -372,11 +370,11 @@ class AssignedRecord:
     gaining_count: int = 0
     """Number of members that gained partitions."""
     gained_count: int = 0
-    """Number of partitions that these members gained."""
+    """Number of partitions gained, over all members."""
     losing_count: int = 0
     """Number of members that gave up partitions, without those that left or were removed."""
     given_up_count: int = 0
-    """Number of partitions that these members gave up."""
+    """Number of partitions given up, without those of members that left or were removed."""
     members_dropped: int = 0
     members: tuple[MemberChange, ...] = ()
     """Members whose partitions have changed, and those that left or were removed; truncated. The

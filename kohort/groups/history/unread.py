@@ -27,13 +27,13 @@ _GONE: Final = frozenset(
 def unread_steps(
     facts: RebalanceFacts, moves: Moves, answered_at: dict[str, int], end_ms: int
 ) -> Steps[Unread]:
-    """Return the partitions of members that left or were removed, in steps.
+    """Sum up the partitions of members that left or were removed: counts, and longest time unread.
 
-    A partition had no reader from the last sign of life of its member until another member got it,
-    or until `end_ms`.
+    A partition has no reader from its member's last sign of life until another member gets it, or
+    until `end_ms`.
 
     Args:
-        facts: the facts.
+        facts: the rebalance.
         moves: the moves of partitions of a classic group.
         answered_at: when members of a classic group got their assignment.
         end_ms: when the rebalance ended, or now.
@@ -69,7 +69,7 @@ def _partitions_of(
 
 
 def _silences(triggers: Iterable[Trigger]) -> dict[str, int]:
-    """Return how long members had not read before they were removed, as far as known."""
+    """Return how long members had not fetched before they were removed, as far as known."""
     silent: dict[str, int] = {}
     for trigger in triggers:
         silent_ms = trigger.unfetched_ms or 0
