@@ -28,7 +28,7 @@ ADDED_MAX: Final = 500
 
 
 class Store:
-    """The store of --history, or none. Its methods raise CommandError."""
+    """The store of --history; without one, does nothing. Its methods raise CommandError."""
 
     def __init__(self, options: argparse.Namespace, store: HistoryStore | None) -> None:
         self._options = options

@@ -67,13 +67,13 @@ class News(NamedTuple):
     records: Sequence[NewRecord]
     """New records of the history."""
     counted: Sequence[HistoryRecord]
-    """The records that metrics count: rebalances after the watcher had caught up with the topic."""
+    """The records that metrics count: those created since the watcher has caught up."""
     views: Mapping[str, View | None]
     """The groups that have changed; None for a group that was removed or is no longer known."""
     running: Mapping[str, bytes | None]
     """Records of rebalances in progress by group; None for a group without one."""
     events: Sequence[GroupEvent]
-    """Events of the groups since the watcher has read the past."""
+    """New events of the groups; none before the watcher has caught up."""
     removed: Collection[str]
     """Groups that were removed."""
 
@@ -98,8 +98,8 @@ class WatchedRebalances:
             self._running[group_id] = text
 
     def remove(self, group_id: str, now_ms: int) -> None:
-        """Mark the records of a removed group to be dropped first. Drop some of the groups that
-        were removed more than RETENTION_MS ago.
+        """Mark a removed group, whose records are dropped before those of existing groups. Drop
+        some of the groups that were removed more than RETENTION_MS ago.
         """
         self._rings.mark_removed(group_id, now_ms)
         self._rings.forget_removed(now_ms - RETENTION_MS)
@@ -143,7 +143,7 @@ class WatchedGroup:
         self.gauges = view.gauges
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return None: only pages about topics use it, and a watcher has none."""
+        """Return None: only pages about topics use it, and a watcher has no such pages."""
         return None
 
 
@@ -174,7 +174,7 @@ class WatchedGroups:
     # Methods of `GroupsSeen`.
 
     def now(self) -> Now:
-        """Return the wall-clock time as both clocks: records and polls have no monotonic time."""
+        """Return wall-clock time in both fields: records and polls have no monotonic time."""
         wall_ms = self._clock.wall_ms()
         return Now(wall_ms, wall_ms)
 

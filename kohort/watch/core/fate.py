@@ -45,7 +45,7 @@ class Timeouts(NamedTuple):
     """Whether the cluster returned these settings; otherwise they are Kafka's defaults."""
     share_session_ms: int = 45_000
     share_heartbeat_ms: int = 5_000
-    """As `heartbeat_ms`, for share groups."""
+    """Like `heartbeat_ms`, for share groups."""
 
 
 class Phase(NamedTuple):
@@ -55,12 +55,12 @@ class Phase(NamedTuple):
     """The earliest time at which the join phase may have begun."""
     end_ms: int
     timeouts_ms: tuple[int, int]
-    """The smallest and the largest rebalance timeout of members before and after. The phase's time
-    limit lies between the two: it is the largest timeout of the members when the phase began."""
+    """The smallest and the largest rebalance timeout of the members before and after the phase. Its
+    time limit lies between the two: the largest timeout of the members when it began."""
     is_sole: bool = True
-    """Whether this is the only rebalance since the last stored generation."""
+    """Whether the generation has grown by one: there was no other, unstored rebalance."""
     revoked_ms: int | None = None
-    """When a remaining member first committed earlier than usual, because it gave up partitions."""
+    """When a remaining member first committed early, because it revoked partitions."""
     seen_ms: int | None = None
     """When a poll first showed the group in the join phase."""
     has_commits: bool = False
@@ -117,9 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Whether a session timeout ends `ms` after a member's last sign of life, if that sign or one
-    of the next few heartbeats restarted it. If the group's members commit, a departure at such a
-    time is hardly a coincidence.
+    """Whether a session would expire `ms` after the member's last sign of life, if that sign or one
+    of the next few heartbeats was the last to restart it. If the group's members commit, a
+    departure at such a time is most likely an expired session.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS
@@ -176,8 +176,8 @@ _SOON_MS: Final = 1_500
 
 
 def _left_ms(signs: Signs, silent_ms: int) -> int | None:
-    """Return the time of a member's last commit, because clients commit right before they leave;
-    None unless the departure was noticed soon after, or a commit came earlier than usual.
+    """Return when a member left: at its last commit, as clients commit right before they leave.
+    None, for unknown, unless its departure was noticed soon after, or a commit came early.
     """
     is_last = signs.count and (silent_ms < _SOON_MS or signs.early_ms is not None)
     return signs.last_ms if is_last else None
