@@ -1,7 +1,7 @@
 """Kohort: a Kafka-protocol broker, and a consumer for any Kafka. This package has the public names;
 its subpackages implement them.
 
-Names are imported when they are first used, so that the command line does not pay for a consumer
+Names are imported when they are first used, so that the command line does not import a consumer
 that it does not need.
 """
 

@@ -15,7 +15,7 @@ class InlineExecutor(Executor):
     """Runs each call inside `submit`: memory disks do not block, and time is virtual."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Return a finished future with the outcome."""
+        """Call `fn`; return a finished future with its result or exception."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -25,7 +25,7 @@ class InlineExecutor(Executor):
 
 
 class InlineLoop(asyncio.SelectorEventLoop):
-    """A loop that does not wait an iteration for the results of an `InlineExecutor`."""
+    """An event loop that returns results of an `InlineExecutor` without an extra iteration."""
 
     def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
         self,
@@ -44,7 +44,7 @@ def finished(
     func: Callable[..., T],
     *args: Any,  # noqa: ANN401 - as in asyncio.
 ) -> asyncio.Future[T]:
-    """Call a function; return its outcome as a finished future of the loop."""
+    """Call a function; return a finished future of the loop with its result or exception."""
     future: asyncio.Future[T] = loop.create_future()
     try:
         future.set_result(func(*args))

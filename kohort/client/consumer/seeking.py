@@ -73,12 +73,12 @@ class ConsumerPositions:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition. Raises as `offsets_for_times`."""
+        """Return the first offset of each partition. Raises what `offsets_for_times` raises."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset that the next record of each partition will get; with read_committed
-        the last stable offset. Raises as `offsets_for_times`.
+        the last stable offset. Raises what `offsets_for_times` raises.
         """
         return await self._ends(partitions, LATEST)
 

@@ -14,8 +14,8 @@ CommitDone: TypeAlias = Callable[[BaseException | None], None]
 
 
 class Source(Protocol):
-    """Reads and commits. Implemented by `kohort.client.processing.run_controller`, and for tests of
-    handlers by `kohort.testing.handling`.
+    """Reads records and commits offsets. Implemented in `kohort.client.processing.run_controller`,
+    and for tests of handlers in `kohort.testing.handling`.
     """
 
     @property
@@ -24,7 +24,7 @@ class Source(Protocol):
 
     @property
     def positions(self) -> Positions:
-        """The offset after the last record taken, of each partition that has a position."""
+        """For each partition that has a position, the offset after the last record taken."""
 
     @property
     def is_lost(self) -> bool:
@@ -46,11 +46,11 @@ class Source(Protocol):
         take: Callable[[], Any],
         only: frozenset[TopicPartition] | None,
     ) -> object:
-        """Poll the consumer, which keeps its group membership, until `take` returns a true result,
-        and return that result.
+        """Poll the consumer until `take` returns a true result, and return that result. Polling
+        keeps the consumer in its group.
 
         `take` is called whenever something may have changed, and after `wake`. `only`: the
-        partitions that it takes from; None: all.
+        partitions from which `take` reads; None: all.
         """
 
     def take(self, count: int, only: frozenset[TopicPartition] | None) -> Records:

@@ -7,7 +7,7 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""Maximum interval between polls as a share of the time waited so far, once that exceeds
+"""Maximum interval between polls, as a share of the time waited so far, if that share is more than
 PAUSE_S_MAX: waits of hours on virtual time need few polls."""
 
 
