@@ -1,4 +1,4 @@
-"""All settings of the broker in one frozen object, and checks of several of them together."""
+"""All settings of the broker in one frozen object, and checks of combinations of settings."""
 
 from collections.abc import Iterable
 from functools import cached_property

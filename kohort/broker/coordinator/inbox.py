@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 class Inbox(list[Command]):
     """The waiting commands, a list whose length the actor limits, and the deadlines that have
-    expired. It is a subclass of list because every commit is appended to it.
+    expired. A subclass of list for speed: every offset commit is appended to it.
 
     A deadline that expires after a command was queued takes effect after that command. Otherwise a
     slow disk would make requests late although they arrived in time: a join that waits for an
@@ -59,7 +59,7 @@ class Inbox(list[Command]):
     def take_batch(self) -> Batch:
         """Remove and return the next batch. A batch ends before the next deadlines, before the
         first exclusive command, and after COMMANDS_PER_BATCH commands. An exclusive command has a
-        batch of its own, or one with other commands that share an append. Deadlines before an
+        batch of its own; consecutive ones with `shares_append` share a batch. Deadlines before an
         exclusive command have a batch of their own, because the records that they stage must be in
         the log first.
         """
@@ -84,7 +84,7 @@ class Inbox(list[Command]):
         return Batch(due, commands)
 
     def _sharing_count(self, count_max: int) -> int:
-        """Return the number of commands in the next batch if the first command is exclusive."""
+        """Return the number of commands in a batch that begins with an exclusive command."""
         count = 0
         for command in self[: min(count_max, SHARING_MAX)]:
             if not command.shares_append:

@@ -1,8 +1,8 @@
 """Operations that wait for a condition or a deadline, whichever comes first.
 
-A `DelayedOperation` waits under watch keys (a partition, a group). Code that changes what a key
-stands for calls `check_and_complete(key)` after the change; the operations under it are then
-tried by `drain`. `KeyedTimers` are for callers that only need deadlines of their own.
+A `DelayedOperation` waits under watch keys (a partition, a group). Code that changes the partition
+or group of a key then calls `check_and_complete(key)`; `drain` tries the operations under the key.
+`KeyedTimers` are for callers that only need deadlines of their own.
 
 Guarantees, which all depend on a single thread and on the absence of await here:
 

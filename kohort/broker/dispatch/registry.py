@@ -57,9 +57,9 @@ _apis: "Final[dict[int, Api]]" = {}
 class Api:
     """An API and its handler; as `handles`, a decorator that registers a handler.
 
-    A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
-    as a task, and is answered with what it returns. A handler with much work may return a
-    generator of steps (:mod:`kohort.groups.steps`), which are run in slices.
+    A handler that never waits is a plain ``def``, and runs without a task. A coroutine function
+    runs as a task, which returns the response. A handler with much work may return a generator of
+    steps (:mod:`kohort.groups.steps`), which are run in slices.
     """
 
     __slots__ = (

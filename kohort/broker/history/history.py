@@ -97,7 +97,7 @@ class RebalanceHistory:
         self._recorded: RecordedGenerations | None = None
         """Generations that have a record in the history; None once the groups are loaded."""
         self._cut_short: dict[str, Entry] = {}
-        """Records of rebalances that were running when the last process ended; empty once the
+        """Records of rebalances that were running when the previous process ended; empty once the
         groups are loaded."""
         self._entries: list[Entry] = []
         self._listeners: list[Listener] = []
@@ -197,7 +197,7 @@ class RebalanceHistory:
         self._folds[group_id] = GroupFold(fold.sequence)
 
     def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
-        """Create the records that the last process did not write, and complete the records of
+        """Create the records that the previous process did not write, and complete the records of
         rebalances that were running.
         """
         missing = recorded.missing(event.generations)
@@ -245,9 +245,9 @@ class RebalanceHistory:
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """Return the record of the rebalance in progress as JSON, in steps, or of a rebalance that
-        has just ended and whose members are still fetching their assignment; None without either.
-        It shows the state at the time of the call, and at most a hundred members.
+        """Return, in steps, the JSON record of the rebalance in progress, or of one that has just
+        ended while members are still fetching their assignments; None without either. The record
+        shows the state at the time of the call, and at most a hundred members.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:

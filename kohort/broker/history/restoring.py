@@ -1,7 +1,7 @@
 """Restores the history from its topic at startup.
 
-Texts are added to the rings unparsed. Only a rebalance recorded as running, with no
-record after it, is parsed: the broker stopped before it ended, so it becomes unfinished.
+Records are added to the groups' rings unparsed. Only a record of a running rebalance, without a
+later record, is parsed: the broker stopped before the rebalance ended, so it becomes unfinished.
 
 Rebalances that are in the groups' log but missing in the history are found at the same time. A
 generation is in the group's log before any member gets its assignment. Its history record follows
@@ -43,7 +43,7 @@ class RecordedGenerations:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
     def missing(self, generations: Iterable[Generation]) -> list[tuple[Generation, StoredCause]]:
-        """Return the generations of a group that have no record, in order."""
+        """Return the generations of a group without a record in the history, in order."""
         found: list[tuple[Generation, StoredCause]] = []
         for stored in generations:
             if stored.begun is None:
@@ -79,7 +79,7 @@ class RecordedGenerations:
 async def restore(
     log: HistoryLog, rings: Rings, clock: Monotonic, recorded: RecordedGenerations | None = None
 ) -> list[Entry]:
-    """Fill the rings; return the entries to write for rebalances that were interrupted."""
+    """Read the records into `rings`; return the entries to write for interrupted rebalances."""
     running: dict[str, Entry] = {}
     time_slice = Slice(clock)  # No client is served yet, but health probes are answered.
     try:

@@ -13,8 +13,8 @@ from kohort.broker.runtime.slices import Slice, run
 from kohort.insight.analysis.group_acts import RECORDS, act_rows_steps, sums_up
 
 MEMBERS_BYTES: Final = 2 << 20
-"""Size of the newest records that are read with their members, which takes some twenty
-milliseconds. Older records are read without members, so processes are distinguished less
+"""Maximum total size of the newest records, which are parsed with their members in some twenty
+milliseconds. Older records are parsed without members, so processes are distinguished less
 reliably."""
 
 

@@ -1,4 +1,4 @@
-"""Converts Kohort's metadata to the image of a cluster and back. Pure."""
+"""Converts Kohort's metadata to a Kafka cluster image and back. No I/O."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -103,7 +103,7 @@ def _take_broker_configs(
 def content_of(
     image: ClusterImage, *, cluster_id: str, created_ms: int
 ) -> tuple[Content, list[str]]:
-    """Return the metadata of a new Kohort, and descriptions of everything omitted.
+    """Return the metadata of a new Kohort broker, and descriptions of everything omitted.
 
     Args:
         created_ms: the creation time of the topics, which Kafka does not store.

@@ -39,14 +39,14 @@ _BY_GROUP: Final = {
 
 @dataclass(slots=True)
 class _State:
-    """The state of one group, or the sums over all groups beyond the limit."""
+    """Gauges of one group, or of all groups beyond `groups_max` together."""
 
     lag: int = 0
     oldest_lock_ms: int = 0
 
 
 class ShareCollector:
-    """Collector of all share groups; `refresh` takes the samples, `collect` returns them."""
+    """Collects metrics of all share groups: `refresh` samples them, `collect` returns them."""
 
     def __init__(self, shares: SharesSeen, groups_max: int) -> None:
         self._shares = shares

@@ -68,7 +68,7 @@ def read_checked(files: FileSystem, path: str) -> bytes | None:
 
 
 def _read_sums(files: FileSystem, path: str) -> list[int]:
-    """Return the acceptable checksums; [] if there are none."""
+    """Return a checksum file's checksums; [] if the file is missing or damaged."""
     if not files.exists(path):
         return []
     line, _, rest = read_file(files, path).partition(b"\n")

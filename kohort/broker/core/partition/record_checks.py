@@ -14,14 +14,14 @@ from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, check_records, read_span
 
 RECORD_ERRORS_MAX = 100
-"""The maximum records of one batch for which a response has errors; Kafka has no limit."""
+"""Maximum record errors in the response to a batch; Kafka has no limit."""
 
 _EFFORT_PER_STEP = 8_192
-"""Records, and headers of records, that are checked in one step: 0.2 ms, or 10 ms if the walk is
-not compiled."""
+"""Records, and headers of records, that are checked in one step: 0.2 ms, or 10 ms without the
+compiled code."""
 
 _SPANS_PER_STEP = 2_048
-"""Like `_EFFORT_PER_STEP`, for the slower walk that creates an object for each record."""
+"""Like `_EFFORT_PER_STEP`, but for slower checks that create an object for each record."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 
@@ -84,8 +84,8 @@ class RecordRules:
 
 
 def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
-    """Check that every record parses and follows the one before it, or raise DecodeError.
-    Violations of `rules` are not raised but added to it.
+    """Check that every record parses, follows the one before it, and is not too large, or raise
+    DecodeError. Violations of the other rules are added to `rules`.
     """
     count, base_timestamp = header.record_count, header.base_timestamp
     if count > len(block) // RECORD_BYTES_MIN:

@@ -31,11 +31,11 @@ class OpenInPartition(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Do nothing: both sides agree, or will agree when the transaction in Prepare* is completed."""
+    """Do nothing: coordinator and partition agree, or will after the markers of Prepare*."""
 
 
 class AddLost(NamedTuple):
-    """The record that added the partition was lost: add it again."""
+    """The record that added the partition was lost: add the partition again."""
 
 
 class WriteMarker(NamedTuple):
@@ -82,7 +82,7 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
 
 
 def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool:
-    """Whether, by the epochs, the open transaction can be the one in Prepare*. Otherwise it is an
+    """Whether the epochs allow the open transaction to be the one in Prepare*. Otherwise it is an
     earlier one whose marker was lost, or a later one that the coordinator has lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)

@@ -13,8 +13,8 @@ from typing import Final, Self
 class TransactionState(Enum):
     """`value` is the name on the wire, `code` the number in the log.
 
-    The answers below are for requests with the current producer id and epoch, while no record is
-    being written.
+    The text of each state gives the answers to requests with the current producer id and epoch,
+    while no record is being written.
     """
 
     code: int
@@ -43,7 +43,7 @@ class TransactionState(Enum):
     PREPARE_COMMIT = "PrepareCommit", 2
     """The transaction is committed, and markers are being written.
 
-    Everything: CONCURRENT_TRANSACTIONS. Way out: CompleteCommit.
+    All requests: CONCURRENT_TRANSACTIONS. Way out: CompleteCommit.
     """
     PREPARE_ABORT = "PrepareAbort", 3
     """The transaction is aborted, and markers are being written; otherwise like PrepareCommit. Way
@@ -60,12 +60,12 @@ class TransactionState(Enum):
     silent for too long. Only during a transition that is being written; never in the log."""
 
     __hash__ = object.__hash__
-    """Hashed by identity, as members are compared, because tables of states are used for every
-    record."""
+    """Hash by identity, as Enum compares: faster than Enum's hash, and states are looked up for
+    every record."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no transaction, so that the id may expire."""
+        """Whether the id has no transaction in progress, so that it may expire."""
         return self in _IDLE
 
     @property

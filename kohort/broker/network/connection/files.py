@@ -74,7 +74,7 @@ class FileReads:
 
 class SenderOutput(Protocol):
     def send_on(self) -> None:
-        """Called when the sender can continue. Must not raise."""
+        """Called when the `FileSender` can continue. Must not raise."""
         ...
 
 
@@ -83,7 +83,7 @@ def has_ranges(parts: Sequence[Part]) -> bool:
 
 
 class FileSender:
-    """The pending output of one connection, from the first file range on; reused for later
+    """Sends the pending output of one connection, from the first file range on; reused for later
     responses.
     """
 
@@ -107,7 +107,7 @@ class FileSender:
         self._found_until_s = 0.0
         """Until this time, ranges are sent without a check that they are in the page cache."""
         self._cached_until_s = 0.0
-        """Like `_found_until_s`, but for the first range, which may have been checked since."""
+        """Like `_found_until_s`, for the first pending range: later if it was checked itself."""
         self._is_reading = False
         """Whether another thread reads a piece."""
         self._is_watching = False

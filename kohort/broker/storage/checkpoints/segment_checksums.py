@@ -72,7 +72,7 @@ class SegmentChecksums:
                 self.sums.pop(file_name(base_offset, suffix), None)
 
     def replace(self, sums: Mapping[str, int | None]) -> bool:
-        """Replace the file, unflushed; return whether that was necessary. Raises OSError."""
+        """Write the file, without a sync, if the content differs; True if so. Raises OSError."""
         content = encode_sums(sums, self._directory)
         if content == self._content or not (sums or self._content):
             return False

@@ -1,4 +1,4 @@
-"""Reads segments in the log's thread, or copies of some segments in another thread."""
+"""Reads segments in the log's thread, or in another thread with `LogSegment` objects of its own."""
 
 from __future__ import annotations
 
