@@ -266,7 +266,7 @@ class GroupStory:
             self.members[member.member_id] = self._known(member)
 
     def _known(self, member: Member) -> Member:
-        """Return the member, with fields that other lines show."""
+        """Return the member, with empty fields filled in from earlier lines."""
         known = self.members.get(member.member_id)
         if known is None:
             return member

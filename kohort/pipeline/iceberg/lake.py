@@ -1,7 +1,7 @@
 """A lake of Iceberg tables; implements `Lake`.
 
-The summary of a snapshot identifies the batch that it appends, in the same commit as the rows. The
-table's properties store the last batch of each stream, because snapshots expire.
+A snapshot's summary identifies the batch whose rows the snapshot appends. The table's properties
+store the last batch of each stream, because snapshots expire.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAST_BATCH: Final = "kohort.last-batch."
 """Prefix of the table property with a stream's last batch; the stream's id follows."""
 
 _OF: Final = "_of_"
-"""Prefix of columns that exist only in the paths of files."""
+"""Prefix of the columns by which Spark partitions files; only file paths contain them."""
 
 _METRICS_OF: Final = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
 
@@ -46,8 +46,8 @@ _MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
 
 class IcebergLake:
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Set the place of the tables: `namespace`, or `root` without one. The catalog is opened on
-        first use.
+        """Use the tables of a catalog's `namespace`, or of the directory `root` if it is None. The
+        catalog is opened on first use.
         """
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"

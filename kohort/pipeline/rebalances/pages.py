@@ -37,7 +37,7 @@ from kohort.pipeline.lake import Change, Lake
 Key = tuple[str, str]
 
 ADVICE_MAX: Final = 1_000
-"""Maximum number of settings of a group; the largest grids have some hundred."""
+"""Maximum number of simulated settings shown for a group; the largest grids have some hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
 """Width of the range of sequence numbers of the events that are read together."""
