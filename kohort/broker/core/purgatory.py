@@ -181,7 +181,7 @@ class Purgatory:
         completed.
 
         It is also completed at once if the broker is stopping or the purgatory is full. The
-        caller must not await between checking the state itself and this call.
+        caller must not await between its own check of the state and this call.
         """
         assert not operation.is_completed
         assert operation not in self._parking

@@ -66,8 +66,8 @@ class Source(Protocol):
         """Start a commit without waiting for it; commits are made in the order of the calls."""
 
     async def confirm(self, timeout_s: float) -> bool:
-        """Return whether the group still had this member after the call, so that it owns all
-        partitions that were neither revoked nor lost.
+        """Send a heartbeat; return whether it succeeded in time. If so, this member owned all
+        partitions that were neither revoked nor lost. True without a group.
         """
 
     def skip(self, partition: TopicPartition, offset: int) -> None:

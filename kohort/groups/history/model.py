@@ -142,9 +142,9 @@ class WaitedFor:
     """
 
     phase: str | None = None
-    """join, initial_delay, sync, or store for the disk; of a consumer group assign, store, revoke,
-    tell (until the next heartbeat) or give (free partitions); None if nothing was waited for.
-    """
+    """join, initial_delay, sync (the leader's assignment) or store (the disk); of a consumer group
+    assign, store, revoke, tell (the members' next heartbeats), give (free partitions) or, for
+    classic members, join. None if nothing was waited for."""
     member_ids: tuple[str, ...] = ()
     """Ids of the members that were waited for; truncated."""
     pending_ids: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ class MemberTimeline:
     epoch: int | None = None
     """The member's epoch at the end of the rebalance."""
     revoked_ms: int | None = None
-    """Time at which the member had revoked the partitions that it had to."""
+    """Time at which the member had finished revoking partitions."""
     reached_ms: int | None = None
     """Time at which the member got the new epoch."""
     completed_ms: int | None = None

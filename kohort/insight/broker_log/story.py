@@ -50,8 +50,8 @@ class GroupStory:
     leader: str | None = None
     _open: Open | None = None
     _closed: Open | None = None
-    """The last record, kept until the next line is read: some versions log a departure after the
-    rebalance that it caused."""
+    """The last record, kept until the next line is read: some versions of Kafka log a departure
+    after the rebalance that it caused."""
     _gone: dict[str, Departure] = field(default_factory=dict)
     """Members that left, until the line of the rebalance that they cause."""
     _replaced: tuple[Member, int] | None = None

@@ -40,7 +40,7 @@ ADVICE_MAX: Final = 1_000
 """Maximum number of simulated settings shown for a group; the largest grids have some hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""Width of the range of sequence numbers of the events that are read together."""
+"""Events are read together if their sequence numbers are in one range of this width."""
 
 _OF_REBALANCES: Final = (
     *("sequence", "started_at", "trigger_certainty"),

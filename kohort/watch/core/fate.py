@@ -14,8 +14,8 @@ _POLLS_APART_MS: Final = 1_500
 """A join phase may have begun this long before the first poll that shows it."""
 
 _HEARTBEAT_MS: Final = 3_000
-"""Default of heartbeat.interval.ms. It is assumed for each member, but at most a third of the
-member's session timeout."""
+"""Default of heartbeat.interval.ms: the assumed interval of each member, but at most a third of its
+session timeout."""
 
 _BEATS: Final = 3
 """Assumed maximum number of heartbeats that a member sends after its last commit or join."""

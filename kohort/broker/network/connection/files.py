@@ -30,7 +30,7 @@ STAYS_CACHED_S: Final = 0.1
 """How long data that was in the page cache is assumed to stay there."""
 
 READS_AT_ONCE: Final = 2
-"""Concurrent reads, over all connections."""
+"""Maximum concurrent reads, over all connections."""
 
 _IN_MEMORY: Final = (bytes, bytearray, memoryview)
 _MORE: Final = socket.MSG_DONTWAIT | getattr(socket, "MSG_MORE", 0)
