@@ -1,6 +1,6 @@
 """Events of a group, for the rebalance history and the metrics.
 
-Events carry facts, not times: the shell adds the time of the step. They refer to the group's own
+Events have no timestamps: observers get the time with each event. They refer to the group's own
 immutable values (metadata, assignments) instead of copying them. They are in order of occurrence.
 
 Events that a rebalance emits for every member are dataclasses that are not frozen: they are created
@@ -58,7 +58,7 @@ class TriggerKind(Enum):
     ASSIGNOR_CHANGED = "assignor_changed"
     TOPICS_CHANGED = "topics_changed"
     REBALANCE_EXPIRED = "rebalance_expired"
-    """A member did not give up partitions in time."""
+    """A member did not revoke partitions within its rebalance timeout."""
     JOIN_EXPIRED = "join_expired"
     """A classic member of a consumer group did not join again in time."""
     UPGRADED = "upgraded"
@@ -72,7 +72,7 @@ class TriggerKind(Enum):
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
     MEMBER_REFUSED = "member_refused"
-    """A client was rejected for another reason, with an error that clients do not retry."""
+    """A client was rejected for a reason without a kind here; clients do not retry the error."""
     UNKNOWN = "unknown"
     """The cause was not observed, or was lost in a restart."""
 
@@ -94,7 +94,7 @@ class Evidence:
     or log_line; in share groups last_record, or not_taken (an assignment that the member would have
     got with its next heartbeat)."""
     ms: int
-    """Time from the fact to the event."""
+    """Time from the fact to the event that it explains."""
 
 
 UNDER_OLD_ID: Final = "under its old member id"
@@ -138,11 +138,11 @@ class Trigger(NamedTuple):
     was_leader: bool = False
     reason: StatedReason = NO_REASON
     row: int | None = None
-    """Row of the decision table that decided; None if it was not used."""
+    """Row of the table in `kohort.groups.classic.decisions`; None if it was not used."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    """Ids of all members that were removed: together they are this cause."""
+    """Ids of all members whose removal is this cause."""
     timeout_ms: int | None = None
     """The timeout that `member` exceeded: its session timeout, or the group's rebalance timeout if
     it did not sync."""
@@ -160,8 +160,8 @@ class Trigger(NamedTuple):
     connection: Connection | None = None
     """The connection on which a member left."""
     same_process: bool | None = None
-    """Whether a new member is a process whose membership was lost because it was silent. None if no
-    such process has its instance id, or its client id and host."""
+    """Whether a new member is the process of a member that was lost because it was silent. None if
+    no lost member had the new one's instance id or, without one, its client id and host."""
     same_subscription: bool | None = None
     """Whether a classic consumer that joined again subscribes to the same topics as before; None if
     that is unknown."""
@@ -188,7 +188,7 @@ class RebalanceStarted(NamedTuple):
     """The group's members, except those that are joining or have left."""
     kind: GroupKind
     pending_transactions: int = 0
-    """Producers whose open transactions hold offsets of the group."""
+    """Number of producers with open transactions that contain offset commits of the group."""
     epochs: Mapping[str, int] = NO_EPOCHS
     """Of a consumer group: the epochs of `members`, by member id."""
     classic_ids: frozenset[str] = frozenset()
@@ -213,8 +213,8 @@ class CauseAdded(NamedTuple):
 
 
 class RebalanceAvoided(NamedTuple):
-    """A join that could have started a rebalance and did not: rows 12, 13 and 15 of the decision
-    table, and row 16 if a reason was stated; or a join that was refused.
+    """A request that was refused, or that could have started a rebalance but did not. Of joins of a
+    classic group: rows 12, 13, 15 of `classic.decisions`, and row 16 if a reason was stated.
     """
 
     trigger: Trigger
@@ -224,7 +224,7 @@ class InitialDelayExtended(NamedTuple):
     """New members joined during the window of the initial delay, so another window follows."""
 
     deadline_ms: int
-    """Monotonic time."""
+    """Monotonic time at which that window ends."""
 
 
 @dataclass(slots=True)
@@ -254,12 +254,12 @@ class JoinPhaseEnded(NamedTuple):
     absent: tuple[str, ...]
     """Static members that remain although they did not join."""
     pending: tuple[str, ...]
-    """Handed-out ids that were not used in time."""
+    """Member ids that the coordinator had handed out and that no join used in time."""
     protocol_type: str | None = None
 
 
 class JoinPhaseStalled(NamedTuple):
-    """The time for joins is up, but no static member has joined: the group waits."""
+    """The join phase timed out, but no member has joined: the group waits for static members."""
 
     waiting_for: tuple[str, ...]
 
@@ -292,8 +292,8 @@ class TargetAssigned(NamedTuple):
     computed_at_ms: int
     """Wall-clock time."""
     assigned_by: str
-    """at_once (when the rebalance began: the assignment interval was over), heartbeat (by a later
-    heartbeat) or interval (at the end of the assignment interval)."""
+    """What computed the target: at_once (the start of the rebalance, since the assignment interval
+    was over), heartbeat (a later heartbeat) or interval (the end of the assignment interval)."""
 
 
 class MemberReconciled(NamedTuple):
@@ -305,7 +305,7 @@ class MemberReconciled(NamedTuple):
     """Name of a `MemberState`: what the member waits for."""
     assigned_count: int
     revoking: tuple[tuple[str, int], ...]
-    """Partitions that the member has to give up, as topic names and numbers."""
+    """Partitions that the member still has to revoke, as topic names and numbers."""
     gained: tuple[tuple[str, int], ...]
     """Partitions that the member gained with this step."""
     is_classic: bool = False

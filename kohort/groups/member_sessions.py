@@ -1,5 +1,5 @@
 """Heartbeat answers, sessions and other timers of members of consumer and share groups. A heartbeat
-moves the end of its member's session; the timer stays, and checks the session when it fires.
+sets the deadline of its member's session, but rarely the timer, which checks the deadline.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,9 +27,7 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
     """Rejects a request: the response has the error."""
 
     def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
-        """`refusal`: the reason for the group's history, if clients give up after this error; else
-        empty.
-        """
+        """`refusal`: shown in the group's history; empty unless clients give up on this error."""
         super().__init__(message)
         self.result = HeartbeatResult(error, message)
         self.refusal = refusal
@@ -44,7 +42,7 @@ def check_names(names: Collection[str] | None) -> None:
     """Reject a subscription that is too large for a record, before it is processed.
 
     Raises:
-        Rejected: UNKNOWN_SERVER_ERROR, as by Kafka.
+        Rejected: UNKNOWN_SERVER_ERROR, as in Kafka.
     """
     size = sum([len(name) for name in names or ()]) + 2 * len(names or ())
     if size > NAMES_BYTES_MAX:
@@ -60,7 +58,7 @@ SESSION: Final = "session"
 
 @dataclass(slots=True)
 class Session:
-    """The session of one member. A heartbeat moves the end, not the timer."""
+    """A member's session. A heartbeat sets the deadline, but rarely the timer."""
 
     deadline_ms: int
     timer_ms: int | None = None
@@ -68,7 +66,7 @@ class Session:
 
 
 def extend(sessions: dict[str, Session], outbox: Outbox, member_id: str, deadline_ms: int) -> None:
-    """Move the end of a member's session; begin it if there is none."""
+    """Set the deadline of a member's session; begin the session if there is none."""
     session = sessions.get(member_id)
     if session is None:
         session = sessions[member_id] = Session(deadline_ms)
@@ -79,7 +77,7 @@ def extend(sessions: dict[str, Session], outbox: Outbox, member_id: str, deadlin
 
 
 def has_expired(sessions: dict[str, Session], outbox: Outbox, member_id: str, now_ms: int) -> bool:
-    """Whether a session whose timer has fired is over. If it is not, set the timer again."""
+    """Whether a session is over when its timer fires. If it is not, set the timer again."""
     session = sessions.get(member_id)
     if session is None or session.timer_ms is None or session.timer_ms > now_ms:
         return False

@@ -41,8 +41,7 @@ class ConsumerWrite:
 
     draft: Draft
     converts: tuple[Group, ConsumerMembership] | None = None
-    """The group whose membership is replaced, and the new membership, to which the draft
-    belongs."""
+    """The group to convert to a consumer group, and its new membership, which owns the draft."""
     first_records: Sequence[DurableRecord] = ()
     """The records that convert the group."""
     _answers: list[Answers] = field(default_factory=list)
@@ -94,7 +93,7 @@ class ConsumerWrite:
 
 
 def report(draft: Draft) -> None:
-    """End a command: add its events to the draft's reports, published with the changes."""
+    """End a command: add its events to `draft.reports`, published when the draft is applied."""
     data = draft.data
     reports = draft.reports
     begins = None
@@ -139,7 +138,7 @@ def report(draft: Draft) -> None:
 
 
 def _assigned_by(draft: Draft) -> str:
-    """Return the event that led to the current command's target; see `TargetAssigned`."""
+    """Return what computed the current command's target, as in `TargetAssigned.assigned_by`."""
     data = draft.data
     if draft.was_assigned:
         return AT_ONCE
@@ -179,8 +178,8 @@ def apply(draft: Draft, now: Now) -> None:
 
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
-    """Return the event that a draft's current command begins a rebalance. It lists the members as
-    they were before the command, without those that the command adds.
+    """Return the event for the rebalance that a draft's current command begins. It lists members
+    as they were before the command, without those that the command adds.
     """
     before = draft.before
     members = [

@@ -1,5 +1,5 @@
-"""The reason why a group rebalanced, in one sentence; also from the JSON of a record, written by
-this version of the broker or another. The facts behind the sentence are in `evidence`.
+"""Describes in one sentence why a group rebalanced, from a history record or from its JSON, which
+another version of the broker may have written. Module `evidence` lists the facts behind it.
 
 The text depends on the record alone, so that the broker's log, the command line and the pages
 describe a rebalance in the same words. Times are in UTC unless the caller gives another clock.
@@ -269,7 +269,7 @@ _ENDS: Final = {
 
 
 def _end_of_wait(record: RebalanceRecord) -> str:
-    """Describe what ended, or will end, the wait for members; "" if nothing does."""
+    """Describe how the wait for members ended, or when it will; "" if that is unknown."""
     end = record.timeline.join_phase_end
     if end != JoinPhaseEnd.ALL_JOINED.value:
         return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)
@@ -287,7 +287,7 @@ def _end_of_wait(record: RebalanceRecord) -> str:
 
 
 def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
-    """Describe the timeout: the longest that any member joined so far has requested."""
+    """Describe the timeout: the longest rebalance timeout of the members that have joined."""
     asked = [member.rebalance_timeout_ms or 0 for member in record.members]
     longest_ms = max(asked, default=0)
     stuck = f", which {_STUCK}" if _is_wait_for_stuck(record) else ""

@@ -1,8 +1,9 @@
 """Acquisition: which records a fetch gets from a share-partition.
 
-Records are taken in offset order, those of the window first. A range is the records that were first
-acquired together. New ranges end where producer batches end. As deliveries of a range are used up,
-it is throttled: fewer of its records are delivered together, at last one by one (KIP-1222).
+Records are acquired in offset order, those of the window first. A range has offsets whose first
+acquisition was the same, and with RECORD_LIMIT also the rest of their last producer batch. As
+deliveries of a range are used up, it is throttled: fewer of its records are delivered together, at
+last one by one (KIP-1222).
 """
 
 from bisect import bisect_right
@@ -42,7 +43,7 @@ class Acquisition(NamedTuple):
     ranges: Sequence[AcquiredRange]
     """In offset order."""
     record_count: int
-    """Offsets that count for MaxRecords, including aborted ones that are not in `ranges`."""
+    """Number of offsets that count towards MaxRecords: those in `ranges`, and aborted ones."""
 
 
 NOTHING = Acquisition((), 0)
@@ -270,7 +271,7 @@ def _without(ranges: list[AcquiredRange], removed: list[LogBatch]) -> list[Acqui
 
 
 def throttle_threshold(limit: int) -> int:
-    """Return the delivery count from which on an Available record throttles its range."""
+    """Return the lowest delivery count at which an Available record throttles its range."""
     return max(2, (limit + 1) // 2)
 
 
