@@ -120,7 +120,7 @@ class LeaveSender:
             self._task.cancel()
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for the response for at most `timeout_s`."""
+        """Wait at most `timeout_s` for the response to the LeaveGroup, then cancel the request."""
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=timeout_s)
         self.give_up()

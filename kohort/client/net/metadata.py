@@ -80,11 +80,11 @@ class MetadataKeeper:
                 self.want()
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """Missing topics and partitions that were named, with the seconds of absence."""
+        """Missing expected topics and partitions, with the seconds since that was noticed."""
         return self._expected.missing(now_ms)
 
     def raise_error(self) -> None:
-        """Raise an error that the application must see.
+        """Raise the pending error that the application must see, if any.
 
         Raises:
             UnknownTopicError: a topic, or an assigned partition, has been missing for too long.

@@ -42,7 +42,7 @@ class Attempts:
 
     def begin(self, item: Item) -> Awaitable[object] | None:
         """Begin an attempt: deserialise the record and call its handler. Returns None if that has
-        succeeded already, else an awaitable of the rest.
+        succeeded already, else an awaitable that completes it.
 
         This call, and awaiting the result, may raise:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not

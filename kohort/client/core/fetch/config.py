@@ -36,13 +36,13 @@ class FetchConfig(Protocol):
 
     @property
     def prefetch_bytes_limit(self) -> int:
-        """Limit for received bytes that wait to be taken. As many bytes again may be used by
-        decompressed batches that are partly read, not counting the batch that is being read.
+        """Limit for received bytes that polls have not returned yet. Partly read batches may use
+        as many bytes again once decompressed, not counting the batch that is being read.
         """
 
     @property
     def inflated_bytes_limit(self) -> int:
-        """Limit for a decompressed batch; a larger batch is a RecordTooLargeError."""
+        """Limit for a decompressed batch; a larger batch raises RecordTooLargeError."""
 
     @property
     def check_crcs(self) -> bool: ...
@@ -65,8 +65,8 @@ class FetchConfig(Protocol):
 
     @property
     def client_rack(self) -> str | None:
-        """The rack sent to leaders, which may name a follower in it to read from (KIP-392)."""
+        """The rack sent to leaders, which may return a preferred read replica in it (KIP-392)."""
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """How long a follower that a leader has named is used before the leader is asked again."""
+        """How long a preferred read replica is used before the leader is asked again."""

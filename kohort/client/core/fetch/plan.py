@@ -1,17 +1,17 @@
 """Plans fetches: which partitions to request from which broker, and how many bytes.
 
 A partition is requested as soon as its buffered data is less than one response brings, so that the
-next response arrives while the previous one is being taken. It is left out while it is paused or
+next response arrives while polls return the previous one. It is left out while it is paused or
 about to be revoked, during a backoff after a failure, and while its broker has a request in flight:
 there is one request per broker at a time.
 
-All waiting data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
+All buffered data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
 share, so that none of them can keep the others from being read. The bound is exceeded by at most
 one batch per broker, because a broker returns a first batch however large it is (KIP-74), and by
 what is needed to read other partitions while paused ones fill the share of their broker.
 
-A broker fills a response in the order of the request. So partitions that were served are moved
-behind those that were not: round robin.
+A broker fills a response in the order of the request. So partitions that a response had data of
+are moved behind the others: round robin.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.client.core.partitions import TopicPartition
 
 NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""Returns the broker to fetch a partition from: its leader, or a follower that the leader has
-named."""
+"""Returns the broker to fetch a partition from: its leader or preferred read replica."""
 
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
-"""Minimum interval of a broker's requests while buffered data of one of its partitions is taken.
+"""Minimum interval of requests to a broker while one of its partitions has enough buffered data.
 That partition is to be requested soon, so the broker may not delay responses for the others:
 without this interval, empty responses would follow each other."""
 
 
 class FetchLimits(NamedTuple):
-    """Limits in bytes: for one response, for one partition in it, and for all waiting data."""
+    """Limits in bytes: for one response, for one partition in it, and for all buffered data."""
 
     answer_bytes: int
     partition_bytes: int
@@ -71,9 +70,9 @@ class _Share:
     wanted: list[TopicPartition]
     waiting_bytes: int = 0
     readable_bytes: int = 0
-    """The part of the waiting bytes that the next polls will take."""
+    """The part of the buffered bytes that polls can return."""
     is_being_taken: bool = False
-    """Whether enough data of a partition is buffered, so that its next request comes soon."""
+    """Whether some partition is not requested yet because enough of its data is buffered."""
 
 
 class FetchPlan:
@@ -83,7 +82,7 @@ class FetchPlan:
         self._limits = limits
         self._order: dict[TopicPartition, None] = {}
         self._waiting: dict[TopicPartition, int] = {}
-        """Bytes that have arrived and were not taken yet."""
+        """Buffered bytes: received, and not returned by polls yet."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._busy: set[int] = set()
         self._node_count = 1
@@ -104,7 +103,7 @@ class FetchPlan:
         return len(self._busy) >= self._node_count
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Set the assigned partitions. New ones are added behind the others."""
+        """Set the assigned partitions. New ones are added at the end of the order."""
         wanted = dict.fromkeys(partitions)
         kept = [partition for partition in self._order if partition in wanted]
         self._order = dict.fromkeys((*kept, *wanted))
@@ -113,7 +112,7 @@ class FetchPlan:
             self._postponed.pop(gone, None)
 
     def set_waiting(self, partition: TopicPartition, byte_count: int) -> bool:
-        """Set the waiting bytes of a partition. Returns whether it should be requested again."""
+        """Set a partition's buffered bytes; return whether that makes it due for a request."""
         had = self._waiting.get(partition, 0)
         if byte_count:
             self._waiting[partition] = byte_count
@@ -126,11 +125,11 @@ class FetchPlan:
         self._sent_ms[node_id] = now_ms
 
     def answered(self, node_id: int) -> None:
-        """Record that the request has completed, successfully or not."""
+        """Record that the request to this broker has completed, successfully or not."""
         self._busy.discard(node_id)
 
     def served(self, partition: TopicPartition) -> None:
-        """Move a partition that got data behind the others."""
+        """Move a partition to the end of the order, because a response had data of it."""
         if partition in self._order:
             del self._order[partition]
             self._order[partition] = None
