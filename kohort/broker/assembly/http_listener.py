@@ -47,7 +47,7 @@ class HttpListener:
             self.tls = TlsListener(HTTP, self._of_listener, authenticates=False)
 
     def new_server(self, pages: Mapping[str, AnyPage], absent: AbsentPage) -> HttpServer:
-        """Return a server for one of the ports, not started yet."""
+        """Create, but do not start, a server for one of the HTTP ports."""
         server = HttpServer(
             pages,
             absent=absent,

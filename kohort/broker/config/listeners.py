@@ -47,11 +47,11 @@ _DYNAMIC: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.", "max.connecti
 PER_LISTENER: Final = frozenset(
     name for name in settings_of(BrokerConfig) if name.startswith(_DYNAMIC[:3])
 )
-"""Can be changed at run time for one listener, but not for all listeners at once."""
+"""Settings that can be changed at run time for one listener, but not for all at once."""
 
 PER_BROKER: Final = ("ssl.client.auth", "sasl.jaas.config")
-"""Can be changed at run time for one broker, but not cluster-wide; applies to listeners without
-this setting of their own."""
+"""Settings that can be changed at run time for one broker, but not cluster-wide; they apply to
+listeners without this setting of their own."""
 
 CONVERSION: Final = (
     "keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12, and "
@@ -151,7 +151,7 @@ def _mechanism_of(name: str) -> str:
 def own_problems(
     config: BrokerConfig, own: Mapping[str, str], origins: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the errors in listeners' settings, each with its name and, if given, its origin."""
+    """Return the errors in listeners' settings, with the names and, if given, the origins."""
     listeners = _listeners(config)
     errors = []
     for name, text in own.items():
@@ -229,7 +229,7 @@ def _hint(name: str) -> str:
 
 
 def uses_tls_for_http(own: Mapping[str, str]) -> bool:
-    """Whether the HTTP port has TLS settings, which it does not inherit from the broker's."""
+    """Whether the HTTP port has TLS settings of its own; without them it does not use TLS."""
     return any(
         known.listener == HTTP and known.setting.name.startswith("ssl.")
         for known in map(own_setting, own)

@@ -19,7 +19,7 @@ from kohort.broker.http.json_parts import ANSWER_BYTES
 from kohort.broker.http.messages import JSON, HttpResponse
 
 TIMEOUT_S: Final = 45.0
-"""Timeout of the command; shorter than that of a page (`HttpLimits.answer_timeout_s`)."""
+"""Timeout of ``kohort groups advise``; shorter than a page's (`HttpLimits.answer_timeout_s`)."""
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
 REMEMBERED_MAX: Final = 20
@@ -42,7 +42,7 @@ class Advisor:
         self._lock = asyncio.Lock()
 
     async def wait_answer(self, group_id: str) -> HttpResponse:
-        """Return the command's JSON; status 503 while the command runs for another request."""
+        """Return the advice as JSON; status 503 while advice is computed for another request."""
         totals = self._history.totals(group_id)
         known = self._known.get(group_id)
         if known is None or known[0] != totals:
@@ -61,7 +61,7 @@ class Advisor:
         return HttpResponse(HTTPStatus.OK, JSON, (known[1],))
 
     async def _compute(self, group_id: str) -> bytes:
-        """Run the command. Raises AdviceError."""
+        """Run ``kohort groups advise``. Raises AdviceError."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *_command(group_id),

@@ -22,7 +22,7 @@ from kohort.groups.kinds import GroupKind
 Json: TypeAlias = dict[str, Any]
 
 GROUPS_MAX: Final = 20_000
-"""Maximum number of groups in a survey, the oldest first; lists also show the total number."""
+"""Maximum number of groups in a survey: the first in `group_ids`. Lists also show the total."""
 
 READERS_MAX: Final = 100
 """Maximum groups listed for each topic."""
@@ -45,7 +45,7 @@ class Survey(NamedTuple):
     total: int
     """Number of groups, including those beyond `GROUPS_MAX`."""
     readers: dict[str, list[str]]
-    """Groups with a position in a topic or a subscription, by topic; at most `READERS_MAX`."""
+    """By topic: groups that subscribe to it or have offsets in it, at most `READERS_MAX` each."""
     reader_counts: Counter[str]
     states: Counter[str]
 

@@ -303,7 +303,7 @@ RAISES_EPOCH_SINCE: Final = 5
 def end_txn(
     ctx: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Deferred[EndTxnResponse]:
-    """End the transaction; answered when its outcome is stored, with the next epoch."""
+    """Commit or abort; respond when the outcome is stored, from v5 with the next producer epoch."""
     ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE

@@ -27,8 +27,8 @@ from kohort.groups.views import group_json, member_json, waiting_json
 from kohort.protocol.errors import ErrorCode
 
 RECORD_BYTES_MAX: Final = 64 * 1024
-"""The largest record whose members are filtered, which takes half a millisecond; a larger record is
-shown without its members."""
+"""Maximum size of a history record whose members' partitions are filtered, which takes half a
+millisecond; a larger record is returned without its members."""
 
 
 _TOPIC_CAUSES: Final = frozenset(
@@ -38,7 +38,7 @@ _TOPIC_CAUSES: Final = frozenset(
         TriggerKind.TOPICS_CHANGED.value,
     }
 )
-"""Causes of which the record fields `old_protocols` and `new_protocols` contain topic names."""
+"""Causes whose record fields `old_protocols` and `new_protocols` contain topic names."""
 
 
 class SeenTopics:

@@ -40,7 +40,7 @@ ITERATION_MS: Final = 10
 """Time after which an iteration starts no more requests; usually it takes a hundredth of that."""
 
 UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of all responses that may wait for the end of an iteration."""
+"""Maximum total bytes of responses that are held back until the end of an iteration."""
 
 DISCONNECTS_PER_SLICE: Final = 3
 """Transports closed per iteration: few, because asyncio does most of the work of closing in later
@@ -94,7 +94,7 @@ class IterationScheduler:
         """Connections deferred for lack of time, by client. Unless it is empty, newly scheduled
         connections are appended, too. Bounded: a connection is queued at most once."""
         self._unauthenticated: FairQueue[str, PendingConnection] = FairQueue(sys.maxsize)
-        """Unauthenticated connections to run, by address block. Bounded likewise."""
+        """Unauthenticated connections to run, by address block; each is queued at most once."""
         self._unwritten: list[Writer] = []
         self._unwritten_bytes = 0
         self._after_writes: list[Callable[[], None]] = []
@@ -150,7 +150,7 @@ class IterationScheduler:
             self._schedule_run()
 
     def run_after_writes(self) -> None:
-        """Call the functions of `after_writes`, before a request is executed in the read phase."""
+        """Call the `after_writes` callbacks, before a request is executed in the read phase."""
         while self._after_writes:
             callbacks, self._after_writes = self._after_writes, []
             for callback in callbacks:
@@ -215,7 +215,7 @@ class IterationScheduler:
             self._backlog.add(connection.client, connection)
 
     def _run_backlog(self) -> None:
-        """Run connections round robin over clients while there is time, and at least one."""
+        """Run deferred connections round robin over clients until time is up, but at least one."""
         self._move_to_backlog()
         now_ms, ends_ms = self._clock.monotonic_ms, self._ends_ms or self._start_time()
         for _ in range(CONNECTIONS_PER_ITERATION):

@@ -15,7 +15,7 @@ class NetworkMetrics(Protocol):
     received_bytes: int
     sent_bytes: int
     waiting_count: int
-    """Parked requests."""
+    """Number of parked requests."""
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
@@ -23,7 +23,7 @@ class NetworkMetrics(Protocol):
         """Record a response.
 
         Args:
-            response: the message; None if there is none, or it has no errors.
+            response: the message; None if there is none, or it cannot contain errors.
             duration_s: time from the complete request to its response, including waiting.
         """
         ...

@@ -54,14 +54,14 @@ class SharePartition:
         partition: int,
         counts: GroupCounts,
     ) -> None:
-        """`partition` is the partition of the state topic that stores it."""
+        """`partition` is the state topic's partition that stores this share-partition's state."""
         self.key = key
         self.counts = counts
         """The counts of its group."""
         self.own_counts: Mapping[str, int] = NOTHING_COUNTED
         self.state = state
-        """The stored state when the window was last loaded or unloaded; None while the start offset
-        is determined.
+        """The stored state when the window was last loaded or unloaded; None until the start
+        offset is determined.
         """
         self.state_partition = partition
         self.snapshot_offset: int | None = None
@@ -77,13 +77,13 @@ class SharePartition:
         self.determining: object = None
         """Token of the current lookup of the start offset; None if there is none."""
         self.waiting: tuple[OnStored, ...] = ()
-        """Callbacks of alterations that wait for the start offset."""
+        """Callbacks of offset alterations that wait until the start offset is determined."""
         self.is_gone = False
         """Whether its state was deleted."""
         self.used_ms = 0
         """Monotonic time at which the window was last used."""
         self.held_offset: int | None = None
-        """The record that keeps the start offset from advancing; None if nothing is in flight."""
+        """Offset of the in-flight record that holds back the start offset; None without one."""
         self.held_since_ms = 0
         """Monotonic time at which `held_offset` took its present value."""
         self._window: Window | None = None
@@ -131,7 +131,7 @@ class SharePartition:
         return self._writer
 
     def load(self, settings: GroupSettings) -> Window | None:
-        """Return the window with the present settings; None while its start is being determined."""
+        """Return the window with these settings; None until its start offset is determined."""
         window = self._window
         if window is None:
             state = self.state
@@ -158,7 +158,7 @@ class SharePartition:
         self.state, self.state_epoch = state, state.state_epoch
 
     def take_waiting(self) -> tuple[OnStored, ...]:
-        """Remove the alterations that wait for a start offset, and return their callbacks."""
+        """Remove and return the callbacks of offset alterations that wait for the start offset."""
         waiting, self.waiting = self.waiting, ()
         return waiting
 
@@ -174,7 +174,7 @@ class SharePartition:
         self._window, self.state_epoch = window, state_epoch
 
     def restarted(self, window: Window, state_epoch: int) -> None:
-        """Confirm a window set by `restart`: if a later `restart` is undone, it is restored."""
+        """Record that the `window` of a `restart` is durable: undoing a later one restores it."""
         self._stored = None if self._window is window else (window, state_epoch)
 
     def undo_restart(self, window: Window) -> None:

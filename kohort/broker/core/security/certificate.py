@@ -1,8 +1,8 @@
-"""Reads the fields of a certificate that the broker needs from its DER encoding.
+"""Reads the certificate fields that the broker needs from the DER encoding.
 
 Used only on certificates that OpenSSL has loaded or verified, but safe with any bytes. The subject
 is decoded here too: the subject that `ssl` returns lacks the types of values, and the text that
-other libraries produce differs, so it would name other users.
+other libraries produce differs, so principals would have other names.
 """
 
 import re
@@ -37,7 +37,7 @@ class CertificateFields(NamedTuple):
     not_before: str
     """The beginning of the certificate's validity, as ``YYYYMMDDHHMMSSZ``."""
     not_after: str
-    """The end of the certificate's validity, in the form of `not_before`."""
+    """The end of the certificate's validity, in the format of `not_before`."""
     subject: memoryview
     alternative_names: frozenset[bytes]
     """The alternative names, each still encoded."""
@@ -117,7 +117,7 @@ def hosts_of(fields: CertificateFields) -> list[str]:
 
 
 def is_for(host: str, hosts: Iterable[str]) -> bool:
-    """Whether a certificate for `hosts` is valid for `host`, by the rules of clients (RFC 6125)."""
+    """Whether a certificate for `hosts` is valid for `host`, as clients check it (RFC 6125)."""
     try:
         host = str(ip_address(host))
     except ValueError:
@@ -143,7 +143,9 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the contents of elements, all with the tag `wanted`. Raises the errors of `element`."""
+    """Yield the contents of consecutive elements. Raises DerError unless all have the tag `wanted`,
+    and the errors of `element`.
+    """
     while data:
         tag, content, data = element(data)
         if tag != wanted:
@@ -187,7 +189,7 @@ _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\00")
-"""A NUL in the text of a subject: after a backslash that is not itself escaped."""
+"""An escaped NUL in a subject's text, whose backslash is not itself escaped."""
 
 
 def subject_of(certificate: bytes) -> str:

@@ -3,7 +3,7 @@ responses immediately; file ranges are sent by the kernel.
 
 Guarantees: bytes are sent in the order in which they were written; `is_blocked` is set while the
 client does not read them, so that none of its requests are executed; an error closes only this
-connection, and is raised nowhere.
+connection, and is never raised.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Output:
 
     def __init__(self, connection: Connection, host: ConnectionHost) -> None:
         self.is_blocked = False
-        """Whether the client is slow, or a response with file ranges is being sent. Read only."""
+        """Whether the client is slow, or file ranges are being sent to it. Read only."""
         self._connection = connection
         # Attributes of the host that every response uses; copied to save a lookup.
         self._metrics = host.metrics
@@ -61,7 +61,7 @@ class Output:
         self._files: FileSender | None = None
         """Sends file ranges; created for the first response that has some."""
         self._sender: FileSender | None = None
-        """`_files` while it has data that the transport has not accepted."""
+        """`_files` while it has data that the transport has not accepted; None otherwise."""
         self._is_paused = False
         """Whether the transport's buffer is full."""
 
@@ -103,7 +103,7 @@ class Output:
             self._scheduler.schedule_write(self, byte_count)
 
     def update_unsent(self) -> int:
-        """Record the bytes in the transport's buffer, also for slow clients that are not blocked.
+        """Record the size of the transport's buffer, even if `is_blocked` is false.
         Return the bytes that the client has not received, including file ranges.
         """
         unsent_bytes = self._transport.get_write_buffer_size()
@@ -156,7 +156,7 @@ class Output:
     # Files.
 
     def send_on(self) -> None:
-        """Continue sending; also called by the sender after a read."""
+        """Continue sending after a file read or a full buffer."""
         self._send_some()
         if self._sender is None:
             self.is_blocked = self._is_paused

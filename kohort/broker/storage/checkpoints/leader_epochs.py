@@ -62,7 +62,7 @@ def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[E
 
 
 class LeaderEpochs:
-    """The epochs of one partition; changes are written to the file immediately."""
+    """The epochs of one partition. Changes are written to the file at once, unless deferred."""
 
     __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts", "latest")
 
@@ -156,7 +156,7 @@ class LeaderEpochs:
         self._is_unsaved = False
 
     def write(self) -> None:
-        """Replace the checkpoint file. Raises OSError."""
+        """Replace the checkpoint file, unless changes are deferred. Raises OSError."""
         if self._is_deferred:
             self._is_unsaved = True
             return

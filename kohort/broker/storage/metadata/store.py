@@ -42,11 +42,10 @@ MIRROR_FILE_NAME: Final = "metadata-mirror.db"
 CLUSTER_ID: Final = "cluster_id"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 GROUP_CONFIGS: Final = "group_configs:"
-"""The configs of a group are in the property with this prefix and the group's id as its name."""
+"""The property named with this prefix and a group's id stores the configs of that group."""
 BROKER_CONFIGS: Final = "broker_configs:"
-"""The configs of a broker are in the property with this prefix and the broker's id as its name;
-without an id, those of all brokers.
-"""
+"""The property named with this prefix and a broker's id stores the dynamic configs of that broker;
+the one named with the prefix alone stores the cluster-wide ones."""
 ACCESS_LOSS: Final = "access_loss"
 """The property with the id of the last loss of metadata in which access rules may have been lost.
 """
@@ -122,12 +121,12 @@ class MetadataStore:
                 self._topics.pop(topic_id, None)
 
     def broker_configs(self, broker: str) -> dict[str, str]:
-        """Return the dynamic configs of one broker id, or of all brokers for an empty id."""
+        """Return the dynamic configs of one broker id, or the cluster-wide ones for an empty id."""
         configs: dict[str, str] = json.loads(self._properties.get(BROKER_CONFIGS + broker, "{}"))
         return configs
 
     def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs of one broker id, or of all brokers for an empty id."""
+        """Replace the dynamic configs of a broker id, or the cluster-wide ones for an empty id."""
         text = json.dumps(dict(configs), sort_keys=True)
         with self._lock:
             self._put_property(BROKER_CONFIGS + broker, text)
@@ -149,7 +148,7 @@ class MetadataStore:
             }
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
-        """Store all properties or none; None removes one."""
+        """Store all properties or none of them. A value None removes the property."""
         statements = [
             forget_property(name) if text is None else put_property(name, text)
             for name, text in properties.items()
