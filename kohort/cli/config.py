@@ -105,7 +105,7 @@ def _setting_json(setting: Setting) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Print the settings that a start would use. Raises NotFoundError if they are invalid."""
+    """Print the settings a broker would start with. Raises NotFoundError if they are invalid."""
     try:
         loaded = load(file=options.config, overrides=options.override, environment=os.environ)
     except ConfigError as error:

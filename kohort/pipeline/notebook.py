@@ -82,10 +82,9 @@ def history(
 def findings(
     spark: SparkSession, events: DataFrame, thresholds: Thresholds | None = None
 ) -> dict[str, DataFrame]:
-    """Return the findings of events: a frame for each table of docs/pipeline-tables.md, by name.
+    """Return the findings: by name, a DataFrame for each table of docs/pipeline-tables.md.
 
-    Executors compute the findings on first use of one of the frames, and keep them for the other
-    frames.
+    Executors compute all findings when the first DataFrame is used, and keep them for the others.
     """
     del spark  # Unused: the session is that of `events`. Programs may still pass it.
     limits = thresholds or Thresholds()

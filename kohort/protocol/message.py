@@ -74,7 +74,7 @@ _PLAIN: Final[FieldOptions] = field()
 
 class Message(Protocol):
     """The type of any declared class, for type checkers only. They do not see that the decorators
-    below add the base `Struct`; they treat the class as a dataclass, which has this attribute.
+    below add the base `Struct`, but treat the class as a dataclass, which has the field below.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

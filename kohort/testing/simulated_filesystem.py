@@ -80,11 +80,9 @@ class SimulatedFileSystem:
         self.wall_ms = 0
         """The modification time of every file."""
         self.on_failure: Callable[[str], None] | None = None
-        """Called with the path when a fault makes an operation fail; a copy has no such
-        function."""
+        """Called with the path when a fault makes an operation fail. Not copied by `copy`."""
         self.on_operation: Callable[[Operation], None] | None = None
-        """Called before each operation; may prevent the operation by raising. A copy has no such
-        function."""
+        """Called before each operation, which it prevents by raising. Not copied by `copy`."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}

@@ -46,7 +46,7 @@ class Sources(NamedTuple):
 
 
 class WatchSite:
-    """The pages, and the data behind them. Belongs to the event loop."""
+    """The pages, and the data behind them. Used only on the event loop."""
 
     def __init__(self, sources: Sources, clock: Clock, executor: Executor) -> None:
         self.groups = WatchedGroups(clock)
@@ -56,7 +56,7 @@ class WatchSite:
         self.holding = None
         self.shares = no_shares
         self.lags = LagHistory()
-        """Empty: positions are read only while a page is open."""
+        """Stays empty: a trend needs regular reads, but positions are read only for open pages."""
         self._sources = sources
         self._metrics = RebalanceMetrics()
         self._unclear_count = 0
@@ -88,7 +88,7 @@ class WatchSite:
     # Changes.
 
     async def apply(self, news: News) -> None:
-        """Show the news. Must not be called again before it returns."""
+        """Update the pages and metrics. Must not be called again before it returns."""
         time_slice = Slice(self.clock)
         for record in news.records:
             self.history.add(record)
@@ -155,6 +155,6 @@ class _NoAges:
     """Ages of unread records: unknown to a watcher, which does not read the groups' topics."""
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """Return 0 for positions at the end of the partition, None for other positions."""
+        """Return the age 0 for positions at the end of the partition, None for other positions."""
         del time_slice
         return [0 if position.lag == 0 else None for position in wanted]

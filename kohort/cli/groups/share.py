@@ -42,7 +42,7 @@ def share_path(group: str, **query: object) -> str:
 
 
 def share_group(options: argparse.Namespace, cluster: Cluster, group: str) -> Json | None:
-    """The share group's page; None if the HTTP port of its broker cannot be reached."""
+    """The share group's page; None if the broker's HTTP port does not return it."""
     url = http_of(cluster)
     if url is not None:
         with suppress(CommandError):
@@ -51,7 +51,7 @@ def share_group(options: argparse.Namespace, cluster: Cluster, group: str) -> Js
 
 
 def share_lines(answer: Json) -> Iterator[str]:
-    """The text of ``why`` for a response of GET /groups/{group}/share."""
+    """The output of ``kohort groups why``, from a response of GET /groups/{group}/share."""
     if "text" in answer:
         yield from (shown(line) for line in answer["text"])
         return

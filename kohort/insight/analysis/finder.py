@@ -16,12 +16,12 @@ from kohort.insight.analysis.wait_times import WaitTimes
 DAY_MS: Final = 24 * 3600 * 1000
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
-"""Rows of a table, without the columns of the group."""
+"""Rows of a table, without the columns that identify the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Limits of the findings, which command-line options set."""
+    """Thresholds of the findings, set by command-line options."""
 
     days: int = 35
     """Findings cover this many days before the group's newest event."""
@@ -32,15 +32,15 @@ class Thresholds:
 
 
 class Finder:
-    """Computes the findings of a group from portions of its members.
+    """Computes a group's findings; its member rows are passed in portions.
 
-    A large group's member rows, one per event and member, do not fit into memory. So members are
+    A large group's member rows, one per event and member, do not fit into memory. So they are
     passed in portions, of which only the state needed for the next portion is kept; events stay in
     memory.
     """
 
     def __init__(self, history: GroupHistory, limits: Thresholds) -> None:
-        """`history` has all rows of the group except those of members."""
+        """`history` has all rows of the group except member rows."""
         self._history, self._limits = history, limits
         rebalances, avoided = history.rebalances, history.avoided
         newest = longest([*(row.started_at for row in rebalances), *(row.at for row in avoided)])
@@ -53,9 +53,7 @@ class Finder:
         """Index of the first recent rebalance whose members have not been added yet."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> Rows:
-        """Add the members of the next rebalances, each with all its members; return the rows of the
-        table `partitions` that follow from them.
-        """
+        """Add all member rows of the next rebalances; return the resulting `partitions` rows."""
         owned = self._ownership.add(members, is_last=is_last)
         self._idle.add(owned)
         self._intervals.add(owned)

@@ -78,7 +78,7 @@ def sums_up(act: Row) -> bool:
 
 
 def act_text(act: Row, names: str = "") -> str:
-    """Sum up an act in a line. `names` are the names of its processes; empty to leave them out."""
+    """Sum up an act in one line. `names` are its processes' names; empty to leave them out."""
     count = act["process_count"]
     members = counted(count, "member") if count else "members"
     who = f" ({names})" if names else ""

@@ -47,7 +47,7 @@ def group(
     idle: Sequence[Unavailability],
     bursts: Sequence[Storm],
 ) -> list[GroupRow]:
-    """Return one row, or an empty list for a group without events."""
+    """Return the group's row of totals, in a list that is empty for a group without events."""
     numbers = _numbers(rebalances, avoided)
     if not numbers:
         return []

@@ -29,7 +29,7 @@ class Drawing:
 
 
 def figure(draw: Callable[[int], Drawing], alt: str, caption: Child = None) -> Markup:
-    """Return the plot in both widths. `alt` is the text for screen readers."""
+    """Return the plot, drawn for wide pages and for phones. `alt` is for screen readers."""
     drawings = [_svg(draw(width), width, alt) for width in (WIDE, NARROW)]
     note = element("figcaption", caption) if caption is not None else None
     return element("figure", drawings, note)

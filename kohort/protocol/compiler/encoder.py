@@ -1,6 +1,4 @@
-"""Generates the writer of a layout: small fields are collected in one buffer, large records are not
-copied.
-"""
+"""Generates a layout's encoder: small fields share a buffer, and large records are not copied."""
 
 from typing import Any, Final
 
@@ -25,7 +23,7 @@ RECORDS_COPY_MAX: Final = 2_048
 
 
 class EncoderWriter(Writer):
-    """Writes ``encode_into(m, out) -> [buffer, ...]``, which appends to ``out`` first."""
+    """Generates ``encode_into(m, out)``, which returns the buffers of `m`; `out` is the first."""
 
     def function(self, con: MessageStruct) -> str:
         with self.block("def encode_into(m, out):"):
@@ -83,7 +81,7 @@ class EncoderWriter(Writer):
             raise TypeError(f"no code for {con!r}")
 
     def _flush(self, run: list[tuple[str, str]], padding: str = "") -> None:
-        """Append a run of fixed-width values with one pack; `padding` may be "x": a zero byte."""
+        """Append a run of fixed-width values with one pack; the padding "x" adds a zero byte."""
         if run:
             self._check_uuids(run)
             self(f"out += {self._packed(run, padding)}")
@@ -106,7 +104,7 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Append the fields in `run` and uvarint(length + 1): with one pack if it is one byte."""
+        """Append the fields in `run` and uvarint(length + 1); pack a one-byte uvarint with them."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:

@@ -80,7 +80,7 @@ class Fault:
     """Number of requests affected or observed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_unused: bool = False
-    """Whether the fault is new and was never entered."""
+    """Whether the fault was created, but never installed by `with`."""
 
     def __del__(self) -> None:
         """Warn if the fault was never applied, as Python does for a coroutine that is never
@@ -117,7 +117,7 @@ class Fault:
 
 
 class Faults:
-    """All faults of one broker, and of its successors on the same machine."""
+    """The faults of one broker; they stay in force when it is restarted."""
 
     def __init__(self) -> None:
         self._all: list[Fault] = []
