@@ -139,7 +139,7 @@ class Broker:
         return make_history(self.config, self._clock, self.background_tasks)
 
     def new_memory_reclaimer(self) -> MemoryReclaimer:
-        """Create the memory reclaimer, not started, of a process that runs only this broker."""
+        """Create, without starting it, the memory reclaimer of a process with only this broker."""
         purgatory = self.services.purgatory
         return MemoryReclaimer(lambda: purgatory.waiting_count, self.coordinators.waiting_weight)
 

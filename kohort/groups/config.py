@@ -27,4 +27,4 @@ class GroupConfig(NamedTuple):
     """Rebalance when a leader returns and the partition counts of its topics have changed since the
     assignment. KIP-814 leaves such changes undetected."""
     check_replaced_topics: bool = False
-    """Rebalance when a static member returns with other topics; Kafka does not."""
+    """Rebalance when a static member returns with a changed subscription; Kafka does not."""

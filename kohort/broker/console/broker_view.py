@@ -22,7 +22,7 @@ Json: TypeAlias = dict[str, Any]
 ERRORS_MAX: Final = 50
 CLIENTS_MAX: Final = 50
 CONNECTIONS_COUNTED: Final = 5_000
-"""Maximum number of connections that are counted by client, which takes some milliseconds."""
+"""Maximum connections in the counts per client; counting them takes some milliseconds."""
 
 _NAMES: Final = {code.value: code.name for code in ErrorCode}
 _MEMORY: Final = Path("/proc/self/statm")

@@ -93,7 +93,7 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGr
 
 
 def _accepted(values: Sequence[str]) -> frozenset[str]:
-    """The values of a filter in lower case; empty if it accepts everything."""
+    """Return the values of a filter in lower case; an empty filter accepts everything."""
     return frozenset([value.lower() for value in values])
 
 

@@ -81,7 +81,7 @@ def _merge_repeats(_ctx: RequestContext, request: OffsetCommitRequest) -> None:
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | EncodedResponse | Deferred[OffsetCommitResponse | EncodedResponse]:
-    """Commit offsets; answered when those that could be stored are durable."""
+    """Commit offsets; the response is sent when the accepted offsets are durable."""
     ctx.require(_READ, _GROUP, request.group_id)
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []

@@ -33,7 +33,7 @@ from kohort.protocol.scram import Keys
 TOPIC_CONFIGS: Final = 2
 BROKER_CONFIGS: Final = 4
 GROUP_CONFIGS: Final = 32
-"""Protocol numbers of the resource types that have configs."""
+"""The resource types that have configs, with the protocol's numbers."""
 
 NO_LEADER_CHANGE: Final = -2
 
@@ -67,17 +67,17 @@ class TopicImage:
 class ClusterImage:
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Configs by resource type and name; a broker's name is its id, empty for all brokers."""
+    """Configs by resource type and name: a broker's id, or empty for the cluster-wide defaults."""
     credentials: dict[tuple[str, int], Credential] = field(default_factory=dict)
     """Credentials by user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     rules: dict[bytes, Rule] = field(default_factory=dict)
-    """Rules by Kafka's rule id, which Kohort does not store."""
+    """ACLs by Kafka's ACL id, which Kohort does not store."""
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: set[int] = field(default_factory=set)
     """Ids of the brokers that are registered."""
     strange_rules: list[str] = field(default_factory=list)
-    """Reasons why rules of the Kafka directory cannot be converted."""
+    """For each ACL that cannot be converted, the reason."""
 
     def configs_of(self, kind: int, name: str) -> dict[str, str]:
         """Return the configs of a resource; {} if it has none."""

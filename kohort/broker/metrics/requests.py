@@ -77,7 +77,7 @@ class RequestMeter:
 
     def __init__(self, api: str, version: int) -> None:
         self.api = api
-        """Kafka's name, for example Produce or OffsetCommit."""
+        """Kafka's name of the API, for example Produce or OffsetCommit."""
         self.version = version
         self.duration = HistogramTally(DURATION_BOUNDS_S)
         """Seconds from the complete request to the response, including waits."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OfflineLog:
-    """Replaces the log of an offline partition; has only the attributes that are used then."""
+    """Stands in for an offline partition's log; has only the attributes that are read meanwhile."""
 
     log_start_offset = 0
     log_end_offset = 0
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
-"""The first and the longest delay before opening a partition is retried."""
+"""Delay before opening a partition is retried; doubled after each failure, up to the maximum."""
 
 CONFIGS_CACHED_MAX: Final = 10_000
 """Combinations of overrides whose effective configs are cached."""
@@ -174,7 +174,7 @@ class Opener:
         )
 
     def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:
-        """Retry an offline partition that is requested. For the loop's thread."""
+        """Start to open an offline partition again, if a retry is due. Runs on the event loop."""
         log = partition.log
         if (
             not is_offline_log(log)

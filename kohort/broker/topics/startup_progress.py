@@ -15,7 +15,7 @@ PARTITION_BYTES: Final = 1 << 20
 """The cost of the fsyncs for each partition, expressed in bytes that could be read meanwhile."""
 
 ESTIMATE_AFTER_MS: Final = 1_000
-"""No remaining time is estimated before this time has passed."""
+"""The remaining time is not estimated until verification has taken this long."""
 
 
 class StartupProgress:
@@ -29,7 +29,7 @@ class StartupProgress:
         self.partitions_verified = 0
         self.bytes_total = 0
         self.bytes_verified = 0
-        """Bytes verified so far, including bytes that turned out to need no verification."""
+        """Bytes verified so far; a finished partition counts in full, even if part was skipped."""
         self._lock = threading.Lock()
         self._unverified: dict[tuple[str, int], int] = {}
         """Bytes not verified yet, by topic and partition number."""

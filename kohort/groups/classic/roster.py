@@ -1,4 +1,4 @@
-"""The roster of a group: members, static instances, unused ids, and the protocols in common.
+"""The roster of a classic group: members, static instances, unused ids, common protocols.
 
 It stores members and keeps its counts consistent; the rules of rebalances are elsewhere.
 """
@@ -39,14 +39,14 @@ class Roster:
         self._offers: Counter[str] = Counter()
         """How many members offer each protocol."""
         self._lists: Counter[Names] = Counter()
-        """How many members offer exactly this list, in this order."""
+        """How many members offer exactly this list of protocols, in this order."""
         self.pending: dict[str, PendingMember] = {}
         """The pending members by id; oldest first."""
         self.leader_id: str | None = None
         self.parked_joins = 0
         self.metadata_bytes = 0
         self.kept_bytes = 0
-        """The part of `memory` that this group's members use, with their assignments."""
+        """Bytes of this group's metadata and assignments; `memory` includes them."""
         self.memory = MemberMemory() if memory is None else memory
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class Roster:
         return ticket
 
     def unpark_all_joins(self) -> None:
-        """Clear all parked joins, whose tickets have been taken."""
+        """Clear all parked joins; the caller has taken their tickets and answers them."""
         for member in self:
             member.join_ticket = None
         self.parked_joins = 0
@@ -184,7 +184,7 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members have joined and no handed-out id is unused."""
+        """Whether all members have joined and there are no pending members."""
         return self.parked_joins == len(self._members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:

@@ -55,7 +55,7 @@ def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[
 
 
 def _epoch_problem(request: HeartbeatRequest) -> str | None:
-    """Return what a request lacks that its epoch requires; None if it lacks nothing."""
+    """Return why the fields of a request do not fit its epoch; None if they do."""
     epoch = request.epoch
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
@@ -115,9 +115,9 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
 
 def _released(holder: Member, request: HeartbeatRequest) -> Member:
     """Return the holder of an instance id if the sender may replace it; otherwise raise Rejected.
-    The sender may if the holder has left for a restart or is a classic member, or if the sender
-    states that its process was restarted. A process states that only in its first join, and the
-    replaced process gets a fatal error, so that the two do not replace each other for ever.
+    It may if the holder has left for a restart or is a classic member, or if the request's reason
+    is a restart. A process gives that reason only in its first join, and the replaced process gets
+    a fatal error, so that two processes do not replace each other for ever.
     """
     if (
         holder.epoch == LEFT_FOR_RESTART

@@ -47,7 +47,7 @@ class ShareRequests:
         prepare_state: Callable[[], Awaitable[None] | None],
         initializing: Callable[[str], Deferred[None] | None],
     ) -> None:
-        """`prepare_state` creates the topic of share-partitions' state, and returns None if it
+        """`prepare_state` creates the topic that stores the state of share-partitions; None if it
         exists. `initializing` returns a `Deferred` that completes when the state of a group's
         partitions exists, None if it exists already.
         """

@@ -358,8 +358,8 @@ class ProducerState:
         """Restore the recent batches of each producer; a snapshot has only the last batch.
 
         Args:
-            earlier: the state that results from the log's last batches before the snapshot. A
-                producer is left unchanged if its last batch there is not that of the snapshot.
+            earlier: the state built from the log's last batches before the snapshot. A producer
+                whose last batch is not the same in both keeps the state of the snapshot.
         """
         for producer_id, entry in self._entries.items():
             known = earlier.get(producer_id)

@@ -50,7 +50,7 @@ def request_error(ctx: RequestContext, group_id: str | None, member_id: str | No
 def collected(
     topics: Iterable[FetchTopic | AcknowledgeTopic],
 ) -> Steps[Acknowledgements]:
-    """Return the acknowledgements of each named partition, in the order of the request."""
+    """Return the acknowledgements of each partition in the request, in its order."""
     named: Acknowledgements = {}
     for count, topic in enumerate(topics):
         if count % FEW == FEW - 1:
@@ -97,7 +97,7 @@ def locate(
 
 
 def acknowledgement_error(error: ErrorCode, message: str | None) -> AcknowledgementError:
-    """Return the error for the acknowledgements of a partition that was not located."""
+    """Return the error of acknowledgements for which `locate` returned this error."""
     if message == NOT_INITIALIZED:
         return AcknowledgementError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
     return AcknowledgementError(error, message)
