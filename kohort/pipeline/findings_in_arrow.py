@@ -44,7 +44,7 @@ _PACKED_ROWS: Final = 20_000
 
 
 def packed(tables: Mapping[str, pa.Table], number: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of tables, serialized in the columns of COMPUTED."""
+    """Yield batches of COMPUTED, each with up to `_PACKED_ROWS` rows of one table."""
     for name, rows in tables.items():
         for at in range(0, max(rows.num_rows, 1), _PACKED_ROWS):
             sink = pa.BufferOutputStream()
@@ -55,7 +55,7 @@ def packed(tables: Mapping[str, pa.Table], number: int = 0) -> Iterator[pa.Recor
 
 
 def tables_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the names of tables and some of their rows, from columns of COMPUTED."""
+    """Yield the tables that `packed` serialized, with their names; a long one in several parts."""
     for batch in batches:
         for name, rows in zip(batch["table"].to_pylist(), batch["rows"], strict=True):
             with pa.ipc.open_stream(rows.as_buffer()) as reader:
@@ -81,7 +81,7 @@ def members_in(rows: pa.Table, first: int, last: int) -> list[Member]:
 
 
 def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
-    """Return the rows of each table of FINDINGS by its name, sorted by group."""
+    """Compute the groups' findings; return the tables of FINDINGS by name, rows in group order."""
     rows_by_table: dict[str, list[tuple[GroupHistory, Rows]]] = {
         table.name: [] for table in FINDINGS
     }

@@ -66,9 +66,9 @@ class ClassicReplay(Replay[SimulatedMember]):
         return SimulatedMember(self, slot, index, instance_id, heartbeat_times)
 
     def _end_calm(self) -> None:
-        """Move the heartbeats of all members by the same random time, if the group is stable.
+        """If the group is stable, shift the heartbeats of all members by the same random time.
 
-        Otherwise the next event would be at the same point between two heartbeats in all replays.
+        Without this, the next event would be at the same point between heartbeats in all replays.
         """
         if not self.is_calm:
             return
@@ -79,7 +79,7 @@ class ClassicReplay(Replay[SimulatedMember]):
             member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup of `member`, which gets the member id if the group generates one."""
+        """Send a JoinGroup of `member`, which is given the member id if the group generates one."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 

@@ -49,8 +49,8 @@ _NAMES: Final = {
 
 class Software(NamedTuple):
     library: str = ""
-    """A constant of this module, or the name that another client reports; empty if the history has
-    none."""
+    """A constant of this module for a known client, else the name that the client reports; empty if
+    the history has none."""
     version: Version = ()
     """Empty if it is unknown."""
 
@@ -64,7 +64,7 @@ UNKNOWN: Final = Software()
 
 
 def software_of(name: str | None, version: str | None) -> Software:
-    """Return the client software with the name and version that a history record has."""
+    """Return the client software for the name and version in a history record."""
     if not name:
         return UNKNOWN
     version = version or ""

@@ -114,7 +114,7 @@ class MemberLifetimes:
                 lifetime.session_timeout_ms = _number(cause.get("session_timeout_ms"))
 
     def _set_aside(self, member_id: str, at_ms: int) -> None:
-        """Move an ended lifetime to another key: consumers (KIP-848) rejoin under the same id."""
+        """Move an ended lifetime to another key: a consumer (KIP-848) can rejoin under its id."""
         lifetime = self.by_id.get(member_id)
         if lifetime is not None and lifetime.end_ms is not None and lifetime.end_ms <= at_ms:
             self.by_id[f"{member_id} until {lifetime.end_ms}"] = self.by_id.pop(member_id)
@@ -188,8 +188,8 @@ class MemberLifetimes:
             lifetime.revokes_since_ms = started_ms + synced
 
     def _succeed(self, lifetime: MemberLifetime, at_ms: int, silent_ms: int | None) -> None:
-        """Record that this member has replaced the process with the same instance id, and end the
-        lifetime of that process: the record of an avoided rebalance does not name it.
+        """Make this the last lifetime with its instance id, and end the previous one: the record of
+        an avoided rebalance does not name the replaced member.
         """
         if lifetime.instance_id is None:
             return
@@ -227,8 +227,8 @@ UNCLEAR_MOST: Final = 0.1
 """If more than this share of departures is unclear, settings that depend on them are not ranked."""
 
 _LEFT: Final = frozenset({"left", "removed_by_admin"})
-"""A departure counts as certain if these are its only possible reasons: for advice they are equal,
-because the session did not expire in either case."""
+"""A departure with no other possible reason counts as certain: which of these it was does not
+matter to the advice, because the session expired in neither case."""
 
 
 class Departures(NamedTuple):
@@ -245,8 +245,8 @@ class Departures(NamedTuple):
 
 
 def count_departures(rebalances: Iterable[Mapping[str, Any]]) -> Departures:
-    """Count the departures, and the likely and the unclear departures among them. In a broker's own
-    history, all are certain.
+    """Count all departures, those whose reason is only likely, and those whose reason is unclear.
+    A broker's own history has the reason of every departure.
     """
     total = likely = unclear = 0
     for record in rebalances:

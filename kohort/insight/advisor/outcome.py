@@ -32,21 +32,21 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """The outcome of one group under one setting. Times in milliseconds."""
+    """The result of replaying a group under one setting. Times in milliseconds."""
 
     rebalances: int
     stopped_ms: int
-    """The sum over all members."""
+    """Sum of the stopped times of all members."""
     stopped_longest_ms: int
     stopped_by_slot: tuple[int, ...]
     """Stopped time of each slot, in the order of the trace's slots."""
     unread_ms: int
-    """The sum over all partitions."""
+    """Sum of the times during which each partition had no reader."""
     unread_longest_ms: int
     deaths: int
     """Processes that ended without LeaveGroup and were detected later."""
     unnoticed_ms: int
-    """Total time from the end of the `deaths` until the group removed their members."""
+    """Sum of the times from the end of each process in `deaths` to its removal by the group."""
     unnoticed_longest_ms: int
     convergence_ms: int = 0
     """Total time from the first cause of a rebalance until the group was stable again, or empty."""
@@ -92,10 +92,10 @@ class Meter:
     _held: dict[str, frozenset[int]] = field(default_factory=dict)
     """Each member's partitions in the last assignment."""
     _taken_at: dict[int, int] = field(default_factory=dict)
-    """Since when each partition has had no owner, in a cooperative group."""
+    """When each currently unowned partition lost its owner; used in cooperative rebalances."""
     _unread_since: dict[int, int] = field(default_factory=dict)
     _some_own: bool = False
-    """Whether any member of this rebalance kept partitions, so that it is cooperative."""
+    """Whether this rebalance is cooperative: a member kept its partitions when it joined."""
     consumers: GroupFold | None = None
     """Measures a consumer group; None in a classic group."""
 

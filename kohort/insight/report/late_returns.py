@@ -17,7 +17,7 @@ _SPARE: Final = 1.25
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
     """Sum up the acts in which static members returned at most LATE_MS after their session had
-    expired; None if they did so fewer than two times, or a session timeout is unknown.
+    expired; None if there are fewer than LATE_LEAST such returns, or a session timeout is unknown.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)
@@ -33,12 +33,12 @@ def late_returns(acts: Sequence[Row]) -> Row | None:
 
 
 def enough(late: Row) -> str:
-    """Return the client's setting of a session that lasts longer than the members were away."""
+    """Return a session.timeout.ms setting of at least 1.25 longest absences; 300 s at most."""
     return f"session.timeout.ms={_enough_ms(late)}"
 
 
 def reason(late: Row, names: str) -> str:
-    """Explain why a longer session avoids these rebalances, and what it costs."""
+    """Explain why a longer session timeout avoids these rebalances, and what it costs."""
     session_ms = late["late_session_timeout_ms"]
     # The names are those of all processes of the acts, not only of the late ones.
     which = f"one of {names}" if len(late["processes"]) > 1 else names
