@@ -1,4 +1,4 @@
-"""Topics, their oldest records (KIP-107), and the directories that contain them (KIP-113)."""
+"""Topics, the deletion of their oldest records (KIP-107), and log directories (KIP-113)."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ from kohort.protocol.messages.topic_changes import (
 from kohort.protocol.types import ZERO_UUID
 
 TIMEOUT_MS: Final = 30_000
-"""Time limit of the broker for a change."""
+"""`timeout_ms` in requests that change topics."""
 
 _BY_STATE_SINCE: Final = 6
 """First version of DeleteTopics with names or ids; earlier ones have names only."""

@@ -276,7 +276,7 @@ _HIDDEN: Final = frozenset(
 def _read_or_poll(
     cluster: Cluster, options: argparse.Namespace, store: Store, logs: LogFiles
 ) -> None:
-    """Read the topic or, if the cluster hides it, poll."""
+    """Follow groups by reading __consumer_offsets, or by polling if it cannot be read."""
     has_groups = False
     while True:
         try:

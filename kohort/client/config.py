@@ -388,7 +388,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
     """Create the config from keyword arguments.
 
     Raises:
-        ConfigError: a setting does not exist, or as `ConsumerConfig`.
+        ConfigError: a setting does not exist, or `ConsumerConfig` rejects the settings.
     """
     check_names(settings, ConsumerSettings.__annotations__, "setting")
     return ConsumerConfig(**settings)

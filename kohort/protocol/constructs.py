@@ -286,7 +286,7 @@ class TaggedFields(_Construct):
 
 
 class MessageStruct(construct.Struct):
-    """The layout of a structure in one version, with the class whose attributes it lays out.
+    """The layout of one version of `message`, the class of a message or of a structure in one.
 
     Parses to a plain dict and builds from one; tagged fields are keys like the others.
     """

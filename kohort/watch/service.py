@@ -1,7 +1,7 @@
 """The HTTP port of a watcher, on a thread of its own with an event loop.
 
-The thread that follows the groups hands over what has changed as immutable values (`News`), so that
-no lock is needed. It waits until the site has applied them: otherwise they could accumulate.
+The thread that follows the groups passes it all changes as immutable values (`News`), so that no
+lock is needed, and waits until they are applied: otherwise changes could accumulate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was given."""
 
 RECORDS_TOGETHER: Final = 200
-"""Number of accumulated records that are passed to the thread of the HTTP port at once."""
+"""Number of accumulated records at which they are passed to the HTTP port's thread."""
 
 CLOSE_WAIT_S: Final = 2.0
 
@@ -52,7 +52,7 @@ class WatchService:
         self._positions = PositionsReader(self._committed, cluster.another)
         self._records: list[Json] = []
         self._running: set[str] = set()
-        """Groups with the record of a rebalance in progress."""
+        """Groups that had a rebalance in progress when they were last published."""
         self._is_live = False
         self._started: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
@@ -92,12 +92,12 @@ class WatchService:
             self.publish()
 
     def go_live(self) -> None:
-        """Show the past, which has been read; from now on, count rebalances in the metrics."""
+        """Publish the history that has been read; from now on, count rebalances in the metrics."""
         self.publish()
         self._is_live = self._follower.watcher.changes.keeps_events = True
 
     def publish(self) -> None:
-        """Show what has changed since the last call."""
+        """Pass the changes since the last call to the HTTP port's thread; wait until applied."""
         watcher = self._follower.watcher
         records, self._records = self._records, []
         taken = watcher.changes.take()

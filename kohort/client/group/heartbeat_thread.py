@@ -1,8 +1,8 @@
 """The heartbeat thread: keeps the membership alive even while the consumer's event loop is blocked.
 
 Nothing here waits for the loop: the thread has its own connection, finds the coordinator by itself,
-and its findings wait until the loop has time. So an application that blocks its event loop keeps
-its membership, limited only by max.poll.interval.ms.
+and stores its findings until the loop processes them. So an application that blocks its event loop
+keeps its membership, limited only by max.poll.interval.ms.
 
 The thread and the loop share only a `HeartbeatRules`, behind one lock that is never held while
 waiting for the network.
@@ -77,7 +77,7 @@ class HeartbeatThread:
         loop: asyncio.AbstractEventLoop,
         on_findings: Callable[[], None],
     ) -> None:
-        """`on_findings` is called on the loop when there are findings to take."""
+        """`on_findings` is called on the loop when `take_findings` has findings to return."""
         self._config = config.membership
         self._connection_config = config.connection
         # Limiting a response to half the session timeout leaves time for another attempt.
@@ -166,7 +166,7 @@ class HeartbeatThread:
     def expired(self) -> Identity | None:
         """The identity whose membership ended because polls were too far apart; None after `begin`.
 
-        Read without the lock, because runs read it in each event loop iteration.
+        Read without the lock, because `Consumer.run` reads it in each event loop iteration.
         """
         return self._rules.expired
 

@@ -1,8 +1,8 @@
 """DescribeCluster (key 60, KIP-700): v1 brokers or controllers (KIP-919); v2 fenced (KIP-1073).
 
-DescribeQuorum (55, KIP-595): v1 times of fetches (KIP-836); v2 directories (KIP-853).
-UpdateFeatures (57, KIP-584), levels of features of the whole cluster: v1 upgrade types and dry
-runs (KIP-778); v2 one error for all features (KIP-1022).
+DescribeQuorum (55, KIP-595): v1 fetch timestamps (KIP-836); v2 directories (KIP-853).
+UpdateFeatures (57, KIP-584), the cluster's finalized feature levels: v1 upgrade types and dry runs
+(KIP-778); v2 one error for all features (KIP-1022).
 """
 
 from kohort.protocol.message import field, request, response, struct

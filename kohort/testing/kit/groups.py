@@ -66,7 +66,7 @@ class Groups:
 
 
 class KitGroup:
-    """One group, which need not exist; `KafkaGroup` documents the methods."""
+    """The group with this id, existing or not; `KafkaGroup` documents the methods."""
 
     def __init__(self, name: str, groups: Callable[[], Groups]) -> None:
         """`groups` returns the groups of the running broker; a restart replaces them."""
@@ -87,7 +87,7 @@ class KitGroup:
 
     @property
     def members(self) -> list[Member]:
-        """Return the members, with the partitions of each while the group is stable."""
+        """Return the members, each with its last assigned partitions."""
         group = self._found
         if group is None:
             return []
@@ -110,8 +110,8 @@ class KitGroup:
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:
-        """Return `lag`; None if there is no group, or members are joining so that its topics are
-        unknown.
+        """Return `lag`; None if the group does not exist, or none of its topics are known, as
+        while its first members join.
         """
         group = self._found
         if group is None:
@@ -284,7 +284,7 @@ def _classic(group: Group) -> ClassicMembership:
 
 
 def _chosen(group: Group, who: MemberFilter) -> list[str]:
-    """Return the ids of the members that match all arguments. Raises LookupError if none does."""
+    """Return the ids of the members that `who` selects. Raises LookupError if there are none."""
     wanted = {name: value for name, value in who.items() if value is not None}
     member_ids = [
         member.member_id

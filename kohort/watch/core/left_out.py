@@ -13,12 +13,12 @@ DEFAULT: Final = re.compile(rf"{OWN_GROUP}|console-consumer-.*")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The ids of the groups that are left out. Patterns match whole ids."""
+    """The ids of groups that are not followed. A pattern must match the whole id."""
 
     only: re.Pattern[str] | None = None
-    """If set, all groups whose ids do not match are left out."""
+    """If set, only groups whose ids match are followed."""
     besides: re.Pattern[str] | None = None
-    """If set, all groups whose ids match are left out too."""
+    """If set, groups whose ids match are not followed, even if `only` matches them."""
 
     def __contains__(self, group: object) -> bool:
         if not isinstance(group, str):

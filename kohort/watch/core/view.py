@@ -37,9 +37,9 @@ _STABLE: Final = ClassicState.STABLE.value
 
 
 class View:
-    """A group, as :class:`kohort.broker.groups_seen.GroupSeen` describes it, without offsets.
+    """Implements :class:`kohort.broker.groups_seen.GroupSeen`, except for offsets.
 
-    The defaults of the methods describe a group without members.
+    The default results of the methods are those of a group without members.
     """
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class OffsetsOnlyView(View):
 @dataclass(frozen=True, slots=True)
 class _RecordView(View):
     record: GroupRecord
-    """The last stored generation, or what a poll shows."""
+    """The last stored generation, or the result of a poll."""
 
     def _description(
         self, kind: GroupKind, state: str, since_ms: int, *, is_rebalancing: bool
@@ -151,8 +151,8 @@ class ClassicView(_RecordView):
         )
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return the wait that a poll shows. It may be for any of the members: a poll does not show
-        which of them have rejoined.
+        """Return what the rebalance in the last poll waits for; None without one. It may wait for
+        any of the members, because a poll does not show which of them have rejoined.
         """
         phase = self._phase
         if phase is None or self.poll is None:
@@ -224,7 +224,7 @@ class ConsumerView(View):
         return _encoded(numbers, self.names)
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what the group waits for: the most serious phase of its members, like a broker."""
+        """Return what the group waits for; if members differ, the event that a broker reports."""
         if self.state == ASSIGNING:
             return WaitingFor("assign", self.since_ms, None, ())
         if self.state != RECONCILING:
@@ -248,7 +248,7 @@ class ConsumerView(View):
         return WaitingFor(phase, self.since_ms, None, _refs(by_phase.get(phase, ())))
 
     def _phase_of(self, current: CurrentRecord | None) -> str | None:
-        """Return the phase of a member that lacks a part of its target; None if it lacks none."""
+        """Return what a member's reconciliation waits for (a phase); None if it is complete."""
         if current is None:
             return "tell"
         if current.state == MemberState.UNREVOKED_PARTITIONS:

@@ -35,7 +35,7 @@ class Prepare(NamedTuple):
     """The partitions for on_lost, if any: other members may own them by now, so nothing may be
     committed."""
     kept: frozenset[TopicPartition]
-    """The partitions that remain owned, and are read throughout."""
+    """The partitions that remain owned; reading them continues during the rebalance."""
 
 
 class Join(NamedTuple):

@@ -138,7 +138,7 @@ class HeartbeatStatistics:
         self._answers.record(now_ms - sent_ms, now_ms)
 
     def figures(self, now_ms: int) -> Figures:
-        """The figures under Java's names."""
+        """Return the metrics under the Java consumer's names."""
         return {
             "heartbeat-rate": self._answers.per_second(now_ms),
             "heartbeat-total": self._answers.count,
@@ -259,7 +259,7 @@ class GroupStatistics:
         return self._rebalances.last_ms
 
     def figures(self, now_ms: int) -> Figures:
-        """The figures under Java's names; in milliseconds unless the name says otherwise."""
+        """Return the metrics under the Java consumer's names; in ms unless the name says otherwise."""
         rebalances, failures = self._rebalances, self._failures
         return {
             **_timed("join-time", "join", self._joins, now_ms),
