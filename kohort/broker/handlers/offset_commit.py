@@ -50,7 +50,7 @@ ENCODED_SUCCESSES_MAX: Final = 500
 """Maximum cached responses without errors, one for each list of committed partitions."""
 
 ENCODED_PARTITIONS_MAX: Final = 16
-"""Maximum partitions in a cached response. All of them exist, so topic names have at most 249
+"""Maximum partitions in a cached response. The partitions exist, so topic names have at most 249
 bytes, and the cache takes at most some 5 MB."""
 
 _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
@@ -135,7 +135,7 @@ def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:
 
 @lru_cache(maxsize=ENCODED_SUCCESSES_MAX)
 def _encoded_success(version: int, requested: _RequestedTopics) -> EncodedResponse:
-    """Encode the response to a commit all of whose partitions were stored.
+    """Encode the response to a commit whose partitions were all stored.
 
     Cached, because a client commits the same partitions again and again. To be called only for at
     most ENCODED_PARTITIONS_MAX partitions, which bounds the cache.

@@ -1,4 +1,4 @@
-"""The progress of a start, for probes, pages, metrics and the log.
+"""The progress of the broker's startup, for probes, pages, metrics and the log.
 
 After an unclean shutdown, verifying the logs takes from seconds to an hour.
 """

@@ -150,7 +150,7 @@ class Roster:
         member.assignment = assignment
 
     def close_account(self) -> None:
-        """Subtract the members from the memory of all groups, because the group is dropped."""
+        """Subtract this group's bytes from the count of all groups, as it is dropped."""
         self.memory.used_bytes -= self.kept_bytes
         self.memory = MemberMemory()
         self.memory.used_bytes = self.kept_bytes

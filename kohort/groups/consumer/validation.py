@@ -1,5 +1,5 @@
-"""Which requests are accepted: heartbeats, by their fields alone and against the group, and commits
-and fetches of offsets (KIP-848, KIP-1251).
+"""Validates heartbeats, by their fields alone and against the group, and commits and fetches of
+offsets (KIP-848, KIP-1251).
 """
 
 from collections.abc import Sequence

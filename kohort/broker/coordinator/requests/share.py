@@ -1,4 +1,4 @@
-"""The requests that only share groups execute (KIP-932): the heartbeat, and changes of offsets."""
+"""The requests that exist only for share groups (KIP-932): heartbeats, and changes of offsets."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ def is_unused(group: Group) -> bool:
 
 
 class ShareRequests:
-    """Executes requests of share groups; a returned `Deferred` completes later."""
+    """Executes the requests of share groups."""
 
     def __init__(
         self,
