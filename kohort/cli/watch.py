@@ -305,8 +305,8 @@ def _has_groups(cluster: Cluster) -> bool:
 
 
 def _wait_for_group(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Serve pages without groups until a group, or the topic, is visible: the user may be allowed
-    to see only one of the two.
+    """Serve pages without groups until a group or __consumer_offsets is visible: the user may be
+    allowed to see only one of the two.
     """
     with serving(options, PollFollower(cluster, ()), cluster) as service:
         service.go_live()

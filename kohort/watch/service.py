@@ -38,8 +38,8 @@ CLOSE_WAIT_S: Final = 2.0
 
 
 class WatchService:
-    """Serves the groups and history of a follower. Its methods are called by the follower's thread.
-    As a context manager, it ends what `start` began.
+    """Serves the groups and history of a follower, whose thread calls the methods. Leaving the
+    context ends the thread that `start` began.
     """
 
     def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
@@ -83,7 +83,7 @@ class WatchService:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the default port was taken, so that it uses another one."""
+        """Whether it listens on another port, because the default one was taken."""
         return self._listen.port not in {self.port, 0}
 
     def add(self, record: Json) -> None:

@@ -92,7 +92,7 @@ class HeartbeatThread:
         self._connection: BlockingConnection | BrokerConnection | None = None
         """The connection that is open or being opened; on a loop, a BrokerConnection."""
         self._suspects: dict[Address, None] = {}
-        """Brokers that did not answer last time; the latest comes last."""
+        """Brokers that did not answer their last request; the latest to fail comes last."""
         self._is_stopping = False
         self._ended = asyncio.Event()
         self._thread = threading.Thread(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 OWN_GROUP: Final = "kohort-watch"
-"""The group of watchers that share a topic."""
+"""The consumer group of the watchers that store history in the same topic."""
 
 DEFAULT: Final = re.compile(rf"{OWN_GROUP}|console-consumer-.*")
 """OWN_GROUP, and the groups of Kafka's console consumers."""

@@ -44,7 +44,7 @@ class RebalancePhase(Enum):
     PREPARING = "preparing"
     """The member commits, and notifies the listener of revoked or lost partitions."""
     JOINING = "joining"
-    """The member waits for the JoinGroup response, which needs all members."""
+    """The member waits for the JoinGroup response, which is sent when all members have joined."""
     ASSIGNING = "assigning"
     """The member is the leader, and its assignor runs."""
     SYNCING = "syncing"
@@ -259,7 +259,7 @@ class GroupStatistics:
         return self._rebalances.last_ms
 
     def figures(self, now_ms: int) -> Figures:
-        """Return the metrics under the Java consumer's names; in ms unless the name says otherwise."""
+        """Return the metrics under the Java consumer's names; durations without a unit are in ms."""
         rebalances, failures = self._rebalances, self._failures
         return {
             **_timed("join-time", "join", self._joins, now_ms),
