@@ -37,8 +37,8 @@ SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
 
 COMPUTED: Final = pa.schema([("table", pa.string()), ("number", pa.int64()), ("rows", pa.binary())])
 COMPUTED_DDL: Final = "table string, number bigint, rows binary"
-"""Columns of a frame with rows of several tables: each row of the frame has a table's name and some
-of its rows in Arrow's format."""
+"""Columns of a DataFrame with several tables: each of its rows has a table's name and some of the
+table's rows in Arrow's format."""
 
 _PACKED_ROWS: Final = 20_000
 

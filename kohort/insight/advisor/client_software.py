@@ -79,7 +79,7 @@ def software_of(name: str | None, version: str | None) -> Software:
 
 
 def libraries_of(members: Sequence[Software]) -> tuple[str, ...]:
-    """Return the known libraries, by falling number of members."""
+    """Return the known libraries, those with the most members first."""
     counts = Counter(software.library for software in members if software.library)
     return tuple([library for library, _ in counts.most_common()])
 

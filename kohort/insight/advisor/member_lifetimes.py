@@ -1,7 +1,7 @@
 """The lifetimes of a group's members, read from history records in order.
 
-Members that a record does not list, because it is from a log or too long, are found in the causes
-that name them. Missing values stay None; nothing is estimated here.
+A record from a log, or one that is too long, does not list all members: the others are found in the
+causes that name them. Missing values stay None; nothing is estimated here.
 """
 
 import re

@@ -44,7 +44,7 @@ class ReplayOutcome:
     """Sum of the times during which each partition had no reader."""
     unread_longest_ms: int
     deaths: int
-    """Processes that ended without LeaveGroup and were detected later."""
+    """Processes that ended without LeaveGroup, so that the group removed their members later."""
     unnoticed_ms: int
     """Sum of the times from the end of each process in `deaths` to its removal by the group."""
     unnoticed_longest_ms: int
