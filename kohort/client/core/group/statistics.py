@@ -259,7 +259,7 @@ class GroupStatistics:
         return self._rebalances.last_ms
 
     def figures(self, now_ms: int) -> Figures:
-        """Return the metrics under the Java consumer's names; durations without a unit are in ms."""
+        """Return the metrics under the Java consumer's names; times without a unit are in ms."""
         rebalances, failures = self._rebalances, self._failures
         return {
             **_timed("join-time", "join", self._joins, now_ms),
