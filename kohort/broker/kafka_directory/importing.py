@@ -41,7 +41,7 @@ from kohort.broker.storage.metadata.store import MIRROR_FILE_NAME
 from kohort.broker.topics.names import name_problem
 
 IMPORTED_SUFFIX: Final = ".imported"
-"""Suffix of Kafka's meta.properties while the directory is Kohort's."""
+"""Appended to the name of Kafka's meta.properties while the directory is Kohort's."""
 _EARLIER_SUFFIX: Final = ".before-import"
 _NEW_SUFFIX: Final = ".importing"
 
@@ -57,7 +57,7 @@ class ImportPlan(Plan):
 def plan_import(
     files: FileSystem, root: Path, metadata: Path | None, *, now_ms: int, report: ReportProgress
 ) -> ImportPlan:
-    """Examine the directory without changes. Raises OSError.
+    """Examine the directory without changing it. Raises OSError.
 
     Args:
         metadata: the directory of `metadata.log.dir`; None if it is the data directory.

@@ -65,9 +65,9 @@ def _uninterrupted(
 
 
 def _log_failure(task: asyncio.Future[Any]) -> None:
-    """Log the failure of a change whose caller was cancelled."""
+    """Log the failure of a change, in case its caller was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.debug("A topic change of a cancelled request failed: %r", error)
+        logger.debug("A topic change failed: %r", error)
 
 
 class PlannedTopic(NamedTuple):

@@ -57,7 +57,7 @@ def name_problem(name: str) -> str | None:
 
 
 def dead_letter_topic_problem(name: str, config: BrokerConfig) -> str | None:
-    """Return why a topic must not be used as a dead-letter topic, by its name; None if it may."""
+    """Return why a topic with this name must not be a dead-letter topic; None if it may be one."""
     if name.startswith("__"):
         return "DLQ topic name must not start with '__'"
     prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -72,7 +72,7 @@ def collision_key(name: str) -> str:
 
 
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
-    """Return the configs with which the broker creates an internal topic, else {}."""
+    """Return the configs with which the broker creates an internal topic; {} for other topics."""
     if name == CONSUMER_OFFSETS:
         return {
             "cleanup.policy": "compact",
@@ -106,8 +106,8 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
 
 
 def check_internal_topic_configs(name: str, config: TopicConfig) -> None:
-    """Raise KafkaError(INVALID_CONFIG) for configs with which an internal topic would lose records
-    that are needed: a state of a share group consists of all records since its last snapshot. Kafka
+    """Raise KafkaError(INVALID_CONFIG) for configs with which an internal topic would lose needed
+    records: the state of a share-partition consists of all records since its last snapshot. Kafka
     accepts such configs.
     """
     if name == SHARE_GROUP_STATE and (

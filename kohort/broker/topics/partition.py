@@ -353,7 +353,7 @@ class Partition:
             self._purgatory.check_and_complete(self)
 
     def _load_stable_offset(self) -> StableOffset:
-        """Compute the last stable offset from the log's files, if nothing has been appended yet."""
+        """Compute the last stable offset when it is first needed; may read the log's files."""
         self.check_online()
         stable = self._stable = StableOffset(self.log.producers.spans, self.high_watermark)
         return stable

@@ -165,7 +165,7 @@ class AbortedSearch:
 class IndexRepair:
     """Verifies the index of a segment, and rebuilds it from the batches if it is damaged.
 
-    Created, and taken over, in the log's thread; `run` may be called in any thread.
+    Create it, and call `take_over`, in the log's thread; `run` may be called in any thread.
     """
 
     def __init__(self, state: LogState, segment: LogSegment) -> None:
@@ -179,7 +179,7 @@ class IndexRepair:
         """The correct content; None if the checksum proves that the file has it."""
 
     def run(self) -> None:
-        """Verify the index, or rebuild it in a file. Raises StorageError and CorruptBatchError."""
+        """Verify the index, or rebuild it in a new file. Raises StorageError, CorruptBatchError."""
         index = self._index
         try:
             if index.check_in_thread():
@@ -215,7 +215,7 @@ class IndexRepair:
         state.try_note_checksums()
 
     def _replace(self, later: list[AbortedTransaction], count: int) -> None:
-        """Write the new index, with the `later` entries, added while the batches were read."""
+        """Install the rebuilt index of `count` entries, and append the `later` entries to it."""
         files, segment, path = self._state.files, self._segment, self._index.path
         self._index.close()
         if count:
@@ -238,8 +238,8 @@ class IndexRepair:
 
 
 class AbortedReading:
-    """Reads all aborted transactions with records from `offset` on and below `end_offset`, in any
-    thread. Created in the log's thread.
+    """Reads all aborted transactions with records from `offset` to before `end_offset`. Create it
+    in the log's thread; `read` may be called in any thread.
     """
 
     def __init__(self, state: LogState, offset: int, end_offset: int) -> None:
@@ -247,8 +247,8 @@ class AbortedReading:
         self._offset = offset
         self._end_offset = end_offset
         self._segments: list[tuple[LogSegment, Detached[CorrectIndex] | None]] = []
-        """Segments with an index, and a query for its correct content if verifying it takes
-        long."""
+        """Segments with an index; if verifying it takes long, also a query that reads its
+        correct content from the batches."""
         for segment in _segments_from(state, offset):
             if segment.aborted is None:
                 continue
@@ -327,7 +327,7 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
 
 
 def _offset_at(segment: LogSegment, start: int, next_offset: int, stop: int) -> int:
-    """Return the offset after the batch that ends at `stop`, walking from `start` or later."""
+    """Return the offset after the batch that ends at `stop`; `next_offset` is that at `start`."""
     position = start
     number = segment.index.find_position(stop - 1)
     if number >= 0 and segment.index[number].position > start:

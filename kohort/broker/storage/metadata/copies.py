@@ -33,7 +33,7 @@ class Rebuild(Protocol):
     """Creates the content if neither database is sound. May raise OSError."""
 
     def __call__(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """Build the content from the data salvaged from the two databases. If there are none,
+        """Build the content from the data salvaged from the two databases. If neither exists,
         `salvaged` is empty and `was_damaged` false.
         """
         ...
@@ -60,7 +60,7 @@ class _Copy(NamedTuple):
 def open_copies(
     path: Path, mirror_path: Path, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
-    """Return the good databases and their content. Raises MetadataError or StorageError."""
+    """Return the sound databases and their content. Raises MetadataError or StorageError."""
     first = _examined(path)
     second = _examined(mirror_path)
     for problem in (first.problem, second.problem):
