@@ -24,7 +24,7 @@ from kohort.groups.share.membership import ShareMembership
 def make_share_delivery(
     topics: TopicManager, purgatory: Purgatory, clock: Clock, background_tasks: BackgroundTasks
 ) -> ShareDelivery:
-    """Return the ShareFetch and ShareAcknowledge services; __share_group_state is not loaded."""
+    """Create the ShareFetch and ShareAcknowledge services; does not load __share_group_state."""
     settings = topics.settings
     config = settings.config
     log = InternalLog(

@@ -27,8 +27,8 @@ SUMMED_TOGETHER: Final = 200
 """Number of positions summed at once, which takes a tenth of a millisecond."""
 
 REMEMBERED_MAX: Final = 10_000
-"""Number of cached record timestamps, 2 MB, because the positions of a stuck group are looked up
-repeatedly."""
+"""Maximum number of cached record timestamps (2 MB). They are cached because the positions of a
+stuck group are looked up repeatedly."""
 
 _Key: TypeAlias = tuple[bytes, int, int, int]
 
@@ -105,8 +105,8 @@ class Ages:
         return max((age for age in ages if age is not None), default=None)
 
     def _look_up(self, position: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
-        """Return the cached timestamp, or else the cache key and the lookup; None if the partition
-        has no log.
+        """Return the cached timestamp, or else the cache key and the lookup; None if the log
+        cannot be read, or has no timestamp for the position.
         """
         topic = self._topics.get(position.topic)
         if topic is None or not 0 <= position.partition < len(topic.partitions):

@@ -22,9 +22,9 @@ class Command:
     ticket: Deferred[Any] | None = None
     """Answered by this command's step, or later by the group."""
     answer_absent: object = None
-    """The ticket's answer if the group does not exist when the command is executed."""
+    """The ticket's answer if the group does not exist when the command is submitted."""
     creates_group: bool = False
-    """Whether a group without a membership is created if the group does not exist."""
+    """Whether to create the group if it does not exist; it has no membership at first."""
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False

@@ -19,7 +19,7 @@ class CloseReason(StrEnum):
     BAD_FRAME = "bad_frame"
     """The size field is invalid."""
     BAD_REQUEST = "bad_request"
-    """Unknown api or version, undecodable, or answerable only by closing."""
+    """A request of unknown API or version, undecodable, or answerable only by closing."""
     IDLE = "idle"
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
@@ -61,7 +61,7 @@ _TEXTS = {
 
 
 class ServingTime:
-    """A clock for the time limits of clients, which stops while a check of them is overdue.
+    """A clock for clients' time limits, which stops while the check of the limits is overdue.
 
     While the process is stopped or its event loop is blocked, data from clients waits unread in the
     kernel.
@@ -77,7 +77,7 @@ class ServingTime:
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:
-        """Begin a check, and subtract the time by which it is late."""
+        """Begin a check; the time by which it is late does not count against clients."""
         if self._due_ms is not None:
             self._lost_ms += max(0, now_ms - self._due_ms)
             self._due_ms = None

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send a state. Does nothing without NOTIFY_SOCKET; an error is only logged."""
+    """Send a state to the service manager, if NOTIFY_SOCKET is set; an error is only logged."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -57,8 +57,8 @@ class Slice:
     def __init__(
         self, clock: Monotonic, budget_ms: int = SLICE_MS, checks_max: int = CHECKS_MAX
     ) -> None:
-        """Begin the first slice. `checks_max` should be smaller if the steps cause other work that
-        runs after the slice, and so does not count against `budget_ms`.
+        """Begin the first slice. `checks_max` should be below the default if the steps cause work
+        that runs after the slice, and so does not count against `budget_ms`.
         """
         self._clock = clock
         self._budget_ms = budget_ms

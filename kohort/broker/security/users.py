@@ -230,7 +230,7 @@ def key_of(name: str) -> CredentialKey:
 
 
 def credential_text(credential: "Credential | None") -> str | None:
-    """Return the value of the property; None for a credential to remove."""
+    """Return the property value that stores a credential; None without one."""
     if credential is None:
         return None
     return json.dumps(

@@ -1,3 +1,1 @@
-"""The transaction coordinator's shells: transactional ids, their log, and markers for
-partitions.
-"""
+"""Runs the transaction coordinator: transactional ids, their log, and markers for partitions."""
