@@ -119,8 +119,8 @@ def _wants_other_topics(group: ClassicData, old: Member, new: Member) -> bool:
 
 
 def _fence_held(group: ClassicData, old: Member) -> HeldJoin | None:
-    """Answer the join of `old` if it is held: two processes with the same instance id joined in one
-    step, and the first is fenced before it is answered.
+    """Reject the join of `old` with FENCED_INSTANCE_ID if it is held: another process joined with
+    the same instance id before the new member id of `old` was appended.
     """
     superseded = group.held.pop(old.member_id, None)
     if superseded is not None:

@@ -1,6 +1,6 @@
-"""A member's partitions, parsed from the bytes of assignors and members.
+"""Parses a member's partitions from the bytes of its assignment or subscription.
 
-Clients make these bytes, and the broker does not validate them: bytes that cannot be parsed give
+Clients write these bytes, and the broker does not validate them: bytes that cannot be parsed give
 "unknown", never an error.
 """
 

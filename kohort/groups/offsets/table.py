@@ -21,21 +21,19 @@ V = TypeVar("V")
 
 class _Held(NamedTuple, Generic[V]):
     order: int
-    """Place of the record among those of the group's transactions: increases from record to
-    record."""
+    """Number of the record among the transactional ones, in log order."""
     value: V
     is_overtaken: bool = False
     """Whether a later record of the key is already valid."""
 
 
 class HeldValues(Generic[K, V]):
-    """The records of open transactions in a log, such as offsets, by key and by the producer whose
-    transaction they belong to.
+    """The values in a log's open transactions, such as offsets, by producer and key.
 
-    Of the records of a key, the last one in the log is valid, whichever transaction ends first.
-    Records arrive here in log order, so it suffices to remember the order of those that wait. A
-    record that a later one has overtaken never becomes valid, but is kept until its transaction
-    ends, because the key is not stable before.
+    Of a key's records, the last one in the log is valid, whichever transaction ends first. A record
+    is overtaken if a later one is already valid: it never becomes valid, but is kept until its
+    transaction ends, because the key is unstable until then. Records are added in log order, so
+    numbering those of open transactions suffices.
     """
 
     __slots__ = ("_order", "by_producer")
@@ -78,9 +76,7 @@ class HeldValues(Generic[K, V]):
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """Yield keys and values in record order: those that later records have overtaken, or with
-        `overtaken` False all others.
-        """
+        """Yield keys and values in log order: the overtaken ones, or else all others."""
         found = [
             (held.order, key, held.value)
             for by_key in self.by_producer.values()
@@ -115,7 +111,7 @@ class OffsetTable:
         return None if partitions is None else partitions.get(partition)
 
     def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """All committed offsets; not to be kept across steps."""
+        """All committed offsets; later commits change the mapping."""
         return self._committed
 
     def has_any(self, topics: Collection[str]) -> bool:

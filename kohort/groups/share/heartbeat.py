@@ -1,5 +1,5 @@
-"""The heartbeat of share groups. It creates, changes or removes its member, may bump the group
-epoch and cause the computation of a target, and gives its member that target at once.
+"""The heartbeat of share groups. It creates, changes or removes the member that sends it, may bump
+the group epoch and compute a target, and returns the member's new assignment at once.
 """
 
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
@@ -115,7 +115,7 @@ def leave(draft: ShareDraft, request: ShareHeartbeatRequest) -> Steps[HeartbeatR
 
 
 def _sender(draft: ShareDraft, request: ShareHeartbeatRequest) -> ShareMember | None:
-    """Return the member that sends a heartbeat, None if it joins. Raises Rejected."""
+    """Return the member that sent the heartbeat; None if it is joining. Raises Rejected."""
     members = draft.state.members
     member = members.get(request.member_id)
     epoch = request.epoch
@@ -171,7 +171,7 @@ def _stated(member: ShareMember, request: ShareHeartbeatRequest) -> ShareMember:
 
 
 def _check_memory(draft: ShareDraft, old: ShareMember | None, member: ShareMember) -> None:
-    """Refuse a member, or a change of it, that exceeds the memory of the members of all groups."""
+    """Reject a new or changed member that exceeds the memory limit for all groups' members."""
     more_bytes = member.size - (0 if old is None else old.size)
     if not draft.data.account.memory.has_room(more_bytes):
         raise Rejected(

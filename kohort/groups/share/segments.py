@@ -21,7 +21,7 @@ class Range:
         self.highest_count = highest_count
         """The highest delivery count of the offsets."""
         self.is_split = is_split
-        """Whether the offsets have been changed separately, even if they are equal again."""
+        """Whether offsets were ever changed without the others, even if all are equal again."""
 
 
 class Lock:
@@ -67,7 +67,7 @@ class Segment:
         self.lock = lock
         """The lock of Acquired offsets; None in other states."""
         self.write = write
-        """The write that is to make this state durable; None if it is, or need not be."""
+        """The write that will make this state durable; None if there is nothing to write."""
 
 
 class Segments:
@@ -92,7 +92,7 @@ class Segments:
         del self.firsts[low:high]
 
     def splice(self, low: int, high: int, pieces: list[Segment]) -> None:
-        """Replace segments by others with the same offsets, and join equal neighbours."""
+        """Replace segments [low, high) by `pieces` of the same offsets; join equal neighbours."""
         self.items[low:high] = pieces
         self.firsts[low:high] = [piece.first for piece in pieces]
         self.join(max(0, low - 1), min(low + len(pieces) + 1, len(self.items)))
@@ -111,7 +111,7 @@ class Segments:
         lock: Lock | None,
         write: object,
     ) -> int:
-        """Change offsets of one segment; return the index of the segment that then has `last`."""
+        """Set the state of some of a segment's offsets; return the index of `last`'s segment."""
         items = self.items
         segment = items[index]
         origin = segment.origin
