@@ -26,7 +26,7 @@ GRACE_S: Final = 0.1
 
 
 class Callbacks:
-    """Calls the listener's methods one at a time, and remembers the calls of one rebalance."""
+    """Calls the listener's methods one at a time, and repeats no call within a rebalance."""
 
     def __init__(self, on_error: Callable[[str, Exception], None]) -> None:
         """`on_error` is called with the name of a callback and the exception that it raised."""
@@ -195,7 +195,7 @@ class CommitCallbacks:
             raise kept
 
     async def close(self, timeout_s: float) -> None:
-        """Call all pending callbacks for at most `timeout_s`, then cancel them."""
+        """Call all pending callbacks; after `timeout_s`, cancel the one that is running."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.run_due()

@@ -86,7 +86,8 @@ class Cluster:
         """Return an open connection, shared by all callers with the same purpose.
 
         Raises:
-            DisconnectedError: connecting failed, or has to wait for a backoff.
+            DisconnectedError: connecting failed, or this client is closed.
+            AuthenticationError, TokenError: see `open_connection`.
         """
         key = (address, purpose)
         task = self._connections.get(key)

@@ -221,14 +221,14 @@ class Session:
     """
 
     def __init__(self, fraction: Callable[[], float] = random.random) -> None:
-        """`fraction` returns where within the jitter the session is renewed, 0 to 1."""
+        """`fraction` returns the part of `RENEW_JITTER` to add to `RENEW_AT`, 0 to 1."""
         self._fraction = fraction
         self._began_s = 0.0
         self._due_s = math.inf
         self._end_s = math.inf
 
     def begin(self, lifetime_ms: int, now_s: float) -> None:
-        """Record a successful authentication; 0: an unlimited session."""
+        """Record a successful authentication; a lifetime of 0 is unlimited."""
         self._began_s = now_s
         lifetime_s = lifetime_ms / 1000 if lifetime_ms else math.inf
         self._end_s = now_s + lifetime_s

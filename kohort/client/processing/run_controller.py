@@ -48,7 +48,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._runs: dict[_Run, None] = {}
         self._before: dict[int, Any] = {}
-        """The handlers that were in place before, by signal."""
+        """The handlers that were replaced, by signal number."""
 
     @contextmanager
     def ending(

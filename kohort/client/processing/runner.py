@@ -113,7 +113,7 @@ class Runner:
         self._is_finishing = False
         """Whether workers are being cancelled."""
         self._is_watched = producer is not None
-        """Whether the end, a drain or a transaction waits for workers to finish records."""
+        """Whether to call `_gave_back` after every record, for a transaction or a drain."""
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
@@ -140,7 +140,7 @@ class Runner:
             await self._read()
         except ConsumerClosedError:
             logger.warning("the consumer was closed before its handlers had finished")
-        except Exception as error:  # noqa: BLE001 - raised when what is in hand is handled.
+        except Exception as error:  # noqa: BLE001 - raised after the running handlers.
             self._fail(error)
             await self._drain_unpolled()
         finally:
@@ -310,7 +310,7 @@ class Runner:
             self.lose(list(self._work.partitions))
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
-        """Begin an attempt; None if it has succeeded already."""
+        """Retry a failed record, or write its dead letter; None if that has succeeded already."""
         if item.failure is not None and item.failure.is_final:
             assert self._dead_letters is not None
             return self._dead_letters.write(self._outcomes.letter(item))
@@ -445,7 +445,7 @@ class Runner:
         worker.cancel()
 
     async def _drain_unpolled(self) -> None:
-        """Wait for running handlers without polling, because polls raise."""
+        """Wait for running handlers without polling, because the next poll would raise too."""
         partitions = list(self._work.partitions)
         await self._wait_idle(partitions, min(self._drain_left_s, self._source.delay_max_s / 2))
 
@@ -470,7 +470,7 @@ class Runner:
             await self._dead_letters.stop()
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offset up to which all records are done, of each partition."""
+        """For each partition, the offset up to which all records are done."""
         if self._transactions is not None:
             return dict(self._transactions.committed)
         return self._work.committable(self._source.positions)
@@ -490,7 +490,7 @@ class Runner:
         )
 
     def _handled(self) -> object:
-        """Something that changes whenever a handler was called or has ended."""
+        """Return a value that changes whenever a handler starts or ends."""
         counts = self._counts
         return counts.handled, counts.failed, counts.dropped, [*self._workers.values()]
 
