@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write JSON lines, and their number to standard error. Raises ReportedError."""
+    """Write the records, and report their number on standard error. Raises ReportedError."""
     # Check first, so that a wrong name fails before anything is written.
     check(options.logs)
     if options.output is None:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, output: IO[bytes]) -> int:
-    """Write the events, a line each; return their number."""
+    """Write the records as JSON lines; return their number."""
     count = 0
     for _, lines in histories(options.logs, options.timezone):
         for _, line in lines:

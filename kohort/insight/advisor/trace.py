@@ -22,8 +22,7 @@ ANSWER_DEFAULT_MS: Final = 5
 SAME_MS: Final = 10_000
 """A delay recorded within this distance of a time is used for that time."""
 NEIGHBOURS: Final = 5
-"""If no delay was recorded near a time, it is drawn from this many recorded delays nearest in
-time."""
+"""Number of delays to draw from, those recorded nearest in time, if none was recorded near."""
 
 
 class End(StrEnum):
@@ -135,7 +134,7 @@ class Slot:
     """Delays of a cooperative member, from an assignment that revokes partitions to the join that
     confirms the revocation."""
     software: Software = UNKNOWN
-    """Client library of the slot's last process, of those with a known library."""
+    """Client library of the slot's last process whose library is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class Rejoin:
 
     at_ms: int
     slot: int | None
-    """Index of the slot that joins; None for the leader, because leaders watch the topics."""
+    """Index of the slot that joins; None for the current leader, which rejoins if topics change."""
     reason: JoinReason
     changes_protocols: bool = False
     """Whether the member's metadata changed, such as its subscription."""
@@ -154,14 +153,14 @@ class Uncertainty(StrEnum):
     """An unknown fact; settings whose outcome depends on it are not ranked."""
 
     ABSENCES = "how long static members were away is not recorded"
-    """Affects shorter sessions, which may expire during an absence."""
+    """Affects settings with a shorter session timeout, which may expire during an absence."""
     CRASHES = "whether static members that did not come back had crashed is unknown"
-    """Affects dynamic members, which would have left at once after a clean shutdown."""
+    """Affects settings with dynamic members, which leave at once in a clean shutdown."""
     FATES = "whether members had left or their sessions had expired is unclear"
     """Under another session timeout, or with static members, only a departure or only an expiry
     would have begun a rebalance at that time."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
-    """Affects longer sessions, which would not have expired during a pause."""
+    """Affects settings with a longer session timeout, which may not expire during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"
     REVOCATIONS = (
         "the history has no revocation by a member, and eager members revoke at every rebalance"
@@ -177,7 +176,7 @@ class Uncertainty(StrEnum):
     SOME_REVOCATIONS = "how long some members take to revoke partitions is not in the history"
     """An assignor that moves few partitions may never revoke any from a slow member."""
     SILENCES = "silences shorter than the recorded session are not in the history"
-    """Applies to every history; a shorter session may expire during such a silence."""
+    """Applies to every history; a shorter session timeout may expire during such a silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,7 @@ class Trace:
     waited_by_slot: tuple[int, ...] = ()
     """Time that rebalances waited for each slot alone, in ms."""
     stopped_ms: int | None = None
-    """The total in the history; None if it is unknown."""
+    """Total stopped time of members in the history; None if it is unknown."""
     unknown: tuple[str, ...] = ()
     """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()

@@ -133,7 +133,7 @@ def from_files(spark: SparkSession, paths: list[str], options: argparse.Namespac
 
 
 def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -> DataFrame:
-    """Compute the advice and write it to the table `advice`; return the rows as a persisted frame.
+    """Compute the advice and write it to the table `advice`; return it as a persisted DataFrame.
 
     Raises:
         ReportedError: no group has a rebalance.

@@ -36,8 +36,8 @@ class Appended(NamedTuple):
     quarantined: int
     """Number of quarantined records."""
     uncounted: int | None = None
-    """Number of records in a batch that was read again outside the query because of a timestamp, so
-    that the query's progress does not count them. None for other batches, or if unknown."""
+    """Number of records in a batch that was read again because the connector failed on a timestamp:
+    the query's progress does not count them. None for other batches, or if unknown."""
 
 
 class LandedTables:
@@ -61,8 +61,8 @@ class LandedTables:
     ) -> Appended:
         """Append a batch, in the columns of `Shape.landed`, unless it was appended before.
 
-        `begins` and `ends` are the batch's offsets, with all its partitions. If Spark's connector
-        fails on a timestamp, the driver reads the records around it.
+        `begins` and `ends` have the offsets of all the batch's partitions. If Spark's connector
+        fails on a record's timestamp, the driver reads some offsets from that record on.
         """
         self._reader = replace(self._reader, by_driver=())
         while True:
@@ -93,8 +93,8 @@ class LandedTables:
         return Appended(self._quarantine_rest(begins, ends, app_id, batch_id), count)
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """Return the records between the offsets, in the columns of `Shape.landed`. If some may be
-        in quarantine, records that are stored already are omitted.
+        """Return the records between the offsets, in the columns of `Shape.landed`; if there is a
+        quarantine table, without the records that either table already has.
         """
         rows = self._shape.landed(self._reader.between(begins, ends), self._topic_id)
         if not self.has_quarantine:

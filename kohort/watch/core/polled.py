@@ -72,7 +72,7 @@ class Snapshot(NamedTuple):
 
 
 class PolledGroup:
-    """One group, from its snapshots in the order of time."""
+    """Infers one group's history from its snapshots, which are taken in order of time."""
 
     def __init__(self, group: str, changes: Changes, logs: Logs) -> None:
         self._logs = logs
@@ -81,11 +81,11 @@ class PolledGroup:
         self._fold = GroupFold()
         self._taken: TakenPartitions = NONE_TAKEN
         self._rest: Snapshot | None = None
-        """The last snapshot without a rebalance."""
+        """The last snapshot without a rebalance in progress."""
         self._polls: list[Poll] = []
         """The polls since `_rest`."""
         self._met: dict[str, StoredMember] = {}
-        """The members that `_polls` show and `_rest` does not, by member id."""
+        """Members in snapshots since `_rest` that are not in `_rest`, by member id."""
         self._fates: dict[str, Fate] = {}
         self._between_ms = 0, 0
         self.seen_ms = 0
@@ -95,7 +95,7 @@ class PolledGroup:
         """When the group entered the state of the last snapshot."""
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
-        """Take the next snapshot; yield the records of what has happened since the last one."""
+        """Take the next snapshot; yield the records since `_rest` if no rebalance is running."""
         if self._last is None or snapshot.state != self._last.state:
             self._since_ms = snapshot.at_ms
         if self._last is None or snapshot._replace(at_ms=self._last.at_ms) != self._last:
@@ -271,8 +271,8 @@ def _fate(member: StoredMember, polls: list[Poll]) -> Fate:
 
 
 def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapshot) -> Trigger:
-    """Return the trigger as it occurs in the protocol of the group. For a rejoin, polls do not show
-    whether the leader sent it.
+    """Adapt an inferred trigger to the group type. A rejoin in a classic group is unclear, because
+    polls do not show whether the leader sent it.
     """
     kinds = old.kind, new.kind
     if kinds == (GroupKind.CLASSIC, GroupKind.CONSUMER):
@@ -305,13 +305,13 @@ def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
 
 
 class PolledGroups:
-    """All groups of a cluster; takes the place of a `Watcher`."""
+    """All groups of a cluster; used instead of `Watcher` if __consumer_offsets cannot be read."""
 
     def __init__(self, groups_max: int) -> None:
         self.logs = Logs()
         """The lines about the groups in the brokers' logs."""
         self.changes = Changes()
-        """The changes of the groups since they were last taken."""
+        """The groups' changes that no caller has taken yet."""
         self._groups: dict[str, PolledGroup] = {}
         self._groups_max = groups_max
 
@@ -333,7 +333,7 @@ class PolledGroups:
         return ()
 
     def running(self, group_id: str, now_ms: int) -> Json | None:
-        """Return nothing: a poll shows only that a group rebalances."""
+        """Return None: until a rebalance is over, polls show only that it is in progress."""
         del group_id, now_ms
         return None
 
