@@ -73,7 +73,7 @@ class Bounds(NamedTuple):
     the partition's end if all records are older; None if the options name no time."""
 
     def within(self, partition: TopicPartition, offset: int) -> int:
-        """Return the offset, or the nearer end of the partition."""
+        """Return the offset, limited to the range from the first to the end offset."""
         return min(max(offset, self.starts[partition]), self.ends[partition])
 
 

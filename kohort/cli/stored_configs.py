@@ -32,7 +32,7 @@ _SET_HERE: Final = {
     Kind.BROKER: {Source.BROKER, Source.ALL_BROKERS, Source.FILE},
     Kind.GROUP: {Source.GROUP},
 }
-"""Sources of values that `get` shows by default."""
+"""The sources whose values `get` shows by default."""
 
 
 class Entry(NamedTuple):

@@ -1,8 +1,7 @@
-"""The types a message field can have: a Python type to the checker, a wire type to the codec.
+"""The types of message fields: Python types for mypy, annotated with wire types for the codec.
 
-``Int32`` is ``int`` to mypy and carries a :class:`WireType`, for which the layout has a construct.
-``String | None`` is a nullable string, ``list[Int32]`` an array. Kafka's defaults for fields that a
-version lacks are here too, as ``zero``.
+``Int32`` is ``int`` with a :class:`WireType`; :mod:`kohort.protocol.layout` defines the encodings.
+``String | None`` is a nullable string, ``list[Int32]`` an array.
 """
 
 from typing import Annotated, Any, Final, NamedTuple
@@ -12,12 +11,12 @@ ZERO_UUID: Final = bytes(16)
 
 
 class WireType(NamedTuple):
-    """A primitive; :mod:`kohort.protocol.layout` has its constructs."""
+    """A primitive type of the protocol."""
 
     name: str
     """Kafka's name of the type in its message definitions."""
     zero: Any
-    """Value of a field that has no default of its own, in versions that lack it."""
+    """Kafka's default in versions without the field, if the field declares no other."""
     is_lenient: bool = False
     """Whether malformed bytes are tolerated; see `kohort.protocol.constructs.LenientInt8`."""
 

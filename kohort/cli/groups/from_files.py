@@ -64,7 +64,7 @@ def history_from_files(options: argparse.Namespace, kind: str | None) -> Json:
 
 
 def _completed(given: Any, defaults: Any) -> Any:  # noqa: ANN401 - JSON.
-    """Return `given` with the fields that only `defaults` has: records made from logs lack some."""
+    """Return `given`, adding fields that only `defaults` has: records made from logs lack some."""
     if isinstance(given, dict) and isinstance(defaults, dict):
         return defaults | {
             name: _completed(value, defaults.get(name)) for name, value in given.items()
@@ -75,7 +75,7 @@ def _completed(given: Any, defaults: Any) -> Any:  # noqa: ANN401 - JSON.
 
 
 def records_from_files(options: argparse.Namespace, group: str) -> list[Json]:
-    """The records of a group, without repetitions, in the order of their sequence.
+    """The records of a group, without repetitions, ordered by sequence number.
 
     Raises:
         UsageError: a file cannot be read, or is not a history.
