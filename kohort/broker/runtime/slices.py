@@ -30,7 +30,7 @@ As the clock counts whole milliseconds, a slice lasts between one and two, plus 
 step."""
 
 CHECKS_MAX: Final = 1_000
-"""Maximum steps of a slice: more than fit in the budget, unless the clock is virtual."""
+"""Maximum steps of a slice, for virtual clocks; on a real clock, the budget ends first."""
 
 
 ITERATIONS_BETWEEN: Final = 2

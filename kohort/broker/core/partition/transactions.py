@@ -48,8 +48,8 @@ class TransactionSpans:
         self.open[first_offset] = producer_id
 
     def end(self, first_offset: int, marker_offset: int) -> int:
-        """Record a marker. Returns what the last stable offset is once the high watermark passes
-        the marker.
+        """Record a marker. Returns the last stable offset that will result when the high watermark
+        passes the marker.
         """
         del self.open[first_offset]
         self.ended.append((first_offset, marker_offset))

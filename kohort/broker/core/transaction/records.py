@@ -55,7 +55,7 @@ class TransactionRecord(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether clients can get no later epoch."""
+        """Whether this is the last epoch that clients can get."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property

@@ -176,7 +176,7 @@ class IndexRepair:
         self._known_count = len(segment.aborted)
         self._rebuilding = state.detached_aborted(segment)
         self._right: CorrectIndex | None = None
-        """The correct content; None if the checksum proves that the file has it."""
+        """The correct content; None if the checksum proves that the file is correct."""
 
     def run(self) -> None:
         """Verify the index, or rebuild it in a new file. Raises StorageError, CorruptBatchError."""
