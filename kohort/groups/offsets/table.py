@@ -128,8 +128,8 @@ class OffsetTable:
     # Changes.
 
     def apply(self, record: OffsetRecord | PendingOffset | OffsetTombstone) -> None:
-        """Apply a record: the only place where offsets change, live and on replay, except
-        `end_transaction`. Records come in log order.
+        """Apply a record, in log order. Live and on replay, offsets change only here and in
+        `end_transaction`.
         """
         if isinstance(record, OffsetRecord):
             partitions = self._committed.setdefault(record.topic, {})

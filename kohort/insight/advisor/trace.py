@@ -208,7 +208,7 @@ class Trace:
     initial_rebalances: int = 0
     """Number of `rebalances` that were the first of an empty group."""
     waited_by_slot: tuple[int, ...] = ()
-    """Time that rebalances waited for each slot alone, in ms."""
+    """For each slot, the time in ms that rebalances waited for nothing but it."""
     stopped_ms: int | None = None
     """Total stopped time of members in the history; None if it is unknown."""
     unknown: tuple[str, ...] = ()

@@ -288,8 +288,8 @@ def _observed(trigger: Trigger, changes: Difference, old: Snapshot, new: Snapsho
 
 
 def _of_consumers(trigger: Trigger, changes: Difference) -> Trigger:
-    """Replace a rejoin as the cause: members of consumer groups never rejoin, so infer it from what
-    changed.
+    """Replace a rejoin by a trigger inferred from the changes, because members of consumer groups
+    never rejoin.
     """
     if changes.resubscribed or changes.other_data:
         return Trigger(
