@@ -32,13 +32,13 @@ MODULE: Final = "kohort.broker.assembly.coordinators"
 
 _MEMBERSHIPS: Final = "kohort.broker.assembly.memberships"
 _JOINING: Final = frozenset({"classic_groups", "consumer_groups"})
-"""Handlers of requests that may create a membership."""
+"""Handler modules whose requests may add members, for which `_MEMBERSHIPS` is imported."""
 
 _SHARE: Final = "kohort.broker.assembly.share"
 _SHARING: Final = frozenset(
     {"share_groups", "share_fetch", "share_acknowledge", "share_group_offsets"}
 )
-"""Handlers of requests of share groups."""
+"""Handler modules of share group requests."""
 
 _STATE: Final = (CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, SHARE_GROUP_STATE)
 """The topics that store the state of the coordinators."""
@@ -67,7 +67,7 @@ class DeferredCoordinators:
             await self.created.load(startup)
 
     def set_after_answers(self, after_answers: Callable[[Callable[[], None]], object]) -> None:
-        """Set the function that runs a callback after the responses of the iteration are sent;
+        """Set the function that runs a callback after an event loop iteration's responses;
         transaction markers are written in such callbacks.
         """
         self._after_answers = after_answers
@@ -75,7 +75,7 @@ class DeferredCoordinators:
             self.created.transactions.host.marking.after_answers = after_answers
 
     def waiting_weight(self) -> int:
-        """Return the `ClosingQueue.weight` of the rebalances that the history has yet to record."""
+        """Return the number of members in rebalances yet to be recorded, plus ten per rebalance."""
         return 0 if self.created is None else self.created.history.waiting_weight
 
     async def stop_serving(self) -> None:

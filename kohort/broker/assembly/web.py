@@ -32,7 +32,7 @@ class PortError(OSError):
 
 
 class WebPorts(NamedTuple):
-    """The servers of both ports. Pages are added during the start, when their data are
+    """The servers of both HTTP ports. Pages are added during the start, when their data are
     available.
     """
 

@@ -230,8 +230,8 @@ _PARTITIONS: Final = struct.Struct(">i")
 def all_findings(
     group: GroupSeen, source: GroupsSource, behind: Iterable[Position], recent: Recent, now: Now
 ) -> list[Finding]:
-    """Return the group's problems, then its findings, warnings first. At most `MEMBERS_LOOKED_AT`
-    members are checked.
+    """Return the group's problems, then its other findings, warnings first. At most
+    `MEMBERS_LOOKED_AT` members are checked.
     """
     found = [*problems(group, source, now)]
     is_held = any(finding.check == "held-back" for finding in found)
@@ -265,7 +265,7 @@ def has_any(assignment: bytes) -> bool | None:
 
 
 CHECKED_LISTED_MAX: Final = 200
-"""Maximum number of groups in a response, those with urgent findings first, then other warnings."""
+"""Maximum number of groups in a response: first those with urgent findings, then other warnings."""
 
 URGENT: Final = frozenset({"hangs", "held-back", "falls-behind", "stands-still"})
 """Findings about what happens now, not about settings."""

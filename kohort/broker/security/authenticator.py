@@ -41,7 +41,7 @@ FRAME_BYTES_MAX: Final = TOKEN_BYTES_MAX + 34 * 1024
 """The largest frame before authentication: a token and a header with a client id of 32 kB."""
 
 TOKENS_MAX: Final = 4
-"""Maximum tokens of one attempt; SCRAM has two."""
+"""Maximum client tokens per authentication; SCRAM has two."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
 """The minimum time between two reauthentications of a connection."""
 NAME_CHARS_SHOWN: Final = 100
@@ -100,18 +100,18 @@ class SaslListener:
 
 
 class SaslState(Enum):
-    """The requests that an authenticator accepts."""
+    """What an authenticator accepts next."""
 
     START = auto()
-    """ApiVersions or SaslHandshake."""
+    """Accepts ApiVersions and SaslHandshake."""
     REQUESTS = auto()
-    """SaslAuthenticate with a token."""
+    """Accepts SaslAuthenticate with a token."""
     BARE_TOKENS = auto()
-    """Frames that are tokens (SaslHandshake v0)."""
+    """Accepts frames that are tokens, after SaslHandshake v0."""
     AUTHENTICATED = auto()
-    """All requests."""
+    """Accepts all requests."""
     FAILED = auto()
-    """No requests: the connection is closed after the response."""
+    """Accepts no requests: the connection is closed after the response."""
 
 
 class SaslAuthenticator:
@@ -383,7 +383,7 @@ class SaslAuthenticator:
 
 
 def _bare(answer: TokenAnswer) -> ResponseBuffers:
-    """Return the response to a bare token, which is a bare token; None for a failure."""
+    """Return the frame that answers a bare token: the server's token; None after a failure."""
     if answer.error is not ErrorCode.NONE:
         return None
     return [len(answer.token).to_bytes(4, "big") + answer.token]

@@ -121,7 +121,7 @@ class AccessRules:
 
 
 def property_of(rule: Rule) -> str:
-    """Return the name of the property that stores a rule; its value is empty."""
+    """Return the name of the property that stores a rule; the property's value is empty."""
     return ACCESS_RULE + json.dumps(rule)
 
 

@@ -1,4 +1,4 @@
-"""Rules for requests, as functions of the state of the id.
+"""Decides on transaction requests, with functions of the stored state of a transactional id.
 
 The checks are in Kafka's order, which clients can see: if two fail, the first error is returned.
 """
@@ -32,17 +32,17 @@ class Action(Enum):
     """The action for a request that is not refused."""
 
     CREATE = auto()
-    """InitProducerId: a new id."""
+    """InitProducerId: assign a producer id to a new transactional id."""
     FENCE = auto()
     """InitProducerId: abort the transaction of the previous instance."""
     ROTATE = auto()
-    """InitProducerId: a new producer id, because the epoch is exhausted."""
+    """InitProducerId: assign a new producer id, because the epoch is exhausted."""
     BUMP = auto()
-    """InitProducerId: the next epoch."""
+    """InitProducerId: raise the producer epoch."""
     REPEAT = auto()
     """InitProducerId or EndTxn: a retry of a request that was executed."""
     PREPARE = auto()
-    """EndTxn: write the decision."""
+    """EndTxn: write the decision, PREPARE_COMMIT or PREPARE_ABORT."""
     NOTHING_TO_WRITE = auto()
     """Additions: all partitions are in the transaction already."""
     ADD = auto()
@@ -185,7 +185,7 @@ def decide_end(
 
 
 def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
-    """Whether the producer has the epoch from before the last end of a transaction."""
+    """Whether the producer has the epoch that the end of its last transaction replaced."""
     if request.producer_id == record.producer_id:
         return request.producer_epoch == record.producer_epoch - 1
     return (
@@ -209,8 +209,8 @@ def deadline_ms(record: TransactionRecord) -> int | None:
 
 
 def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
-    """Return a wall time: an open transaction whose last batch is older is late, which means that a
-    coordinator would have ended it.
+    """Return a wall time. An open transaction whose last batch is older is late: a coordinator that
+    knew of it would have ended it.
     """
     return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 

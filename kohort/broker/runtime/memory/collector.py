@@ -32,7 +32,7 @@ YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""
 
 CHECKS_PER_COUNT: Final = 10
-"""Checks for each count of the young objects, which takes longer than collecting them."""
+"""Checks per count of the young objects: counting takes longer than a collection."""
 
 YOUNG_BEFORE_FREEZE: Final = 2_500
 """When this many young objects have been traversed, the survivors are traversed once more and
