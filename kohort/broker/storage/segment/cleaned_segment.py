@@ -112,7 +112,7 @@ class CleanedSegment:
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:
-        """Remove the files, unless they are in place already; return whether that was possible."""
+        """Remove the files, unless they are in place already; return False if that failed."""
         self._log.close()
         self._index.close()
         self._time_index.close()

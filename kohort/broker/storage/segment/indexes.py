@@ -267,7 +267,7 @@ class TimeIndex(SegmentIndex):
         return self[len(self) - 1] if len(self) else None
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Add a maximum, unless it is no later than the last one."""
+        """Add an entry, if its timestamp and its offset both exceed those of the last one."""
         last = self.last()
         if timestamp >= 0 and (last is None or (timestamp > last[0] and offset > last[1])):
             self._append(timestamp, offset - self._base_offset)

@@ -149,7 +149,7 @@ class LogSegment:
         """Wall-clock time of the creation, or of the last write as found when the log was
         opened."""
         self.following_offset: int | None = None
-        """Where the next segment starts; None for the active one, and if it is not needed because
+        """Base offset of the next segment; None for the active one, and if it is not needed because
         this process wrote the segment without gaps."""
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, once known: rolling by time counts from it."""
@@ -271,7 +271,7 @@ class LogSegment:
         self._hinted[place] = position
 
     def hinted(self, offset: int) -> int | None:
-        """Return the position remembered for an offset, or None."""
+        """Return the position that `hint` stored for an offset, or None."""
         place = self._hints.get(offset)
         return None if place is None else self._hinted[place]
 
@@ -433,7 +433,7 @@ class LogSegment:
         return twin
 
     def learn_from(self, twin: LogSegment) -> None:
-        """Merge the knowledge that a twin gained while reading."""
+        """Take over what a twin verified, rebuilt or looked up while reading."""
         self._verified.add_all(twin._verified)
         self._is_compared = self._is_compared or twin._is_compared
         if twin._hints:
@@ -450,7 +450,7 @@ class LogSegment:
             self.max_timestamp_offset = twin.max_timestamp_offset
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the batches at a position; the caller handles indexes and timestamps."""
+        """Truncate the .log to this size; the caller handles indexes and timestamps."""
         self.log.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._verified.cut(size_bytes)
