@@ -20,7 +20,7 @@ class GroupDescription(NamedTuple):
     protocol_type: str | None = None
     """None if only offsets were committed to the group."""
     generation: int = 0
-    """Generation of a classic group, epoch of another."""
+    """Generation of a classic group; group epoch of any other."""
     assignor: str | None = None
     """Name of the assignor, which a classic group calls its protocol; None if none is chosen."""
     leader_id: str | None = None
@@ -47,23 +47,23 @@ class DescribedMember(NamedTuple):
 
 
 PARTITIONS_LISTED: Final = 10
-"""How many of the partitions that a rebalance waits for are named."""
+"""Maximum number of partitions listed of those that a rebalance waits for."""
 
 
 class WaitingFor(NamedTuple):
     phase: str
     """The event that the rebalance waits for, as named by GET /groups."""
     since_ms: int
-    """Wall-clock time."""
+    """Wall-clock time at which the wait began."""
     until_ms: int | None
     """Monotonic time at which the group stops waiting."""
     members: tuple[MemberRef, ...]
     unused_ids: tuple[str, ...] = ()
-    """Ids that were handed out and not used to join yet."""
+    """Member ids that were returned to clients, which have not joined with them yet."""
     partition_count: int = 0
-    """In phase revoke: number of partitions that `members` have to give up."""
+    """In phase revoke: number of partitions that `members` have to revoke."""
     partitions: tuple[tuple[str, int], ...] = ()
-    """The first `PARTITIONS_LISTED` partitions that `members` have to give up: topic and number."""
+    """The first `PARTITIONS_LISTED` partitions that `members` have to revoke: topic and number."""
     blocked_count: int = 0
     """In phase revoke: number of members that wait for partitions of other members."""
     heard_ms: tuple[int, ...] = ()

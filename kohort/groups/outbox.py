@@ -91,7 +91,7 @@ class Outbox:
         self._effects.append(Note(event))
 
     def note_stored(self, offset_count: int) -> None:
-        """Count durable offsets, reported once for all commits of an append."""
+        """Count offsets that became durable; one event reports all commits of an append."""
         self._stored_count += offset_count
 
     def stage(self, write: Write) -> None:
@@ -100,18 +100,18 @@ class Outbox:
         self._staged.append(write)
 
     def stage_alone(self, write: Write) -> None:
-        """Have the records appended as a batch of their own, in the order of all writes."""
+        """Like `stage`, but the records form a batch of their own; the order of writes is kept."""
         self.stage(write)
         self._alone.add(write)
 
     def stage_shared(self) -> None:
-        """Stage the write that commands have shared, if there is one."""
+        """Stage the write in `shared`, if any, so that no more commands add changes to it."""
         write, self.shared = self.shared, None
         if write is not None:
             self.stage(write)
 
     def pace(self) -> None:
-        """Set `is_paced` of the next Append. A write calls this while it creates its records."""
+        """Request a pause after the next append. Called by a write while it creates its records."""
         self._is_paced = True
 
     @property
@@ -133,7 +133,7 @@ class Outbox:
         return self.in_flight + self._staged
 
     def take_ready_effects(self) -> list[Effect]:
-        """Return effects without append, also while an append is in progress."""
+        """Return the effects that need no append, also while an append is in progress."""
         effects, self._effects = self._effects, []
         if self._stored_count:
             effects.append(Note(OffsetsStored(self._stored_count)))
@@ -182,6 +182,6 @@ class Outbox:
         return True
 
     def finish_append(self) -> list[Write]:
-        """Return the writes of the append in progress, which has ended."""
+        """Record that the append in progress has ended; return its writes."""
         writes, self.in_flight = self.in_flight, []
         return writes

@@ -11,12 +11,12 @@ from kohort.protocol.errors import ErrorCode
 AGAIN_MS: Final = 600_000
 """A client is recorded once in this time for each error, because it may retry for ever."""
 CLIENTS_MAX: Final = 10
-"""Maximum number of clients recorded in this time: clients choose their ids, and must not displace
-a group's rebalances from its history with ever new ids."""
+"""Maximum number of clients recorded within `AGAIN_MS`: clients choose their ids, and must not
+displace a group's rebalances from its history with ever new ids."""
 
 
 class Refusals:
-    """The refusals of one group."""
+    """Recent refusals of one group; limits how many are recorded in the history."""
 
     __slots__ = ("_noted",)
 

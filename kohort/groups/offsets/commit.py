@@ -55,7 +55,7 @@ def store(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now)
 def to_store(
     owner: OffsetsOwner, request: CommitRequest, now: Now
 ) -> tuple[CommitResult, list[OffsetRecord]]:
-    """Return the offsets that can be stored, and the answer when they are durable."""
+    """Return the offsets that can be stored, and the answer to send once they are durable."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -81,13 +81,13 @@ def _utf16_units(text: str) -> int:
 
 @dataclass(slots=True, eq=False)
 class CommitWrite:
-    """Records of a commit to be appended, transactional or not; subclasses define them."""
+    """Appends the offsets of a commit, transactional or not; subclasses create the records."""
 
     owner: OffsetsOwner
     ticket: Ticket | None
     """Ticket of the commit; None once answered."""
     result: CommitResult
-    """The answer when the records are durable."""
+    """The answer to send once the records are durable."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Answer with the error; nothing has changed."""
@@ -139,7 +139,7 @@ def store_in_transaction(
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
-    """Apply a transaction marker that is in the log, after everything that was appended before."""
+    """Apply a marker that is in the log, behind the records of any append still in progress."""
     owner.offsets.end_transaction(producer_id, commit=commit)
     for write in owner.outbox.in_flight:
         if isinstance(write, PendingWrite):
@@ -155,7 +155,7 @@ class PendingWrite(CommitWrite):
     records are known to be durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Return nothing if the transaction has ended while the commit was queued."""
+        """Return the records; if the transaction ended meanwhile, send an error and return none."""
         error = self.transaction.check()
         if error:
             self.answer_early(error)
@@ -167,8 +167,8 @@ class PendingWrite(CommitWrite):
         return tuple(PendingOffset(*position, *stamp) for position in self.positions)
 
     def on_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Record a marker that follows the records in the log. Of several, the first is this
-        transaction's.
+        """Record a marker that follows the records in the log. If several follow, the first one
+        ended this transaction.
         """
         if producer_id == self.transaction.producer_id and self.is_committed is None:
             self.is_committed = commit
