@@ -55,7 +55,7 @@ def parse_login_module(text: str, modules: tuple[str, ...]) -> LoginModule:
 
 
 def _tokens(text: str) -> list[tuple[bool, str]]:
-    """Return (is a sign, text) for each sign, word or quoted string, which loses its quotes."""
+    """Return (is_sign, text) for each sign, word or string; quotation marks are removed."""
     tokens = []
     position = 0
     text = text.rstrip()

@@ -62,7 +62,7 @@ class PositionChecks:
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
         self._cut: dict[TopicPartition, tuple[EpochQuestion, EpochEnd]] = {}
-        """Known truncations that wait for the user to seek."""
+        """Known truncations, each with the question that revealed it, until the user seeks."""
         self._on_metadata_wanted = on_metadata_wanted
         self._rounds: LeaderRounds[EpochQuestion] = LeaderRounds(
             "check positions",
@@ -78,8 +78,8 @@ class PositionChecks:
 
     def begin(self) -> bool:
         """Check all positions if something has changed, and start the requests that are needed.
-        Returns whether there are new doubts, so that fetched records may be invalid. Cheap when
-        there is nothing to do.
+        Returns whether another position needs validation, so that its fetched records may be
+        invalid. Cheap when there is nothing to do.
         """
         now = (self._cluster.version, self._positions.version)
         if now == self._looked_at:
@@ -105,7 +105,7 @@ class PositionChecks:
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
-        """Query this leader once. Returns the partitions to query or report again."""
+        """Query this leader once. Returns the partitions still to validate, even if truncated."""
         cut = {tp: self._cut[tp][1] for tp in doubts if self._is_cut(tp, doubts)}
         for partition, end in cut.items():
             self._decide(partition, doubts[partition], end)

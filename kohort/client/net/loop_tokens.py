@@ -1,4 +1,4 @@
-"""Waits for tokens on an event loop, and runs coroutine providers on it."""
+"""Waits for OAuth tokens on an event loop, on which it also runs asynchronous token providers."""
 
 from __future__ import annotations
 

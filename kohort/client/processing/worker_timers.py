@@ -1,4 +1,4 @@
-"""When workers start records: in a time slice of each event loop iteration, and when retries are
+"""When workers start handlers: in a time slice of each event loop iteration, and when retries are
 due.
 """
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 SLICE_S: Final = 0.005
-"""How long workers may start records in one event loop iteration."""
+"""How long workers may start handlers in one event loop iteration."""
 
 
 class StartSlice:
-    """The time slice of the current event loop iteration in which workers may start records. All
-    workers share it, because each could otherwise start a handler that blocks the loop.
+    """The time slice of the current event loop iteration in which workers may start handlers. All
+    workers share it: with a slice each, their handlers could block the loop one after another.
     """
 
     __slots__ = ("_clock", "_is_renewing", "_on_renewed", "ends_s")

@@ -137,7 +137,7 @@ class FetchState:
         return self._buffers.take(max_records, only)
 
     def next_record(self) -> AnyRecord | None:
-        """Return one record, or None; its position moves past it."""
+        """Return the next fetched record, or None; the position moves past the record."""
         return self._buffers.next_record()
 
     def take_error(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
@@ -149,8 +149,8 @@ class FetchState:
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """Record that a reader of `only` (None: all) polls again: the records it got last are
-        processed.
+        """A reader of these partitions (None: all) polls again: count the records that it got last
+        as processed.
         """
         self._buffers.mark_processed(only)
 
@@ -321,7 +321,7 @@ class FetchState:
         self.effects.add(Effect.FETCH)
 
     def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """Raise an error to the next reader unless the position changes; retry later."""
+        """Raise `error` to the next reader unless the position changes; delay the next fetch."""
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
             self.effects.add(Effect.WAKE_READERS)
@@ -341,8 +341,8 @@ class FetchState:
         data: PartitionData,
         now_ms: int,
     ) -> bool:
-        """Continue with the follower that the leader names for the consumer's rack, if any. Returns
-        whether it names a follower; the leader then usually sends no records.
+        """Fetch from the preferred read replica that the response names, if any. Returns whether it
+        names one; such a response usually has no records.
         """
         leader = Leader(node_id, requested.leader_epoch)
         follower = data.preferred_read_replica
