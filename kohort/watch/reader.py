@@ -1,4 +1,4 @@
-"""Reads __consumer_offsets of a cluster into the core, without joining a group."""
+"""Reads a cluster's __consumer_offsets into `kohort.watch.core`, without joining a group."""
 
 from collections.abc import Callable, Container, Iterator
 from math import inf
@@ -23,7 +23,7 @@ from kohort.watch.core.watcher import GROUPS_MAX, Watcher, key_prefix
 
 Json: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[int, int], None]
-"""Called with the number of offsets that have been read, and of all that are to be read."""
+"""Called with the number of offsets read so far, and the total number to read."""
 
 TOPIC: Final = "__consumer_offsets"
 

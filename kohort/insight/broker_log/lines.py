@@ -76,7 +76,7 @@ class Replaced(NamedTuple):
 
     group: str
     member: Member
-    """The member with its old member id."""
+    """The static member, with its previous member id."""
 
 
 Fact: TypeAlias = (
@@ -86,7 +86,7 @@ Fact: TypeAlias = (
 
 class Line(NamedTuple):
     at_ms: int
-    """Wall-clock time."""
+    """Wall-clock time at which the line was logged."""
     fact: Fact
 
 

@@ -27,14 +27,14 @@ from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
 _AROUND: Final = 0.05
-"""The time drawn before and after an act, as a share of its length."""
+"""Margin of the chart before and after an act, such as a restart, as a share of its length."""
 
 
 def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
     """Return the page of a group with at least one rebalance.
 
     Args:
-        advice: rows of `advice` for all settings that were tried.
+        advice: rows of the table `advice`, for all settings that were tried.
 
     Raises:
         ValueError: a value of a record has another type than its field.
@@ -61,10 +61,10 @@ def page_of(
     tables: Mapping[str, Sequence[Row]],
     rebalances: Sequence[Row],
 ) -> GroupPage:
-    """Return a page without sentences, owners and advice.
+    """Return the page of a group; the caller adds the sentences, ownership and advice.
 
     Args:
-        tables: the group's rows of each table of findings; `partitions` is not needed.
+        tables: the group's rows in each table of findings; `partitions` is not read.
         rebalances: as from `History.rebalances`.
     """
     (totals,) = tables["groups"]
@@ -125,7 +125,7 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
 
 
 def with_sentence(row: Row, event: Mapping[str, Any]) -> Row:
-    """Return the row of a rebalance with its sentence, as the broker writes it."""
+    """Return a rebalance's row for the page, with the sentence that the broker would log."""
     names = ("sequence", "started_at_ms", "stopped_total_ms")
     return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
 
@@ -142,8 +142,8 @@ def _ownership(intervals: Sequence[Row], totals: Row, acts: Sequence[Row]) -> Ow
 
 def drawn_part(totals: Row, acts: Sequence[Row], times: int) -> tuple[int, int, str]:
     """Return the time range of the ownership chart, and a sentence that describes it. If the
-    history has more than OWNED_TIMES_MAX ownership periods, only the most expensive act is drawn:
-    an hour would be invisible on the scale of a week.
+    history has more than OWNED_TIMES_MAX ownership periods, only the act (such as a rolling
+    restart) with the longest total pause is drawn: an hour would be invisible in a week.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
     ended = [row for row in acts if row["rebalance_count"] and row["ended_at_ms"] is not None]

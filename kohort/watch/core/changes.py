@@ -19,7 +19,7 @@ class Taken(NamedTuple):
 
 
 class Changes:
-    """Groups whose view has changed, and their events."""
+    """The ids of changed groups, and the events, since the last `take`."""
 
     __slots__ = ("_events", "_groups", "_removed", "keeps_events", "keeps_groups")
 
@@ -27,7 +27,7 @@ class Changes:
         self.keeps_groups = False
         """Whether to record which groups have changed: only with an HTTP port."""
         self.keeps_events = False
-        """Whether to record the events as well: once the past has been read."""
+        """Whether to record the events as well: set once the stored records have been read."""
         self._groups: set[str] = set()
         self._removed: set[str] = set()
         self._events: list[GroupEvent] = []

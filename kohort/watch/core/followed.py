@@ -1,5 +1,5 @@
 """Base class and types for following a group of any kind: its members, their signs of life, polls,
-and the places of records.
+and the positions of records in __consumer_offsets.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def ends_group(record: DurableRecord) -> bool:
 
 
 def at(event: Event, at_ms: int) -> TimedEvent:
-    """Return an event at a time by the coordinator's clock."""
+    """Return the event with its time, by the coordinator's clock."""
     return event, Now(at_ms, at_ms)
 
 
@@ -94,7 +94,7 @@ def restored(record: GroupRecord) -> GroupRestored:
 
 
 def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
-    """Return the event of a rebalance that a trigger began in the state `old`."""
+    """Return the event of a rebalance that a trigger began when `old` was the last record."""
     return RebalanceStarted(
         trigger,
         ClassicState.STABLE.value if old.members else EMPTY,
