@@ -1,5 +1,5 @@
-"""The version of the distribution, read by the build as well: asking the installed metadata for it
-would cost every start twenty milliseconds.
+"""The version of the distribution, also for the build. Looking it up with importlib.metadata would
+cost every start twenty milliseconds.
 """
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Runs functions over the partitions of a frame on executors; the driver gets only their results.
+"""Runs functions on executors, over the partitions of a DataFrame; the driver gets the results.
 
 The functions are Kohort's own, so executors must be able to import them. A function that raises
 ReportedError ends the job with its message.
@@ -53,7 +53,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -
 
 
 def items(spark: SparkSession, given: Iterable[Any]) -> DataFrame:
-    """Return a frame of pickled objects, divided among all cores; tasks unpickle with `objects`."""
+    """Return a DataFrame of pickled objects, spread over all cores; tasks call `objects`."""
     return spark.createDataFrame(
         pa.table([pa.array(map(pickle.dumps, given), pa.binary())], schema=_RESULT)
     )

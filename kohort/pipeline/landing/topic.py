@@ -206,7 +206,7 @@ class TopicLander:
         return {row["partition"]: row["offset"] for row in rows}
 
     def _report_recreated_topics(self) -> None:
-        """Report deleted topics of the same name as gaps: how many records were left is unknown."""
+        """Report former topics of this name as gaps; how many records were missed is unknown."""
         files, place = self.query.files, self.query.place
         for topic_id in files.names(place):
             former = Checkpoint(files, f"{place}/{topic_id}")
@@ -311,7 +311,7 @@ table."""
 
 
 def _contiguous_ranges(offsets: DataFrame) -> list[tuple[int, int]]:
-    """Return the ranges of offsets without holes, in order, as pairs of first and end."""
+    """Return the first RANGES_MAX contiguous ranges of offsets, as (first, end) pairs."""
     numbered = offsets.select(
         "offset", (f.col("offset") - f.row_number().over(Window.orderBy("offset"))).alias("island")
     )

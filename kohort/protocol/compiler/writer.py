@@ -1,4 +1,4 @@
-"""The common part of both generators: a function under construction."""
+"""Base class of DecoderWriter and EncoderWriter: collects the lines of one function."""
 
 import struct
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ class Writer:
         return f"{prefix}{self._counter}"
 
     def step(self) -> None:
-        """End a step of the function, if it is a generator."""
+        """Add a `yield` if the function is a generator."""
         if self._in_steps:
             self("yield")
 
     def constant(self, prefix: str, value: Any) -> str:
-        """Bind ``value`` to a global name of the generated function."""
+        """Return a global name of the generated function, bound to ``value``."""
         for name, bound in self.names.items():
             if bound is value and name.startswith(prefix):
                 return name
