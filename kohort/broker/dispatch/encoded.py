@@ -17,7 +17,7 @@ KEPT_MAX: Final = 100
 """The maximum number of cached responses; beyond that the oldest is dropped."""
 
 KEPT_MAX_BYTES: Final = 16_384
-"""Larger responses are not cached. This limits the memory that peers can cause to some 3 MB."""
+"""Larger responses are not cached, so that the cache takes at most about 3 MB."""
 
 
 class EncodedResponse:
@@ -61,7 +61,7 @@ class TopicAnswers:
         return cached.answer
 
     def keep(self, key: Hashable, body: bytes, topics: Sequence[Topic]) -> EncodedResponse:
-        """Cache a response that depends only on topics and partitions, all of them online."""
+        """Cache a response that depends only on `topics`, whose partitions are all online."""
         answer = EncodedResponse(body)
         if len(body) <= KEPT_MAX_BYTES:
             if len(self._kept) >= KEPT_MAX:

@@ -1,4 +1,4 @@
-"""The queue of complete rebalances that are to be recorded."""
+"""The queue of rebalances to record in the history."""
 
 import logging
 from collections import deque
@@ -10,7 +10,7 @@ from kohort.groups.history.fold import Closed
 logger = logging.getLogger(__name__)
 
 WEIGHT_MAX: Final = 500_000
-"""Maximum members of all waiting rebalances; further rebalances are not recorded."""
+"""Maximum total weight of the waiting rebalances; further rebalances are not recorded."""
 
 
 SMALL_WEIGHT: Final = 40
@@ -28,7 +28,7 @@ class Waiting:
     def __init__(
         self, group_id: str, closed: Closed | None, until_ms: int, *, is_running: bool = False
     ) -> None:
-        """`until_ms` (monotonic) is when the rebalance completed, or when a running one was
+        """`until_ms`: monotonic time at which the rebalance completed or, if it is running, was
         checked.
         """
         self.is_running = is_running
@@ -53,7 +53,7 @@ class ClosingQueue:
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()
         self.weight = 0
-        """Members of all waiting rebalances, plus ten per rebalance."""
+        """Total weight of the entries: ten each, plus a rebalance's members, joins and removals."""
         self.dropped_count = 0
 
     def __len__(self) -> int:

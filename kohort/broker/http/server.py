@@ -69,7 +69,7 @@ class TlsHandshakes:
         self._context = context
         self._on_connection = on_connection
         self._running: dict[asyncio.Task[None], str] = {}
-        """Running handshakes with the clients' address blocks, oldest first."""
+        """Running handshakes, oldest first, and the address blocks of their clients."""
         self._ending: set[asyncio.Task[None]] = set()
 
     def new_protocol(self) -> asyncio.Protocol:
@@ -143,13 +143,13 @@ class _Accepted(asyncio.Protocol):
 
 
 OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Pages without checks of rights and host name: they reveal only the broker's health."""
+"""Pages without authentication and Host check: they reveal only the broker's health."""
 
 REAUTHENTICATION_S: Final = 60.0
 """Interval at which the client of a stream is authenticated again."""
 
 PROTECTED_S: Final = 1.0
-"""Time for which a new connection must not replace one with a complete request."""
+"""How long a connection that runs its page or sends its response is not replaced."""
 
 AbsentPage: TypeAlias = Callable[[HttpRequest], HttpResponse | None]
 """Returns the response to a request for an unknown path; None for status 404."""
@@ -353,8 +353,8 @@ class HttpServer:
         task.add_done_callback(self._on_connection_done)
 
     def _replace_connection(self) -> bool:
-        """Cancel the first connection in the order of replacement that is not protected; return
-        False if all are.
+        """Cancel the first unprotected connection in the order of replacement; return False if
+        there is none.
         """
         from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
 
@@ -385,7 +385,7 @@ def may_be_called(host: str, known: Collection[str]) -> bool:
     registered, or one of `known`. An empty header is accepted, because browsers always send a name.
 
     This prevents DNS rebinding: the owner of a web page can make its name resolve to this machine,
-    so that the page can send requests here; but they have that name in the Host header.
+    so that the page can send requests here; but such requests have that name in the Host header.
     """
     name = host.strip().lower()
     if name.startswith("["):

@@ -265,8 +265,8 @@ class LagTimeCollector:
         """Index of the group with which the next refresh begins, modulo their number."""
 
     async def refresh(self, time_slice: Slice) -> None:
-        """Read the ages of groups one after another until `BUDGET_MS` has passed. The next refresh
-        begins with the remaining groups, which keep their values until then.
+        """Read the age of each group's oldest unread record until `BUDGET_MS` has passed. The next
+        refresh begins with the remaining groups, which keep their values until then.
         """
         ends_ms = self._clock.monotonic_ms() + BUDGET_MS
         groups = list(islice(self._groups.groups(), self._groups_max))

@@ -1,7 +1,7 @@
 """Memory accounting: bytes of requests being received or executed, and of responses being sent.
 
-Both limits apply to the whole broker. A request's bytes count from the allocation of memory for
-them, not from the client's announcement, until the request is answered.
+Each of the two has one limit for the whole broker. A request's bytes count from the allocation of
+memory for them, not from the client's announcement, until the request is answered.
 
 A request up to `UNCHECKED_BYTES` is never delayed, but counts. A larger request reserves memory as
 it arrives:
@@ -76,8 +76,8 @@ class RequestMemoryBudget:
         self._bytes_by_block: dict[str, int] = {}
         self._peak_bytes = 0
         self.uploads: dict[MemoryReservation, None] = {}
-        """Reservations of large requests, from their first `reserve` until the request is
-        answered. Read only."""
+        """Reservations of large requests: from their first `reserve` until they hold no more than
+        `UNCHECKED_BYTES`. Read only."""
         self.waiting: dict[MemoryReservation, int] = {}
         """Waiting reservations, oldest first, and the bytes they wait for. Read only."""
         self.overdrawn: MemoryReservation | None = None
@@ -166,7 +166,7 @@ class RequestMemoryBudget:
 
     def grant_waiting(self) -> None:
         """Grant all waiting reservations that fit; then let the longest-waiting one exceed the
-        budget, unless another does.
+        budget, unless another one already may.
         """
         # `on_granted` may release memory, which calls this method again.
         for reservation, byte_count in list(self.waiting.items()):
@@ -193,7 +193,7 @@ class RequestMemoryBudget:
         return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
 
     def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
-        """Let a reservation exceed the budget unless another one does. Returns whether it may."""
+        """Let a reservation exceed the budget unless another one may. Returns whether it may."""
         current = self.overdrawn
         # A complete request may be parked for minutes. Once usage is within the budget again,
         # another reservation may exceed it.
@@ -242,7 +242,7 @@ class MemoryReservation:
         self.arrived_bytes = 0
         """Total bytes of frames that did not arrive in one read."""
         self.left_bytes = 0
-        """Missing bytes of the current frame."""
+        """Bytes of the current frame that have not arrived yet."""
 
     def add(self, byte_count: int) -> None:
         """Count bytes that are allocated already, without waiting."""
@@ -290,7 +290,7 @@ class SlowUploadPolicy:
 
     @property
     def is_active(self) -> bool:
-        """Whether a reservation was waiting at the last run."""
+        """Whether a reservation was waiting when `run` was last called."""
         return bool(self._waiting_since_ms)
 
     def run(self, now_ms: int) -> list[MemoryReservation]:
@@ -372,7 +372,7 @@ class _UploadRate:
         self._arrived_bytes = upload.arrived_bytes
         self._since_ms = now_ms
         self.last_arrival_ms = now_ms
-        """When data last arrived, accurate to one interval."""
+        """When data last arrived, accurate to `POLICY_INTERVAL_MS`."""
         self.bytes_per_ms: float | None = None
         """Measured over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
 
@@ -404,8 +404,8 @@ class UnsentBytes:
         self.total_bytes = 0
 
     def add(self, reader: SlowReader, byte_count: int) -> None:
-        """Record a reader with `byte_count` unsent bytes. If all unsent bytes exceed the limit,
-        close the readers that have made no progress for the longest time.
+        """Record a reader with `byte_count` unsent bytes. If the total exceeds the limit, close
+        the readers that have made no progress for the longest time.
         """
         self.remove(reader)
         self._readers[reader] = byte_count
@@ -413,8 +413,8 @@ class UnsentBytes:
         self._close_slowest()
 
     def update(self, reader: SlowReader, byte_count: int) -> None:
-        """Update the unsent bytes of a reader. If they decrease, it moves to the end of the order,
-        because it is not stuck.
+        """Update a reader's unsent bytes. If they have decreased, the reader is not stuck, so it
+        becomes the last one to be closed.
         """
         if not byte_count and reader not in self._readers:
             return  # Nearly all readers.

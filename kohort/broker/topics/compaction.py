@@ -2,8 +2,8 @@
 
 Reading and rewriting run in the executor, a step at a time, so that stopping never waits for more
 than one step; looking for work and putting finished segments in place are quick and run in the
-loop's thread. Kafka's cleaner-offset-checkpoint stores up to where each log is clean; losing it
-only costs examining clean records again.
+loop's thread. Kafka's cleaner-offset-checkpoint stores the first dirty offset of each log; losing
+it only costs examining clean records again.
 
 A log whose compaction fails, because the disk is full or for any other reason, is retried with a
 growing delay; Kafka would ignore it until the next start, and it would grow. Other logs are
@@ -86,7 +86,7 @@ class Compactor:
 
     @property
     def uncleanable_count(self) -> int:
-        """Partitions whose last run failed, or that are compacted only up to damage."""
+        """Number of logs whose last compaction failed, or ended at a damaged segment."""
         return sum(
             partition.failure is None and "compact" in partition.config.cleanup_policy
             for partition in self._damaged.union(self._failures)

@@ -1,9 +1,8 @@
-"""An internal topic as a log of the broker's own: read at the start, and created when there is
-something to write.
+"""Reads and writes an internal topic, such as __transaction_state, for the broker itself.
 
 The topic is created by `prepare` or with its first batch, and the directory of a partition with the
-partition's first batch, so neither the start nor the first client waits for fifty directories. As
-for any other topic, the broker's flush settings decide how durable an acknowledged batch is.
+partition's first batch, so neither startup nor the first client waits for fifty directories. As for
+any other topic, the broker's flush settings decide how durable an acknowledged batch is.
 """
 
 import asyncio
@@ -51,8 +50,7 @@ def read_records(partition: Partition, offset: int) -> Iterator[Record]:
 
 
 class _TransactionEnds:
-    """Outcomes of the transactions of a partition, by producer: two parallel lists, as bisect
-    needs.
+    """Outcomes of a partition's transactions: two parallel lists per producer, for `bisect`.
 
     Created only when a transactional record is found, because it reads the log to its end.
     """
@@ -153,7 +151,7 @@ class InternalLog:
         return None if (self._found or self._find()) is not None else self._prepare()
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Delete the records below an offset, as far as they fill segments. Raises KafkaError."""
+        """Advance the log start offset, and delete the segments below it. Raises KafkaError."""
         opened = self.on_disk(partition)
         if opened is not None and opened.log.log_start_offset < offset:
             self._topics.changes.delete_records_before(opened, offset)

@@ -39,7 +39,7 @@ class LoadedIds(NamedTuple):
     records: dict[str, TransactionRecord]
     """The last record of each id, the least recently updated first."""
     unreadable_partitions: frozenset[int]
-    """Unreadable partitions: their ids are unknown, and must not be taken for new ones."""
+    """Partitions that cannot be read: their transactional ids must not be treated as new."""
     load_times_ms: tuple[int, ...]
     """Time to read each partition that has records."""
 

@@ -88,7 +88,7 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
 
 
 def _check_beginning(view: memoryview) -> None:
-    """Check magic and length, for which Kafka has specific answers."""
+    """Check the magic and the length, for which Kafka returns specific errors."""
     if len(view) <= _MAGIC_POSITION:
         reject(ErrorCode.INVALID_RECORD, "batch is cut short", reports_log_start=False)
     length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
@@ -179,7 +179,7 @@ def validate(
     terms: ProduceTerms,
     inflated_bytes_limit: int = INFLATED_BYTES_LIMIT,
 ) -> Verdict:
-    """Return the verdict without pauses, however long it takes; see validation_steps."""
+    """Like `validation_steps`, but without pauses, however long it takes."""
     return at_once(validation_steps(records, topic, terms, inflated_bytes_limit))
 
 
@@ -293,7 +293,7 @@ def _check_findings(rules: RecordRules) -> None:
 def _stamped(
     header: BatchHeader, batch: memoryview, max_timestamp: int, append_time_ms: int | None
 ) -> ValidBatch:
-    """Return the batch to store; copied only if its header has to be changed after the CRC."""
+    """Return the batch to store: a copy only if fields that its CRC covers have to change."""
     if append_time_ms is not None:
         kind, max_timestamp = TimestampType.LOG_APPEND_TIME, append_time_ms
     elif header.attributes & LOG_APPEND_TIME_BIT or max_timestamp != header.max_timestamp:

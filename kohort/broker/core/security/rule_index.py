@@ -24,7 +24,7 @@ from kohort.broker.core.security.acls import (
 
 class Prefixes:
     """Maps nonempty prefixes to nonzero numbers: bits, or a count. Finds all prefixes of a name by
-    looking up the beginnings of the name that have the length of a prefix.
+    looking up the name's start for each prefix length.
     """
 
     __slots__ = ("_lengths", "_values")
@@ -111,7 +111,7 @@ _ALLOW: Final = Permission.ALLOW
 _Whose = tuple[str, str]
 """The principal and the host of rules."""
 _Entry = tuple[PatternType, str, int]
-"""A pattern, and the bits of its rules."""
+"""Type and name of a pattern, and the bits of its rules."""
 
 
 class DecidingRules(NamedTuple):
@@ -139,9 +139,7 @@ class _Owned:
         """The bits of all denying rules ever added; cleared when there are no rules."""
         self.literal: dict[str, int] = {}
         self.prefixed: Prefixes | None = None
-        """The prefixed rules; None before the first, because there may be many owners, most of
-        them without prefixed rules.
-        """
+        """The prefixed rules; None before the first one, because most principals have none."""
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
         """Add or remove a rule; return whether it is the first, or was the last, of its pattern."""
@@ -189,9 +187,9 @@ class _OfType:
     def __init__(self) -> None:
         self.owned: dict[_Whose, _Owned] = {}
         self.literal: Counter[str] = Counter()
-        """Literal names, counted once for each principal and host."""
+        """By literal name: how many pairs of a principal and a host have rules for it."""
         self.prefixes = Prefixes()
-        """Prefixes, counted once for each principal and host."""
+        """By prefix: how many pairs of a principal and a host have rules for it."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
         whose = rule.principal, rule.host
@@ -246,7 +244,7 @@ class RuleIndex:
         return rule in self._rules
 
     def add(self, rule: Rule) -> None:
-        """Add a rule; an existing one is unchanged."""
+        """Add a rule, unless it exists."""
         count = len(self._rules)
         # `setdefault` hashes the rule only once; hashing is most of the work.
         self._rules.setdefault(rule)
@@ -293,7 +291,7 @@ class RuleIndex:
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> DecidingRules | None:
-        """The deciding rules, if any applies: the reason for the result of `allows`."""
+        """Return the rules that explain the result of `allows`; None if no rule applies."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         deciding: DecidingRules | None = None

@@ -29,7 +29,7 @@ from kohort.protocol.messages.incremental_alter_configs import (
 )
 
 CONFIGS_MAX: Final = 1_000
-"""Maximum configs of one resource in a request; checked in one step. No resource has that many."""
+"""Maximum configs per resource in a request, all checked without a pause; no resource has more."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 
