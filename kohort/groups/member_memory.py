@@ -13,8 +13,8 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class MemberMemory:
-    """Counts bytes up to a limit, of which only half is available to anything larger than
-    SMALL_BYTES.
+    """Counts members' bytes up to a limit; increases above SMALL_BYTES are allowed only up to half
+    of it.
     """
 
     __slots__ = ("_bytes_max", "used_bytes")
@@ -22,7 +22,7 @@ class MemberMemory:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self.used_bytes = 0
-        """Bytes of all members; the groups' rosters and accounts change it."""
+        """Bytes of all members; updated by classic groups' rosters and by `MemberAccount`."""
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether a member, or an assignment, may take `more_bytes` more than before."""

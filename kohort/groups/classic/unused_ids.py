@@ -1,9 +1,8 @@
-"""Member ids of all groups that were handed out and not used yet: a bound on the broker's memory.
+"""Limits the memory of the member ids that all groups have handed out and that are not used yet.
 
 A client gets an id with MEMBER_ID_REQUIRED (KIP-394) and joins with it. If it does not, the id is
 kept until the session timeout, which the client chooses. Each group limits the number of its ids.
-This class limits the memory of the ids of all groups: the oldest ids are dropped first, in whatever
-group they are.
+Beyond that, the memory of all groups' ids is limited: the oldest are dropped first, in any group.
 """
 
 from collections import OrderedDict
@@ -14,8 +13,8 @@ ID_BYTES: Final = 1_000
 """Memory of an unused id in a group that exists anyway, with its timer and its entry here; 940 to
 955 bytes were measured, with the longest client ids and reasons."""
 GROUP_BYTES: Final = 4_800
-"""Memory of a group that was created for an id, without the id and the name of the group, which may
-have 32 kB: 5,720 bytes were measured for group and id with a short name."""
+"""Memory of a group that was created for an id, without this id and the group's name, which may
+have 32 kB: 5,720 bytes were measured for a group with a short name and one id."""
 UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum memory of the unused ids of a broker: 268,000 ids in a few groups (256 MiB / 1,000),
 46,000 ids if each is in another group (256 MiB / 5,800), 2,000 if these groups have the longest
@@ -23,11 +22,11 @@ names. Ordinary clients use an id within milliseconds, so that even a burst stay
 this. The limits on groups (200,000) and on the ids of each group (100,000) are not enough: one id
 in each group takes 1.1 GB, and the most ids in each take more memory than any machine has."""
 _WIDE: Final = 4
-"""Bytes that Python uses for each character of a text that is not ASCII, at most."""
+"""Maximum bytes that Python uses per character of a string that is not ASCII."""
 
 
 class UnusedIds:
-    """The ids, oldest first, and their estimated memory."""
+    """The unused ids, oldest first, and an estimate of their memory."""
 
     __slots__ = ("_bytes_max", "_counts", "_groups", "_names_bytes")
 
@@ -61,9 +60,7 @@ class UnusedIds:
             self._names_bytes += _memory_of(group_id)
 
     def discard(self, member_id: str) -> None:
-        """Remove an id, if it is counted here, because it was used, given back or dropped, or has
-        expired.
-        """
+        """Remove an id that was used, given back or dropped, or has expired. Ignores other ids."""
         group_id = self._groups.pop(member_id, None)
         if group_id is not None:
             self._count_down(group_id)

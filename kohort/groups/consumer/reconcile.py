@@ -12,7 +12,7 @@ from kohort.groups.consumer.member import NOTHING, Member, MemberState, Owned
 from kohort.groups.topics import Partition
 
 IsSubscribed = Callable[[bytes], bool]
-"""Whether the member subscribes to the topic with this id, which exists."""
+"""Whether the member subscribes to the existing topic with this id."""
 
 OwnerOf = Callable[[Partition], str | None]
 """Returns the member that has a partition, assigned or pending revocation; None if it is free."""
@@ -45,7 +45,7 @@ def reconcile(
         owner_of: see `OwnerOf`.
         is_subscribed: see `IsSubscribed`.
         owned: the partitions that the request lists as owned; None if it has no list.
-        subscription_changed: whether it has changed its subscription with this request.
+        subscription_changed: whether this heartbeat changes the member's subscription.
 
     Raises:
         InvalidStateError: its state is unknown, and its list of owned partitions is not empty.

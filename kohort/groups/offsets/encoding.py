@@ -27,11 +27,11 @@ _VALUE: Final = codec(OffsetCommitValue, _VALUE_VERSION)
 _WITH_EXPIRY: Final = codec(OffsetCommitValue, _VALUE_VERSION_WITH_EXPIRY)
 
 _PLAIN_VALUE: Final = struct.Struct(">hqiBq3s16s").pack
-"""The value of an offset without metadata, of a topic whose id is known."""
+"""Packs the value of a committed offset without metadata, for a topic whose id is known."""
 _NO_METADATA: Final = 1
-"""The length of an empty compact string, plus one."""
+"""The encoded length of an empty compact string: its length plus one."""
 _TOPIC_ID_TAG: Final = b"\1\0\x10"
-"""One tagged field: number 0, of sixteen bytes."""
+"""The head of the tagged fields: one field, with tag 0 and 16 bytes."""
 
 KEYS_KEPT_MAX: Final = 1_000
 """Number of keys that are cached; each is a few hundred bytes."""

@@ -1,4 +1,4 @@
-"""The changes of one command before they are durable, and when the group epoch increases."""
+"""Collects the changes of one command until they are durable, and increases the group epoch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class ShareDraft:
     def note_topics(self, cause: Trigger | None = None) -> Steps[None]:
         """Compare the subscribed topics with those at the last comparison, initialize their
         partitions, and bump the epoch once if there is a cause, topics have changed, or an
-        initialized partition has no member.
+        initialized partition is in no target although the target is up to date.
 
         Args:
             cause: the change of a member that needs another assignment.
@@ -82,7 +82,7 @@ class ShareDraft:
             self.bump(cause)
 
     def _lacks_members(self, existing: Mapping[str, Topic]) -> bool:
-        """Whether a partition that has to be assigned is in no target."""
+        """Whether an initialized partition of an existing topic is in no target."""
         targets = self.state.targets.values()
         assigned: frozenset[Partition] = NO_PARTITIONS.union(*targets)
         initialized = self.state.initialized
@@ -93,7 +93,7 @@ class ShareDraft:
         )
 
     def initialize(self, topic_id: bytes, topic: StoredTopic) -> None:
-        """Add partitions to those that the group has state of."""
+        """Mark a topic's partitions as initialized."""
         present = self.state.initialized.get(topic_id)
         if present is not None:
             if set(topic.partitions) <= set(present.partitions):
@@ -103,7 +103,7 @@ class ShareDraft:
         self.state.initialized[topic_id] = topic
 
     def forget_topics(self) -> None:
-        """Forget the state of partitions whose topics do not exist."""
+        """Drop the initialized partitions of topics that do not exist."""
         initialized, name_of = self.state.initialized, self.data.topics.name_of
         for topic_id in [topic_id for topic_id in initialized if name_of(topic_id) is None]:
             del initialized[topic_id]

@@ -1,4 +1,4 @@
-"""The bytes of the records of share groups in __consumer_offsets, which are Kafka's."""
+"""Encodes and decodes share groups' records in __consumer_offsets, in Kafka's format."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """Records of `__share_group_state`: written as snapshots and updates, and replayed at start.
 
-The topic is not compacted: an update says only what has changed. Each key needs its latest snapshot
-and what follows; records before the lowest of these snapshots are deleted.
+The topic is not compacted, because an update contains only changes: a key's state is its latest
+snapshot and the updates after it. Records before the oldest of these snapshots are deleted.
 """
 
 from base64 import urlsafe_b64encode
@@ -57,10 +57,10 @@ class StoredState:
 
     snapshot_epoch: int
     state_epoch: int
-    """The group's epoch at initialization, or when the start was altered."""
+    """The group epoch at which the partition was initialized or its start offset altered."""
     leader_epoch: int
     start_offset: int
-    """-1: not determined; written by Kafka only."""
+    """-1: not determined yet; only Kafka writes this."""
     delivery_complete_count: int
     create_ms: int
     """Wall time of the snapshot; `StateWriter.cold_snapshot` keeps that of the last snapshot."""
@@ -207,7 +207,7 @@ class StateWriter:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the log has all changes: `stored` may replace the window."""
+        """Whether no append has failed since the last snapshot: `stored` may replace the window."""
         return not self._needs_snapshot
 
     def stored(self, window: Window) -> StoredState:
@@ -254,8 +254,8 @@ class StateWriter:
         )
 
     def altered(self, start_offset: int, state_epoch: int, wall_ms: int) -> StateRecord:
-        """Return the snapshot with another start and without batches; the window is to be replaced
-        by `Window(settings, start_offset)`.
+        """Return a snapshot with a new start offset and without batches; the caller replaces the
+        window with `Window(settings, start_offset)`.
         """
         self._state_epoch = state_epoch
         self._is_cold = False
