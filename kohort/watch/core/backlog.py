@@ -85,8 +85,8 @@ class Backlog:
         return [self._numbered(waiting.record) for waiting in self._waiting]
 
     def drop_unplaced(self) -> None:
-        """Drop the records made from polls alone: each watcher polls at its own times, so that
-        records of different watchers differ in their places.
+        """Drop the records made from polls alone: watchers poll at different times, so the places
+        of such records differ between watchers.
         """
         self._waiting = [waiting for waiting in self._waiting if waiting.origin[0] >= 0]
 

@@ -41,8 +41,8 @@ _REGULAR: Final = 3
 _TOLERANCE_MS: Final = 300
 
 _EARLY_MS: Final = 1_000
-"""A commit that is early by no more than this counts as due: a loaded client sends commits late by
-as much, so that the next one seems early."""
+"""A commit is early only if it is early by more than this: after a commit that a loaded client has
+sent late, the next one seems early."""
 
 
 class Signs:
@@ -60,16 +60,16 @@ class Signs:
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
-        """When the join phase ended: all of its members were alive."""
+        """When the last join phase ended; at that time, all members were alive."""
         self.last_ms = since_ms
         """Time of the last sign of life."""
         self.restarted_ms = since_ms
-        """Time of the latest coordinator's first record; it had restarted all sessions by then."""
+        """Time of the latest coordinator's first record; each coordinator restarts all sessions."""
         self.count = 0
         self.commit_ms = -1
-        """Time of the last commit; -1 if it was in a transaction."""
+        """Time of the generation's last commit; -1: no commit, or it was in a transaction."""
         self.in_transaction = False
-        """Whether the last commit was in a transaction, which does not restart the session."""
+        """Whether the last commit was transactional, so that it did not restart the session."""
         self._times: deque[int] = deque(maxlen=_KEPT)
 
     def renew(self, since_ms: int) -> None:
@@ -129,7 +129,7 @@ _BATCH: Final = Struct(">qiibIhiq22xi")
 _OFFSET: Final = Struct(">hq")
 _EPOCH: Final = Struct(">i")
 _EPOCH_SINCE, _COMPACT_SINCE = 3, 4
-"""First versions of the value with a leader epoch, and with a compact length of the metadata."""
+"""First versions of the value with a leader epoch, and with a compact string of metadata."""
 _LENGTH: Final = Struct(">h")
 _TIME: Final = Struct(">q")
 """A value consists of `_OFFSET` (version and offset), `_EPOCH` (leader epoch), `_LENGTH` and the
@@ -145,7 +145,7 @@ class Reached(NamedTuple):
     """Offset of the next record."""
     batch_count: int = 0
     last_ms: int = -1
-    """A timestamp in the last batch."""
+    """The base or maximum timestamp of the last batch."""
 
 
 class Limits(NamedTuple):
@@ -169,15 +169,15 @@ class Commit:
         self.topic_id = topic_id
         """The topic id with its tag, as at the end of the value; empty before Kafka 4."""
         self.value = value
-        """As stored; contains the committed offset."""
+        """The value of the last commit's record; contains the committed offset."""
         self.signs: Signs | None = None
-        """The signs of life of the partition's owner; None if the next commit may also complete a
-        record of the history."""
+        """The signs of life of the partition's owner; None: the next commit must be passed to
+        `GroupWatch.commit`."""
 
 
 def committed(value: bytes) -> CommittedOffset | None:
-    """Decode the committed offset in a value as stored, without a check of its other fields; None
-    if it is too short.
+    """Decode the committed offset in a record's value, without checking the other fields; None if
+    the value is too short.
     """
     try:
         version, offset = _OFFSET.unpack_from(value)
@@ -198,7 +198,7 @@ def committed(value: bytes) -> CommittedOffset | None:
 
 
 class KnownCommits:
-    """The commits of all groups by their keys."""
+    """The last commits of all groups, by record key."""
 
     __slots__ = ("_by_key", "get", "not_followed")
 
@@ -213,7 +213,7 @@ class KnownCommits:
         return len(self._by_key)
 
     def all(self) -> Sequence[Commit]:
-        """Return all commits of groups that are followed; for any thread."""
+        """Return all commits of followed groups. May be called in any thread."""
         # One call into C, during which no other thread can change the commits.
         commits = list(self._by_key.values())
         return [commit for commit in commits if commit is not self.not_followed]
@@ -225,14 +225,13 @@ class KnownCommits:
         self._by_key.pop(key, None)
 
     def skip(self, batches: bytes, at: Reached, limits: Limits) -> Reached:
-        """Take batches that contain only commits of known partitions, up to the first batch that
-        contains anything else or is unusual. Some commits of that batch may have been taken
-        already; taking them again has no effect.
+        """Process batches of commits of known partitions, up to the first batch that has other
+        records, attributes, gaps or errors. Some commits of that batch may have been processed
+        already; processing them again has no effect.
 
         Args:
             batches: consecutive batches, the last of which may be incomplete.
-            at: the first batch.
-            limits: where to stop.
+            at: where to begin.
         """
         position, offset, batch_count, last_ms = at
         leader_epoch, end_offset, prefix = limits
@@ -268,8 +267,8 @@ class KnownCommits:
     def _take(  # noqa: C901, PLR0911, PLR0912 - a call for each field would cost more than the field.
         self, block: bytes, cursor: int, stop: int, base_ms: int, count: int, prefix: bytes | None
     ) -> bool:
-        """Take the records of a batch; return False at the first record that is not a commit of a
-        known partition, has headers, or has a length that takes more than two bytes.
+        """Process a batch's records; return False at the first one that is not a commit of a known
+        partition, has headers, or has a length that takes more than two bytes.
         """
         get = self.get
         while cursor < stop:
