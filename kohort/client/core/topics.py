@@ -1,8 +1,8 @@
-"""Known topic metadata, without outdated responses, and named topics that may not exist. Pure.
+"""The client's topic metadata, and the named topics that are missing in it. Pure.
 
 Brokers learn of changes at different times, and any of them may be queried. So a response may be
-older than the previous one: it may have a leader of an older epoch, or a topic by the id that it
-had before it was deleted and recreated. Such data is ignored (KIP-320, KIP-516).
+older than the previous one: it may have a lower leader epoch, or the former id of a topic that
+has been deleted and recreated. Such data is ignored (KIP-320, KIP-516).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 
 IDS_MAX: Final = 16
-"""How many former ids of one topic are remembered, the newest ones."""
+"""Maximum number of ids remembered per topic; the oldest ones are forgotten first."""
 GONE_MAX: Final = 1_000
 """How many deleted topics are remembered by their ids; beyond that, all of them are forgotten."""
 

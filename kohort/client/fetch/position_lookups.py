@@ -34,7 +34,7 @@ class PositionLookups:
         self._seen_version = -1
         """The version of the positions at the last lookup; -1: look up again."""
         self.rests_until_s = 0.0
-        """The monotonic time before which no lookup starts, after a failure."""
+        """The monotonic time before which no lookup starts, because the last one failed."""
 
     def advance(self, now_s: float) -> None:
         """Start a lookup of missing positions, unless one is in progress.
@@ -62,7 +62,7 @@ class PositionLookups:
         """Wait for a position, without performing rebalance steps, so that callbacks may call this.
 
         Raises:
-            IllegalStateError: the partition is not assigned, or not any more.
+            IllegalStateError: the partition is not, or no longer, assigned.
             OperationTimedOutError: not found within `timeout_s`.
         """
         try:

@@ -26,7 +26,7 @@ class Committer:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join may be blocking the group's own connection."""
+        """Whether a pending JoinGroup may be blocking the connection for group requests."""
         return False
 
     def commit_identity(self) -> Identity:

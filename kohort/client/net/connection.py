@@ -66,7 +66,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
         self._is_untried = False
-        """Whether the broker has answered only the handshake so far."""
+        """Whether no request after the handshake has been answered yet."""
         self._session = Session()
         self._renewing: asyncio.Task[None] | None = None
         """The task that reauthenticates; None if none is running."""
@@ -295,8 +295,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transmit(self._held.popleft())
 
     async def _wait_drained(self) -> None:
-        """Wait for the responses to all requests that were sent. There is no timeout here: their
-        callers have timeouts, which for delayed requests are longer than that of the handshake.
+        """Wait for the responses to all requests that were sent. Has no timeout: the callers have
+        timeouts, which for delayed requests are longer than that of the handshake.
         """
         if self._waiting:
             self._drained = asyncio.get_running_loop().create_future()

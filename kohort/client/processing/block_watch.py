@@ -13,12 +13,12 @@ LOOK_S: Final = 0.5
 """The interval of a timer whose delay shows how long the loop was blocked."""
 
 BLOCKED_S: Final = 1.0
-"""The delay of that timer from which the loop counts as blocked."""
+"""If the timer is late by this time or more, the event loop counts as blocked."""
 
 
 class BlockWatch:
     def __init__(self, handled: Callable[[], object]) -> None:
-        """`handled` returns something that changes whenever a handler was called or has ended."""
+        """`handled` returns a value that changes whenever a handler starts or ends."""
         self._handled = handled
         self._before: object = None
         self._timer: asyncio.TimerHandle | None = None

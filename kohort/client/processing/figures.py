@@ -66,7 +66,7 @@ class RunFigures:
         return values
 
     def problem(self, *, session_timeout_ms: int, max_poll_interval_ms: int) -> str | None:
-        """Why the run makes no progress, as a sentence; None if it does, or was ended.
+        """Why the run makes no progress, as a sentence; None if it does, or has ended normally.
 
         A run keeps polling while handlers run, so the group does not notice a hanging one: a
         handler counts as hanging after max_poll_interval_ms.

@@ -16,6 +16,6 @@ class BatchContext(NamedTuple):
     last_offset: int
     base_timestamp: int
     append_timestamp: int | None
-    """Replaces each record's own timestamp if the broker has set it (LogAppendTime)."""
+    """The timestamp of all records with LogAppendTime; None with CreateTime."""
     timestamp_type: TimestampType
     leader_epoch: int

@@ -84,7 +84,7 @@ class MemberState(Enum):
     RECONCILING = "reconciling"
     """Only in the consumer group protocol: taking over a new assignment."""
     PREPARING_REBALANCE = "preparing rebalance"
-    """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
+    """A JoinGroup is pending; it keeps the member alive without heartbeats."""
     COMPLETING_REBALANCE = "completing rebalance"
     STABLE = "stable"
 
