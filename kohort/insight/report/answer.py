@@ -31,11 +31,11 @@ class Cause:
     share: str
     """Share of the group's stopped time."""
     who: str
-    """Names of the processes, with numbers of acts if these differ; empty if unknown."""
+    """Names of the processes, with their numbers of acts if they differ; empty if unknown."""
     last_ms: int | None
     avoided: int
     doubt: str = ""
-    """How many rebalances may have another cause; empty if none."""
+    """How many rebalances have an uncertain cause; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)

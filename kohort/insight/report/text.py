@@ -73,7 +73,7 @@ def cause(kind: str) -> str:
 
 
 def doubts(row: Mapping[str, Any]) -> str:
-    """Return how many rebalances may have another cause, such as "3 likely, 1 unclear"."""
+    """Return how many rebalances have an uncertain cause, such as "3 likely, 1 unclear"."""
     counts = ((row.get(f"{certainty}_count"), certainty) for certainty in ("likely", "unclear"))
     return ", ".join(f"{count:,} {certainty}" for count, certainty in counts if count)
 
