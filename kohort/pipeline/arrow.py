@@ -1,4 +1,4 @@
-"""The types of declared tables in Spark and in Arrow, and their rows in Arrow."""
+"""Converts declared tables to Spark and Arrow schemas, and their rows to Arrow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -34,9 +34,7 @@ _OF_SPARK: Final = {type(kind): arrow for kind, arrow in _TYPES.values()} | {
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the columns of a data frame for Arrow, all nullable. Spark's own conversion is not
-    public.
-    """
+    """Convert a Spark schema to Arrow, all columns nullable; Spark's conversion is not public."""
     return pa.schema([(field.name, _arrow(field.dataType)) for field in schema])
 
 
@@ -51,7 +49,7 @@ def _arrow(kind: spark.DataType) -> pa.DataType:
 
 
 def spark_schema(table: Table) -> spark.StructType:
-    """Return the columns for Spark; all nullable, because stored data must not be rejected."""
+    """Return a table's Spark schema. All columns are nullable: stored rows are never rejected."""
     return spark.StructType(
         [
             spark.StructField(
@@ -92,7 +90,7 @@ def from_columns(table: Table, columns: Sequence[Sequence[Any]]) -> pa.Table:
 
 
 def from_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a table from rows by column name; missing values are null."""
+    """Make a table of rows, which map column names to values; missing values are null."""
     schema = schema_of(table)
     # One conversion of all columns, in C++, takes a third of the time of one per column.
     given = pa.struct([field.with_type(_given(field.type)) for field in schema])

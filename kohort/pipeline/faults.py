@@ -138,7 +138,7 @@ def _first_line(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return a text's first line, such as "Task failed while writing rows", and its cause."""
+    """Summarize an error: its first line ("Task failed while writing rows") and its cause."""
     if _BAD_NAME in text:
         return "invalid topic name"
     if raised := _raised(text):

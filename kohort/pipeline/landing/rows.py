@@ -64,7 +64,7 @@ GAPS_KEY: Final = ("topic", "topic_id", "partition", "from_offset")
 
 
 PLACE: Final = ("partition", "offset")
-"""The position of a record within its topic id."""
+"""The columns that identify a record among those of one topic id."""
 
 QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, StringType())])
 """One row per record whose value could not be decoded, or whose timestamp Spark cannot represent,
