@@ -28,7 +28,7 @@ from kohort.protocol.messages.transactions import (
 
 NONE_OPEN: Final = -1
 _TRANSACTION_VERSION: Final = 0
-"""The version for operators' markers: they have the epoch of the batches, not the next epoch."""
+"""Markers of this version have the epoch of the batches; from 2 on, they have the next epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def list_transactions(
     open_for_ms: int = -1,
     pattern: str | None = None,
 ) -> list[Listed]:
-    """The transactional ids of all brokers that match all filters, by name.
+    """All brokers' transactional ids that match all filters, sorted by id.
 
     Raises:
         RefusedError: also for an unknown state or an invalid pattern.
@@ -127,7 +127,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
 
 
 def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
-    """The open transactions in a partition, and the partition's end; None if it does not exist."""
+    """Return a partition's open transactions and end offsets; None if it does not exist."""
     leader = cluster.leader(topic, partition)
     if leader is None:
         return None

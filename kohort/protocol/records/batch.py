@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> CompressionType:
-        """The codec. Raises DecodeError for a number without one."""
+        """The codec. Raises DecodeError for an unknown codec number."""
         try:
             return CompressionType(self.attributes & CODEC_MASK)
         except ValueError:
@@ -247,8 +247,8 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
 def restamped(
     batch: Buffer, header: BatchHeader, kind: TimestampType, max_timestamp: int
 ) -> SealedBatch:
-    """Return a copy of the batch with `kind` of timestamps: those of its records, or for all of
-    them the broker's `max_timestamp`.
+    """Return a copy of the batch with this timestamp type and maximum timestamp; with
+    LOG_APPEND_TIME, `max_timestamp` is the timestamp of every record.
     """
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | kind << 3
     # As in Kafka, unknown attributes are lost when the header is rewritten.
