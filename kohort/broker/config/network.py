@@ -44,7 +44,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def parse_endpoints(items: Iterable[str]) -> tuple[Endpoint, ...]:
-    """Parse a list of endpoints with different names; raises ValueError."""
+    """Parse a list of endpoints, whose listener names must differ; raises ValueError."""
     endpoints = tuple(parse_endpoint(item) for item in items)
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) != len(names):
@@ -81,7 +81,7 @@ def check_advertised(items: tuple[str, ...] | None) -> None:
 
 
 def parse_ip_overrides(text: str) -> Mapping[str, int]:
-    """Parse ``10.0.0.1:100,backup:5`` to a mapping from host to its limit of connections."""
+    """Parse ``10.0.0.1:100,backup:5`` to a mapping from host to connection limit."""
     limits = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, limit = item.rpartition(":")

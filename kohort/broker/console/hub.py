@@ -66,7 +66,7 @@ class Pace:
 
 
 class EventStream:
-    """The stream of one page. Implements `HttpStream`."""
+    """The event stream of one open page. Implements `HttpStream`."""
 
     content_type = "text/event-stream"
     headers = HEADERS

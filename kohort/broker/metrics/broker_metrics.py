@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BrokerMetrics:
-    """Meters that count while the broker runs."""
+    """The meters of requests, connections, event loop, garbage collector and transactions."""
 
     def __init__(self) -> None:
         self.edge = EdgeMetrics()

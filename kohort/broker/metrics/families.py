@@ -1,4 +1,4 @@
-"""prometheus-client's metric families, filled from the catalogue and the tallies."""
+"""prometheus-client's metric families, with names from the catalogue and values from tallies."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -19,7 +19,7 @@ COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
 
 
 class SeriesBudget:
-    """A scrape's remaining number of series; collectors use it for the oldest label sets first."""
+    """How many more series a scrape may contain; the oldest topics and groups get theirs first."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -88,8 +88,8 @@ def counted(metric: AnyMetric, counts: Mapping[Any, float]) -> Family:
 
 
 def load_times(coordinator: str, times_ms: Sequence[int]) -> Iterator[Family]:
-    """Make the metrics of how long loading the partitions of a topic took; `coordinator` is the
-    beginning of their names.
+    """Make the metrics of a coordinator's load times, one time for each partition that it has
+    loaded; `coordinator` is the prefix of the metrics' names.
     """
     mean_ms = sum(times_ms) / len(times_ms) if times_ms else 0
     yield single(f"{coordinator}_partition_load_time_max", max(times_ms, default=0))

@@ -29,7 +29,7 @@ class _Run(NamedTuple):
     begins_ms: int
     """When the task starts, by the monotonic clock."""
     is_doubted_ms: int
-    """How long the task continues to be reported as failing."""
+    """How long after `begins_ms` the task is still reported as failing."""
 
 
 class BackgroundTasks:

@@ -70,7 +70,7 @@ def deleted_directory(topic: str, partition: int, unique_hex: str) -> str:
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Whether a directory of this name is deleted and waits for removal."""
+    """Whether a directory of this name belongs to a deleted partition and is to be removed."""
     return name.endswith(DELETED_DIRECTORY_SUFFIX) and "." in name
 
 

@@ -50,11 +50,11 @@ broker allocates, and below 2**53, because clients may store ids as floating poi
 """
 
 LOSS_DIGITS: Final = 12
-"""Digits in the id of a loss of access rules, which people have to copy."""
+"""Digits of an access loss id: few, because operators copy it to `kohort.access.loss.confirmed`."""
 
 
 class Rebuilding:
-    """The metadata that a data directory proves; MetadataStore calls `rebuild`."""
+    """Rebuilds the metadata from partition directories; MetadataStore calls `rebuild`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Rebuilding:
         self._new_id = new_id
 
     def rebuild(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """Complete the content salvaged from the databases. Raises OSError."""
+        """Add what directories prove to the content salvaged from the databases. Raises OSError."""
         by_topic = self._partitions()
         topics = []
         for topic in salvaged.topics:

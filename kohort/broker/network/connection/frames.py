@@ -22,8 +22,8 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _FIRST_BUFFER_BYTES: Final = 4096
 _GROWTH: Final = 8
 """The buffer of a large frame grows to eight times the received bytes: at most three copies for a
-frame of any size. If this size is more than half of the frame, the whole frame is allocated,
-because otherwise nearly all of it would be copied once more."""
+frame of any size. If that would be more than half of the frame, the whole frame is allocated,
+because the next growth would copy most of it once more."""
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
@@ -77,7 +77,7 @@ class FrameReader:
         """A frame that arrived alone and complete, as nearly all do. If set, there is no other
         data."""
         self._rest = b""
-        """Complete frames that were not taken, or the first bytes of a size field."""
+        """Data that was not taken: from a complete frame on, or the first bytes of a size field."""
         self._start = 0
         """Start of the next frame, in `_rest` if that is not empty, else in the receive buffer."""
         self._end = 0
@@ -308,7 +308,7 @@ class FrameReader:
         return more_bytes
 
     def _enlarge(self, more_bytes: int) -> None:
-        """Allocate a new buffer, because the transport may still refer to the old one."""
+        """Replace the buffer by a larger one: the transport may still refer to the old one."""
         assert self._large is not None
         if not more_bytes:
             return
