@@ -150,7 +150,7 @@ class BrokerServices:
     """Cached Metadata responses."""
     quotas: ClientQuotas | None = None
     access: Access | None = None
-    """The authorizer; None if there is none, and everything is allowed. Handlers call
+    """The authorizer; None if everything is allowed to everyone. Handlers call
     `RequestContext.may` or `RequestContext.require`."""
 
     @cached_property
@@ -168,18 +168,14 @@ class BrokerServices:
 
     @cached_property
     def classic_groups(self) -> ClassicRequests:
-        """Requests that only groups of the classic protocol execute; imported at the first
-        request.
-        """
+        """Executes requests of the classic protocol; its module is imported on first use."""
         from kohort.broker.coordinator.requests.classic import ClassicRequests  # noqa: PLC0415
 
         return ClassicRequests(self.groups.host)
 
     @cached_property
     def consumer_groups(self) -> ConsumerRequests:
-        """Requests that only groups of the consumer protocol execute; imported at the first
-        request.
-        """
+        """Executes requests of consumer groups; its module is imported on first use."""
         from kohort.broker.coordinator.requests.consumer import ConsumerRequests  # noqa: PLC0415
 
         return ConsumerRequests(
@@ -190,7 +186,7 @@ class BrokerServices:
 
     @cached_property
     def share_groups(self) -> ShareRequests:
-        """Requests that only share groups execute; imported at the first request."""
+        """Executes requests of share groups; its module is imported on first use."""
         from kohort.broker.coordinator.requests.share import ShareRequests  # noqa: PLC0415
 
         delivery = self.share_delivery
@@ -271,8 +267,8 @@ class RequestContext:
 
     @property
     def permissions_key(self) -> tuple[object, ...] | None:
-        """Return what this client's authorization depends on besides operation and resource; for
-        cache keys. None if there is no authorizer.
+        """Return a cache key for this client's permissions: all that they depend on besides
+        operation and resource. None if there is no authorizer.
         """
         access = self.broker.access
         return None if access is None else access.permissions_key(self.session)
@@ -288,7 +284,7 @@ class RequestContext:
 
     @property
     def client(self) -> Client:
-        """The client, as recorded with transactions."""
+        """The client id and address, which transactions record for display."""
         from kohort.broker.core.transaction.client import Client  # noqa: PLC0415 - see the imports.
 
         return Client(self.header.client_id or "", self.connection.peer_host)

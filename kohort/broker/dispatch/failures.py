@@ -16,8 +16,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""Used in place of a name. In `ErrorTemplate.copied`: the request's whole element, which is not a
-structure. In `ErrorTemplate.request`: the request itself, for a list with one element."""
+"""In place of a field in `ErrorTemplate.copied`: the whole requested element, such as a group id.
+In place of a list in `ErrorTemplate.request`: the request itself, as the only element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -34,12 +34,12 @@ class ErrorTemplate(NamedTuple):
 
     response: str
     request: str
-    """Name of the list in the request. A name with a dot means a list within each element of
-    another list."""
+    """Name of the list in the request. "topics.partitions" joins the lists `partitions` of all
+    elements of `topics`."""
     copied: Mapping[str, str]
-    """Fields of the response's element, with the fields of the request's element that they copy."""
+    """For each copied field of the response's element, the field of the request's element."""
     inner: "ErrorTemplate | None" = None
-    """The list within the element that has the error; None if the element itself has it."""
+    """The nested list whose elements get the error; None if this list's elements get it."""
     values: Mapping[str, object] = {}
     """Other fields of the element, with values that mean "unknown"."""
     error: str = ERROR_FIELD
@@ -156,8 +156,8 @@ def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -
 def elements_response(
     on_error: OnError, request: object, version: int, code: ErrorCode
 ) -> Struct | None:
-    """Return the response with `code` for each requested element; None if no template's lists exist
-    in this version.
+    """Return the response with `code` for each requested element; None if no template applies to
+    this version.
     """
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
@@ -180,8 +180,8 @@ def _without_results(on_error: OnError, request: object, version: int) -> Struct
 def _fill_any(
     on_error: OnError, request: object, response: Struct, failure: _Failure
 ) -> Steps[bool]:
-    """Give each requested element the error, using the first template whose lists this version has;
-    return False if it has none of them.
+    """Give each requested element the error, using the first template whose lists exist in this
+    version; return False if there is no such template.
     """
     for template in on_error.templates:
         requested = _requested_elements(request, template.request, failure.version)
@@ -257,6 +257,6 @@ def _in_version(target: object, name: str, version: int) -> Field | None:
 
 
 def unsupported_version(served: VersionRange) -> ApiVersionsResponse:
-    """Return the v0 response to ApiVersions of an unsupported version; all clients read it."""
+    """Return the response to an unsupported version of ApiVersions: v0, which all clients read."""
     ours = ApiVersion(api_key=API_VERSIONS_KEY, min_version=served.low, max_version=served.high)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ours])

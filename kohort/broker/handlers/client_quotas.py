@@ -1,10 +1,10 @@
-"""AlterClientQuotas (key 49): set and remove limits on clients (KIP-546).
+"""AlterClientQuotas (key 49): set and remove client quotas (KIP-546).
 
 v0-1 as in Kafka 4.4. Entries succeed individually. All entries of a repeated entity are rejected,
 and so is an entry that repeats a key; Kafka applies the first one. IP entities must be numeric
 addresses: names are not resolved.
 
-DescribeClientQuotas (key 48): list the limits of the entities that match a filter (KIP-546).
+DescribeClientQuotas (key 48): list the quotas of the entities that match a filter (KIP-546).
 
 v0-1 as in Kafka 4.4.
 """
@@ -83,14 +83,14 @@ def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:
-    """Return the parts of an entity, cut off after the first surplus part, which is an error."""
+    """Return an entity's (type, name) pairs, but at most one more than a valid entity has."""
     return [(part.entity_type, part.entity_name) for part in entry.entity[: ENTITY_TYPES + 1]]
 
 
 async def _alter(
     ctx: RequestContext, entry: EntryData, *, is_repeated: bool, validate_only: bool
 ) -> None:
-    """Alter the limits of one entity. Raises QuotaError or TooManyEntitiesError."""
+    """Alter the quotas of one entity. Raises QuotaError or TooManyEntitiesError."""
     entity: Entity = entity_of(_parts(entry))
     if is_repeated:
         raise QuotaError("The entity is named twice in the request.")
@@ -114,7 +114,7 @@ NO_MESSAGE: Final = ""
 def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> Steps[DescribeClientQuotasResponse]:
-    """List limits; a filter without components matches all entities, unless it is strict."""
+    """List quotas; a filter without components matches all entities, unless it is strict."""
     quotas = ctx.broker.quotas
     assert quotas is not None
     try:

@@ -46,7 +46,7 @@ def _timestamp_ms(code: ErrorCode) -> int:
 def create_delegation_token(
     ctx: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Reject the request with the first error that Kafka would find."""
+    """Reject the request, with the error of the first of Kafka's checks that fails."""
     requester = ctx.session.principal
     owner = requester
     if request.owner_principal_name:

@@ -227,7 +227,7 @@ class OAuthExchange:
 
 
 def checked_url(config: BrokerConfig, listener: str) -> str:
-    """Return the URL of the keys. Raises StoreError if it is not allowed."""
+    """Return the configured URL of the keys. Raises StoreError if its scheme is not allowed."""
     url = config.sasl_oauthbearer_jwks_endpoint_url or ""
     setting = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
     parts = urlsplit(url)
