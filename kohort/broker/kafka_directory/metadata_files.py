@@ -161,8 +161,8 @@ DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 """File with the bootstrap records of a new cluster, which its controller copies into the log."""
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The bootstrap file as written by `kafka-storage format` before KIP-1170, in the same directory.
-Later releases read it too if the log is empty."""
+"""The bootstrap file of `kafka-storage format` before KIP-1170, next to the log's directory. Later
+releases read it too if the log is empty."""
 
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -242,7 +242,7 @@ class MetaProperties(NamedTuple):
 
 
 def encode_id(value: bytes) -> str:
-    """Encode 16 bytes as Kafka does."""
+    """Encode a 16-byte id as Kafka does, in URL-safe base64."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 

@@ -312,7 +312,7 @@ class SharePartitions:
     # Initialization and deletion.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Create or delete the state of partitions that a group has initialized or forgotten."""
+        """Initialize share-partitions that a group has added; delete those that it has removed."""
         del now
         if isinstance(event, SharePartitionsInitialized):
             new = [
@@ -396,8 +396,8 @@ class SharePartitions:
             self._restart(share, offset, state_epoch)
 
     def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
-        """Write a snapshot of a share-partition, unless its last write was less than `interval_ms`
-        ago, or was itself written by this method.
+        """Write a snapshot of a share-partition, unless its last record was written less than
+        `interval_ms` ago, or by this method.
         """
         window = self.window(share)
         if window is not None:
@@ -428,8 +428,8 @@ class SharePartitions:
             self._find_start(log, policy, on_found)
 
     def _find_start(self, log: Partition, policy: int, on_found: Callable[[int], None]) -> None:
-        """Call `on_found` with the start offset by a reset policy: at once, or later if the policy
-        is a duration, whose offset is looked up by timestamp.
+        """Call `on_found` with the start offset that a reset policy determines: at once, or after
+        a look-up by timestamp if the policy is a duration.
         """
         if policy == EARLIEST:
             on_found(log.log.log_start_offset)
@@ -442,8 +442,8 @@ class SharePartitions:
             task.add_done_callback(self._searches.discard)
 
     def _restart(self, share: SharePartition, offset: int, state_epoch: int) -> None:
-        """Replace the window by an empty one, and store a snapshot of it. An alteration that cannot
-        be stored is undone.
+        """Begin an empty window at `offset`, and store a snapshot. If `alter` was called and the
+        snapshot cannot be stored, undo the change.
         """
         share.determining = None
         waiting = share.take_waiting()

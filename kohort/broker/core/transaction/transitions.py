@@ -1,6 +1,6 @@
-"""Transitions of a transactional id: the record that follows the current one.
+"""State transitions of a transactional id: each function returns the next record.
 
-Pure. Each Transition also has the previous epoch, as long as the producer may still use it.
+Pure. A Transition also has the producer's previous epoch, while the producer may still use it.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from kohort.protocol.records.control import ControlType
 
 
 class Transition(NamedTuple):
-    """A record, and the in-memory state once it is durable."""
+    """A record, and the in-memory state that applies once the record is durable."""
 
     record: DurableTransaction
     last_epoch: int = NO_PRODUCER_EPOCH
@@ -52,7 +52,7 @@ def initialized(
     new_producer_id: Callable[[], int],
     wall_ms: int,
 ) -> Transition:
-    """Make the record of an InitProducerId for a known id. Raises `new_producer_id`'s errors."""
+    """Execute an InitProducerId of an existing id. Raises `new_producer_id`'s errors."""
     producer = record.producer_id, record.producer_epoch + 1
     if action is Action.REPEAT:
         producer = record.producer_id, record.producer_epoch
@@ -113,8 +113,8 @@ def prepared(
     new_producer_id: Callable[[], int],
     wall_ms: int,
 ) -> Transition:
-    """Decide the outcome; version 2 raises the epoch, or replaces the producer id if it is
-    exhausted.
+    """Begin to commit or abort. Transactions V2 also raise the epoch, or replace the producer id if
+    the epoch is exhausted.
 
     Raises the errors of `new_producer_id`.
     """
