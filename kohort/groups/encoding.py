@@ -38,7 +38,7 @@ CODECS: Final[tuple[RecordCodec, ...]] = (
 
 MANY: Final = 200
 """From this number on, records are encoded in steps. Encoding this many takes a millisecond or two,
-and the target of thousands of members has far more records."""
+and the target assignment of thousands of members has far more records."""
 
 _BY_TYPE: Final[dict[type[Any], RecordCodec]] = {
     record_type: codec
@@ -51,14 +51,14 @@ _BY_KEY_VERSION: Final[dict[int, RecordCodec]] = {
 
 
 def types_of_kind(kind: GroupKind) -> tuple[type[Any], ...]:
-    """Return the classes of records from which a kind of membership is restored."""
+    """Return the record classes from which the membership of this kind of group is restored."""
     return tuple(
         [cls for cls, codec in _BY_TYPE.items() if codec.kind is kind and cls in codec.record_types]
     )
 
 
 def encode_key(record: DurableRecord) -> bytes:
-    """Encode the key, of which compaction keeps only the last record."""
+    """Encode a record's key; compaction keeps only the last record of each key."""
     return _BY_TYPE[record.__class__].encode_key(record)
 
 

@@ -15,7 +15,7 @@ FEW: Final = 100
 the work."""
 
 SOME: Final = 20
-"""Items per step if each takes some ten microseconds."""
+"""Items per step if each takes about ten microseconds."""
 
 LARGE: Final = 1_000
 """Number of topics or partitions above which reporting, creating records and encoding are separate

@@ -28,7 +28,7 @@ class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure 
     """The join is answered with an error."""
 
     def __init__(self, error: ErrorCode, member_id: str, reason: str = "") -> None:
-        """`reason`: for the group's history, if clients give up after this error; else empty."""
+        """`reason`: shown in the group's history; empty unless clients give up after this error."""
         super().__init__(error)
         self.result = JoinResult(error, member_id)
         self.reason = reason
@@ -91,7 +91,7 @@ def join_steps(
 
 
 def _find_sender(data: ConsumerData, request: JoinRequest) -> Member | None:
-    """Return the member that sends the join, or that the sender replaces; None for a new member."""
+    """Return the existing member with the join's instance id or member id; None for a new one."""
     settings = data.settings
     if not settings.allows_classic_members:
         reason = "group.consumer.migration.policy does not allow the classic protocol here"
@@ -148,7 +148,7 @@ def heartbeat(
 
 
 def must_rejoin(data: ConsumerData, member: Member) -> bool:
-    """Whether a classic member has to join again to make progress."""
+    """Whether a classic member has to rejoin to progress towards its target assignment."""
     if member.epoch < data.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is not MemberState.UNRELEASED_PARTITIONS:

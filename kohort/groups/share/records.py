@@ -10,11 +10,11 @@ TARGET_EPOCH: Final = 12
 TARGET: Final = 13
 CURRENT: Final = 14
 PARTITIONS: Final = 15
-"""The types of records, which are the versions of their keys."""
+"""The record types; each is stored as the version of the record's key."""
 
 
 class ShareMemberRecord(NamedTuple):
-    """The values that a member has stated."""
+    """A member's client and subscription."""
 
     group_id: str
     member_id: str
@@ -35,7 +35,7 @@ class ShareTargetEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     computed_at_ms: int
-    """Wall-clock time; 0 if it is unknown or the group has no members."""
+    """Wall-clock time at which the target was computed; 0 if unknown, or without members."""
 
 
 class ShareTargetRecord(NamedTuple):
@@ -62,14 +62,14 @@ class StoredTopic(NamedTuple):
 
 
 class SharePartitionsRecord(NamedTuple):
-    """The partitions that the group has state of, by topic id. Kafka also stores the topics whose
-    state is about to be deleted; these have no state any more.
+    """The partitions whose share state the group has initialized, by topic id. Kafka's record also
+    lists topics whose state is being deleted; they are ignored.
     """
 
     group_id: str
     initialized: Mapping[bytes, StoredTopic]
     initializing: Mapping[bytes, StoredTopic] = MappingProxyType({})
-    """Partitions whose state another broker was about to create; never written."""
+    """Partitions whose state another broker was initializing; read, but never written."""
 
 
 class ShareTombstone(NamedTuple):
