@@ -114,7 +114,7 @@ class Engine:
         self.shutdown = Shutdown(self)
         self.started_s: float | None = None
         self.poll_failures = OngoingFailures()
-        """Errors raised by polls that do not concern a single partition."""
+        """Errors of polls, except those that concern a single partition."""
         self._enforces = False
         """Whether `enforce_rebalance` has an effect in the consumer group protocol: only with
         Kohort brokers."""
@@ -190,7 +190,7 @@ class Engine:
     # Subscription changes.
 
     def subscribed(self) -> None:
-        """Apply a call of `subscribe` or `assign`; earlier poll errors count as handled."""
+        """Apply a call of `subscribe` or `assign`, and forget the errors of earlier polls."""
         self.poll_failures.succeeded()
         if self.member is not None:
             self.member.membership.clear_errors()
@@ -302,7 +302,7 @@ class Engine:
                 self.commits.handled = None
 
     def check_reader(self) -> None:
-        """Raise an IllegalStateError if a run reads this consumer in another task."""
+        """Raise an IllegalStateError if `Consumer.run` is reading, in another task."""
         if self._reader is not None and asyncio.current_task() is not self._reader:
             raise IllegalStateError(
                 "run() is reading this consumer, so only its handlers receive records"
@@ -316,7 +316,7 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None = None,
     ) -> T | None:
-        """Return the first result of `take`, which reads `only` (None: all); None on timeout."""
+        """Call `take`, which reads `only` (None: all), until it returns data; None on timeout."""
         self._check_open()
         self.check_reader()
         self.fetcher.state.mark_processed(only)
@@ -343,7 +343,7 @@ class Engine:
         """Return records of these assigned partitions; {} on timeout.
 
         Raises:
-            IllegalStateError: a partition is not assigned, or none of them is any longer.
+            IllegalStateError: a partition is not assigned, or all were revoked meanwhile.
         """
         self.check_assigned(partitions)
         chosen = frozenset(partitions)
@@ -418,7 +418,7 @@ class Engine:
         If the caller is cancelled, closing finishes at once without waiting for the network.
 
         Args:
-            leaves: whether to tell the group (KIP-1092).
+            leaves: whether to leave the group (KIP-1092); None: only dynamic members do.
             commits_all: whether auto commit includes the records that were returned last.
 
         Raises:
@@ -465,8 +465,8 @@ class Engine:
 
 
 class _OffsetsObserver:
-    """Reports commit events to the other components. Reads `member` at each event, because it is
-    created later than the component for commits.
+    """Reports commit events to the other components. Reads the engine's `member` at each event,
+    because the member is created after the component for commits.
     """
 
     def __init__(self, engine: Engine) -> None:

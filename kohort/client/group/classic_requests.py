@@ -51,7 +51,7 @@ class ClassicRequests:
         self.parked_on: BrokerConnection | None = None
         """The connection on which a join or sync response is pending."""
         self._got_id = False
-        """Whether MEMBER_ID_REQUIRED answered the last JoinGroup, which the next one repeats."""
+        """Whether the last JoinGroup failed with MEMBER_ID_REQUIRED, so the next one repeats it."""
         self.leading: frozenset[str] = frozenset()
         """The topics of all members while this leader refreshes their metadata; empty otherwise."""
 
@@ -66,7 +66,7 @@ class ClassicRequests:
                 await self._sync(action, membership)
 
     def abandon(self) -> None:
-        """Stop waiting for a response."""
+        """Stop waiting for a response, by closing its connection."""
         if self.parked_on is not None:
             # Any other request on this connection would be answered only after the abandoned join.
             self.parked_on.close()

@@ -56,7 +56,7 @@ def _share_equally(
     held: Mapping[str, Sequence[TopicPartition]],
     free: Iterable[TopicPartition],
 ) -> Assignment:
-    """Assign when every member subscribes to all topics: counts differ by at most one."""
+    """Assign if all members subscribe to the same topics: counts differ by at most one."""
     to_give = deque(free)
     count = len(to_give) + sum(map(len, held.values()))
     least, more_count = divmod(count, len(members))
