@@ -35,18 +35,18 @@ class _LeaderEpoch(NamedTuple):
 
 
 def _is_of_group(key: bytes) -> bool:
-    """Whether the key is that of a group's record other than a commit."""
+    """Whether a key belongs to a group record other than an offset commit."""
     return int.from_bytes(key[:TYPE_BYTES], "big") > _OFFSET_TYPE_MAX
 
 
 def key_prefix(group: str) -> bytes:
-    """Return the bytes after the type in the keys of all records of a group."""
+    """Return the bytes that follow the record type in all keys of a group."""
     encoded = group.encode("utf-8", "surrogatepass")
     return len(encoded).to_bytes(TYPE_BYTES, "big") + encoded
 
 
 def _group_of(key: bytes) -> str:
-    """Return the group of a key, which follows the type in keys of all types."""
+    """Return the group id in a key: it follows the record type in keys of all types."""
     begin = 2 * TYPE_BYTES
     length = int.from_bytes(key[TYPE_BYTES:begin], "big")
     return key[begin : begin + length].decode(errors="replace")
@@ -61,37 +61,37 @@ class Watcher:
         timeouts_of: Callable[[str], Timeouts],
         left_out: Container[str] = (),
     ) -> None:
-        """`names` are topic names by id; `timeouts_of` returns the settings of a group."""
+        """`names` are topic names by id; `timeouts_of` returns the timeouts of a group."""
         self._left_out = left_out
         self._names = TopicNames(names)
         self._timeouts_of = timeouts_of
         self._groups: dict[str, GroupWatch] = {}
         self._sequences: dict[str, int] = {}
-        """The last sequence numbers of groups that were removed."""
+        """The last sequence number in the history of each removed group."""
         self._leaving: dict[str, None] = {}
-        """Groups with a deleted record: they may no longer exist."""
+        """Groups with a tombstone, which may no longer exist."""
         self._commits = KnownCommits()
         self._epochs: dict[int, _LeaderEpoch] = {}
         """The leader epoch of each partition of __consumer_offsets."""
         self.logs = Logs()
         """The lines about the groups in the brokers' logs."""
         self.changes = Changes()
-        """The changes of the groups since they were last taken."""
+        """The groups that changed since `Changes.take` was last called, and their events."""
         self._busy: set[str] = set()
-        """The groups that a poll has shown to rebalance."""
+        """The groups that were rebalancing at the last poll of the coordinators."""
         self.unread_count = 0
         """Number of records that could not be decoded."""
         self.since_ms: dict[str, int] = {}
         """Time of each group's first record other than a commit, by group."""
 
     def positions(self) -> Sequence[Commit]:
-        """Return the last commits of all partitions; for any thread."""
+        """Return the last commit of each group and partition; for any thread."""
         return self._commits.all()
 
     def skip_commits(
         self, batches: bytes, at: Reached, partition: int, end_offset: int, prefix: bytes | None
     ) -> Reached:
-        """Take batches of commits that complete no history record; see `KnownCommits.skip`."""
+        """Process commits that complete no history record; see `KnownCommits.skip`."""
         epoch = self._epochs.get(partition)
         if epoch is None:
             return at
@@ -100,11 +100,11 @@ class Watcher:
     def take(
         self, records: Iterable[Record], place: Place, prefix: bytes | None = None
     ) -> Iterator[Json]:
-        """Take the records of a batch; yield the records of the history that are complete.
+        """Process the records of a batch; yield the history records that they complete.
 
         Args:
             place: the place of the batch.
-            prefix: take only records whose keys have these bytes after the record type.
+            prefix: process only records whose keys have these bytes after the record type.
         """
         epoch = self._epochs.get(place.partition)
         if epoch is None or place.leader_epoch != epoch.number:
@@ -214,7 +214,7 @@ class Watcher:
             self.changes.note(group_id)
 
     def rest(self, at_ms: int, busy: Container[str]) -> None:
-        """Record that a poll showed no rebalance except of the groups in `busy`."""
+        """Record that a poll found no group rebalancing except those in `busy`."""
         for group_id in [group_id for group_id in self._busy if group_id not in busy]:
             self._busy.discard(group_id)
             self.changes.note(group_id)
@@ -223,7 +223,7 @@ class Watcher:
                 group.rest(at_ms)
 
     def forget_polls(self) -> None:
-        """Drop the polls so far, because a poll has failed: coordinators may have restarted."""
+        """Drop earlier polls' results: a poll has failed, so coordinators may have restarted."""
         for group in self._groups.values():
             group.forget_polls()
 
