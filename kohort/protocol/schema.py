@@ -1,7 +1,7 @@
 """The declaration of a message class as data: its fields, their types and their versions.
 
-Built once per class from its annotations; :mod:`kohort.protocol.layout` turns it into constructs,
-tests compare it with Kafka's own definitions.
+Built once per class from its annotations. :mod:`kohort.protocol.layout` builds the ``construct``
+layouts from it; tests compare it with Kafka's own definitions.
 """
 
 import types
@@ -100,7 +100,7 @@ class Field(NamedTuple):
 
 
 class MessageSchema(NamedTuple):
-    """A whole declaration. ``key`` is None for nested structures and data records."""
+    """The declaration of a class. ``key`` is the API key; None for structures and data records."""
 
     name: str
     message: type
@@ -119,7 +119,7 @@ class MessageSchema(NamedTuple):
 
     @property
     def bytes_max(self) -> int | None:
-        """Maximum bytes of the texts and bytes fields of a request; None for other messages."""
+        """Maximum total size of a request's string and bytes fields; None for other messages."""
         if not self.is_request:
             return None
         return PRODUCE_BYTES_MAX if self.key == _PRODUCE_KEY else REQUEST_BYTES_MAX

@@ -36,14 +36,14 @@ class Keys(NamedTuple):
 
 
 def salted_password(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Compute the salted password: the slow part, one password hashed many times."""
+    """Compute the salted password, by hashing the password `iterations` times, which is slow."""
     import hashlib  # noqa: PLC0415
 
     return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
 
 
 def client_key(hash_name: str, salted: bytes) -> bytes:
-    """Compute the key of which a client proves possession."""
+    """Compute the ClientKey of RFC 5802, whose possession a client proves."""
     return signature(hash_name, salted, b"Client Key")
 
 

@@ -5,7 +5,7 @@
   must join again (KIP-394); v5 static membership (KIP-345); v6 flexible; v7 protocol type in the
   answer (KIP-559); v8 reason text (KIP-800); v9 a returning leader is told to skip the assignment
   (KIP-814).
-- SyncGroup (key 14), with the leader's assignment, of which every member gets its part: v1 throttle
+- SyncGroup (key 14), by which the leader sends, and members receive, the assignment: v1 throttle
   time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible; v5 protocol type
   and name in both directions (KIP-559).
 - Heartbeat (key 12): v1 throttle time; v2 answers before throttling; v3 static membership
