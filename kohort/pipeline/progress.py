@@ -40,7 +40,7 @@ class Progress(StreamingQueryListener):
         self.quarantined: dict[str, int] = {}
         """Number of quarantined records by topic."""
         self._uncounted: dict[tuple[str, int], int] = {}
-        """Rows that the job itself has read, by topic and batch, until Spark reports the batch."""
+        """Rows that Spark does not count, by topic and batch; see `add_uncounted`."""
         self._announced_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
@@ -94,8 +94,8 @@ class Progress(StreamingQueryListener):
             self._metrics.quarantined(topic, "undecodable", count)
 
     def add_uncounted(self, topic: str, batch_id: int, count: int) -> None:
-        """Record the number of rows of a batch that the job has read itself, so that Spark does not
-        count them.
+        """Store a batch's number of rows, to report it in place of Spark's count, which lacks rows
+        that the job reads itself.
         """
         self._uncounted[topic, batch_id] = count
 
@@ -182,7 +182,7 @@ def behind(progress: StreamingQueryProgress) -> int | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """Return Kafka's offsets in a progress report by topic and partition; else empty."""
+    """Parse a Kafka source's offsets, by topic and partition; {} for another source's."""
     try:
         topics: Any = json.loads(text or "{}")
         return {

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 from kohort.insight.broker_log.lines import optional, parse_ids, reason_text
 
 UNKNOWN: Final = "unknown"
-"""The kind of a cause that is not logged (until Kafka 2.0), or whose text is unknown."""
+"""The kind of a cause that is not logged (until Kafka 2.0), or logged in an unknown form."""
 
 _BEHIND: Final = ") ("
-"""In a reason, shows that an unknown log layout has appended text in parentheses. The reason is
-not parsed then, because the text would end up in an id."""
+"""A reason with these characters has an unknown form, with more text in parentheses. It is not
+parsed, because this text would end up in an id."""
 
 LEFT: Final = "member_left"
 REMOVED_BY_ADMIN: Final = "removed_by_admin"

@@ -1,4 +1,4 @@
-"""Tables computed from several events of a group, from `rebalances`, `avoided` and `members`.
+"""Tables that combine several events of a group, from `rebalances`, `avoided` and `members`.
 
 These tables are renewed for each group that has new events, and may be deleted at any time. A
 table's columns are those of the group and the fields of a row class. The annotation of a field has

@@ -293,7 +293,7 @@ class _Job:
             self._retry_or_fail(topic, error, waiting)
 
     def _retry_or_fail(self, topic: str, error: ReportedError, waiting: list[str]) -> None:
-        """Enqueue the topic again if a retry can help."""
+        """Enqueue the topic again if a retry can help; else store the error as permanent."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
             announce(f"land {topic}: {error}")
             waiting.append(topic)

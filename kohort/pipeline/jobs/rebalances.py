@@ -165,8 +165,8 @@ class _Job:
         options: argparse.Namespace,
         stopping: threading.Event,
     ) -> HistoryStream | None:
-        """Open the topic's stream. If the topic does not exist, wait for it; return None if the job
-        is stopped meanwhile, or with --available-now.
+        """Open the topic's stream. If the default topic does not exist, return None with
+        --available-now; otherwise wait for it, and return None if the job is stopped meanwhile.
         """
         is_announced = False
         while True:

@@ -109,7 +109,7 @@ class TopicQuery:
         options: Mapping[str, Option],
         shaped: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> StreamingQuery:
-        """Start the query with the connector's `options`; rows are `shaped` first."""
+        """Start the query with the connector's `options`; `shaped` transforms the rows read."""
         begin = {str(index): self._begin.get(index, 0) for index in self.topic.partitions}
         reader = (
             self._spark.readStream.format("kafka")
@@ -201,15 +201,15 @@ _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: "
     "java.lang.InterruptedException"
 )
-"""The shortest text that Spark recognizes as an interruption. With another text, Spark logs a stack
-trace at each stop."""
+"""The text of a batch's error after `stop`: the shortest that Spark recognizes as an interruption.
+With any other text, Spark would log a stack trace."""
 
 
 class Batches:
     """The function that a query passes to `foreachBatch`, and its failure."""
 
     def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
-        """`handle_batch` is called with each batch and its number; `what` names it."""
+        """`handle_batch` is called with each batch and its number; `what` names it in errors."""
         self._what = what
         self._handle_batch = handle_batch
         self._is_stopped = False
