@@ -1,9 +1,9 @@
 """The data of a consumer group.
 
-All of it except sessions is durable state: the result of `apply` for the records in the log, in any
-order that compaction leaves. A step never changes it directly: it changes a `Draft`, whose records
-are appended, and `ConsumerWrite` replaces the values here when they are durable. Only one draft
-exists at a time: a step continues the draft of the previous step, or waits until that is durable.
+All fields but volatile ones are durable state: the result of `apply` for the records in the log,
+in any order that compaction leaves. A step never changes them directly: it changes a `Draft`, whose
+records are appended, and `ConsumerWrite` replaces the values here when they are durable. Only one
+draft exists at a time: a step continues the previous step's draft, or waits until that is durable.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class ConsumerSettings(NamedTuple):
     heartbeat_interval_ms: int = 5_000
     """How often members are to send heartbeats."""
     assignment_interval_ms: int = 1_000
-    """The least time between two target assignments."""
+    """Minimum time between two target assignments."""
     max_size: int = 2**31 - 1
     """Maximum number of members."""
     assignors: Sequence[str] = ("uniform", "range")
@@ -98,7 +98,7 @@ class ConsumerData:
     owners: dict[Partition, str] = field(default_factory=dict)
     """The member that each partition belongs to, as assigned or pending revocation."""
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
-    """The topics that each regular expression matched, without expressions not resolved yet."""
+    """The topics that each regular expression matched; only resolved expressions."""
 
     # Updated with each change, so that no step iterates over all members.
     votes: Counter[str] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class ConsumerData:
     # Volatile.
     sessions: dict[str, Session] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
-    """Timers other than sessions; monotonic."""
+    """Deadlines of all timers except those of sessions; monotonic."""
     told_ms: dict[str, int] = field(default_factory=dict)
     """When each member in UNREVOKED_PARTITIONS was sent the revocation; wall-clock time."""
     checked_version: int = -1
@@ -199,7 +199,7 @@ class ConsumerData:
                 self.owners[partition] = member_id
 
     def _uncount(self, member: Member, new: Member | None) -> None:
-        """Undo `_count`. `new` is the value that replaces it, None if it is removed."""
+        """Undo `_count`. `new` replaces `member`; None if the member is removed."""
         member_id = member.member_id
         instance_id = member.instance_id
         if instance_id is not None and self.instances.get(instance_id) == member_id:
@@ -223,7 +223,7 @@ class ConsumerData:
     # Replay.
 
     def apply(self, record: DurableRecord) -> None:
-        """Apply one record of the log; each key occurs once, and tombstones do not occur."""
+        """Apply a record of the log: the last one with its key, and not a tombstone."""
         match record:
             case ConsumerMemberRecord():
                 self.put_member(self._member(record.member_id).with_stated(record))

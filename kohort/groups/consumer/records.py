@@ -16,7 +16,7 @@ class ClassicPart(NamedTuple):
 
 
 class ConsumerMemberRecord(NamedTuple):
-    """The values that a member has stated."""
+    """A member's metadata: its subscription, client and requested assignor."""
 
     group_id: str
     member_id: str
@@ -73,7 +73,7 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetEpochTombstone(NamedTuple):
-    """There is no target assignment."""
+    """The group has no target assignment."""
 
     group_id: str
 

@@ -1,3 +1,1 @@
-"""The causes of rebalances: a pure fold of a group's events into records,
-and their presentation.
-"""
+"""Rebalances and their causes: folds a group's events into records, and formats them. No I/O."""

@@ -56,7 +56,7 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """Build the record as of `until_ms` (monotonic); `taken` is the last record's `taken_after`."""
+    """Build the record as of `until_ms` (monotonic); `taken` is from the group's last `Built`."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after
@@ -89,7 +89,7 @@ class _Builder:
     _open_count: int = 0
     _listed: list[MemberTimeline] = field(default_factory=list)
     _is_cooperative: bool = False
-    """Whether any member lists owned partitions."""
+    """Whether any member's subscription lists owned partitions."""
     _members_before: int = 0
     _members_after: int = 0
     _follows: int | None = None
@@ -162,7 +162,7 @@ class _Builder:
                 yield
 
     def _find_those_before(self) -> Steps[dict[str, None]]:
-        """Return the ids of all previous members, and of their replacements.
+        """Return the ids of all members before the rebalance, and of their replacements.
 
         The result is a dict because the garbage collector does not traverse a dict of texts, but
         does traverse a set.
@@ -186,7 +186,7 @@ class _Builder:
         return before
 
     def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
-        """Return, during the join phase, the members that have joined, then the previous ones."""
+        """Return the members during the join phase: those that have joined, then the others."""
         found: dict[str, MemberRef] = {}
         for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
             found[join.member.member_id] = join.member
