@@ -124,7 +124,7 @@ SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"
 
 
 def no_shares() -> None:
-    """A `SharesSeen` for processes that know no share groups."""
+    """A `SharesSeen` for processes that deliver no records to share groups."""
 
 
 class Position(NamedTuple):

@@ -59,7 +59,7 @@ _OF_A_SERVICE: Final = (
     r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
 )
-"""End of the variables that Kubernetes, and Docker's links, set for a Service."""
+"""Matches the end of a variable's name that Kubernetes or a Docker link sets for a Service."""
 _SERVICE_URL: Final = r"(?:tcp|udp|sctp)://"
 
 
@@ -308,7 +308,7 @@ def _meant_by(name: str) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """Format a name for an error: shortened, escaped, and hidden if it may be part of a key."""
+    """Format a name for an error: shortened, escaped, and hidden if it may be from a key file."""
     if "." not in name and len(name) > _SHOWN_MAX:
         return f"with a name of {len(name)} characters and no dot"
     shown = name[: 2 * _SHOWN_MAX]

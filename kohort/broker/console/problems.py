@@ -45,7 +45,7 @@ def is_hanging(waiting: WaitingFor | None, now: Now) -> bool:
 
 
 def is_held(group: GroupSeen, source: GroupsSource, lag: int | None) -> bool:
-    """Whether an open transaction holds the group back."""
+    """Whether a long-open transaction keeps the group's read_committed consumers from reading."""
     if not lag or source.holding is None:
         return False
     return any(True for _ in held_positions(group, source.readable, source.holding))

@@ -32,7 +32,7 @@ class GroupTimers:
         self._sessions: KeyedTimers[TimerKey] | None = None
         self._phases: KeyedTimers[TimerKey] | None = None
         self._pending: dict[TimerKey, int] = {}
-        """Sessions whose timers are still to be set."""
+        """Deadlines of the sessions whose timers are still to be set."""
         self._is_queued = False
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:

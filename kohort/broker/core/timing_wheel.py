@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
 
 _STALE_SLOT_TIMES_ALLOWED = 64
-"""Stale slot times allowed even in an empty wheel, so that not every cancel rebuilds its heap."""
+"""Stale slot times allowed even in an empty wheel, so that not every cancel rebuilds the heap."""
 
 _scheduling_order = attrgetter("order")
 
@@ -227,7 +227,7 @@ class KeyedTimers(Generic[K]):
         return True
 
     def cancel_all(self) -> None:
-        """Cancel all timers, because the owner is removed."""
+        """Cancel all timers; called when the owner is removed."""
         for entry in self._entries.values():
             self._host.cancel_entry(entry)
         self._host.count_timers(self._kind, -len(self._entries))
@@ -239,7 +239,7 @@ class KeyedTimers(Generic[K]):
         return None if entry is None else entry.deadline_ms
 
     def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None:
-        """Called by the purgatory with entries that were removed from the wheel."""
+        """Report keys as expired; the purgatory passes the entries that it took from the wheel."""
         keys: list[K] = []
         for entry in entries:
             assert isinstance(entry, KeyedEntry)

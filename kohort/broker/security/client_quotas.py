@@ -67,7 +67,7 @@ class ClientQuotas:
         return accounts
 
     def at_once(self, connection: ConnectionInfo, client_id: str | None) -> int:
-        """Return the most bytes of one Fetch response to the client."""
+        """Return the maximum size of a Fetch response to the client, in bytes."""
         return self.accounts(connection, client_id).at_once
 
     async def alter(

@@ -48,7 +48,7 @@ _TERMS: Final = ProduceTerms(api_version=13, acks=-1, has_transactional_id=False
 
 
 OnDone: TypeAlias = Callable[[Sequence[tuple[DeadLetters, Outcome]]], None]
-"""Called with ranges of records to archive now, and the results of appending dead letters."""
+"""Called with ranges of records to archive now, each with the result for its dead letters."""
 
 
 class _Work(NamedTuple):
@@ -273,7 +273,7 @@ def _encoded_bytes(record: Record, index: int) -> int:
 
 
 def _remove_first(left: list[DeadLetters], parts: Iterable[DeadLetters]) -> None:
-    """Remove `parts`, with which `left` begins, from `left`."""
+    """Remove `parts` from the beginning of `left`."""
     for part in parts:
         if part.last_offset == left[0].last_offset:
             del left[0]
