@@ -65,7 +65,7 @@ class _Making:
     """The records of one partition that are being deserialised or are ready to be taken."""
 
     made: dict[int, tuple[AnyRecord, AnyRecord | DeserialisationError]]
-    """The raw record and its result, by offset."""
+    """Raw record, and deserialised record or error, by offset."""
     task: asyncio.Task[None] | None = None
 
 

@@ -122,7 +122,7 @@ FIGURES: Final = (
     Figure("commit-total", "Successful commits."),
     Figure("assigned-partitions", "Partitions that the consumer reads."),
 )
-"""All coordinator metrics in exposition order; recent means the last 30 to 60 seconds, as in
+"""All coordinator metrics in exposition order. "Recent" means the last 30 to 60 seconds, as in
 Java."""
 
 

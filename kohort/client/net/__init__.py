@@ -1,1 +1,1 @@
-"""Connections to brokers, and the metadata of the cluster behind them."""
+"""Connections to brokers, and the metadata of their cluster."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
-"""Time limit of each step of the exchange, and of reading the whole response body. Waiting for a
-token has its own limit."""
+"""Time limit of each step of the HTTP exchange, and of reading the whole body. Waiting for a token
+has its own limit."""
 
 
 class TokenFetchError(Exception):

@@ -35,7 +35,7 @@ _Seen: TypeAlias = tuple[int, int, int, int]
 
 
 class TlsFilesError(ConfigError):
-    """A file cannot be used; `setting` names it, `why` is the reason."""
+    """A file cannot be used. `setting` is the name of its setting, `why` the reason."""
 
     def __init__(self, setting: str, why: str) -> None:
         super().__init__(f"{setting}: {why}")

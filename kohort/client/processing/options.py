@@ -207,7 +207,7 @@ class RunOptions:
 
 
 def check_handler(handler: object) -> None:
-    """Raise a ConfigError for anything that cannot handle records when it is called with them."""
+    """Raise a ConfigError if `handler` is not callable, or is a generator function."""
     if inspect.iscoroutine(handler):
         handler.close()  # Else Python warns that it was never awaited.
         raise ConfigError(
@@ -229,7 +229,7 @@ def options_from(settings: Mapping[str, Any]) -> RunOptions:
     """Create the options from keyword arguments.
 
     Raises:
-        ConfigError: an option is unknown, or as `RunOptions`.
+        ConfigError: an option is unknown, or `RunOptions` rejects the options.
     """
     check_names(settings, RunSettings.__annotations__, "option")
     return RunOptions(**settings)
@@ -238,7 +238,7 @@ def options_from(settings: Mapping[str, Any]) -> RunOptions:
 def batch_options_from(
     max_records: int, max_wait_ms: int, settings: Mapping[str, Any]
 ) -> tuple[RunOptions, BatchLimits]:
-    """Create the options of `run_batches`. Raises a ConfigError as `options_from`."""
+    """Create the options of `run_batches`. Raises a ConfigError like `options_from`."""
     check_number("max_records", max_records, 1)
     check_number("max_wait_ms", max_wait_ms, 0)
     # Two batches, because the next one is gathered while one is handled.

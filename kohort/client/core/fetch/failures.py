@@ -1,7 +1,7 @@
 """Fetch errors: those to raise to the user, and those that persist.
 
 An error is raised once, by the next poll. Persisting errors, and partitions for which no broker has
-answered, are kept for observers of the consumer.
+answered, are kept so that the consumer's state can show them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Unread(NamedTuple):
     """A partition that cannot be read further from its position."""
 
     place: tuple[int, int | None]
-    """Fence and offset of the position at which reading failed."""
+    """The position at which reading failed: its fence (see `positions`) and its offset."""
     error: ConsumerError
     failures: OngoingFailures
 
@@ -31,16 +31,16 @@ class FetchFailures:
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
-        """Errors to raise, with the fence of the position that they concern."""
+        """Errors to raise, each with the position's fence; void if the fence has changed since."""
         self._failure: BaseException | None = None
         """An error to raise that does not concern a single partition."""
         self._unread: dict[TopicPartition, _Unread] = {}
         self._unanswered: dict[TopicPartition, int] = {}
-        """The time since which fetches of a partition have gone unanswered."""
+        """Since when fetches of a partition have gone unanswered."""
         self._answered: dict[TopicPartition, int] = {}
         """The time at which a fetch of a partition was last answered."""
         self._placeless: dict[TopicPartition, int] = {}
-        """The time since which a partition has been waiting for a position."""
+        """Since when a partition has been waiting for a position."""
 
     # Errors to raise.
 
@@ -58,11 +58,11 @@ class FetchFailures:
         self._failure = failure
 
     def are_due(self, only: PartitionFilter = None) -> bool:
-        """Whether there is an error to raise to a reader of `only`."""
+        """Whether there is an error to raise to a reader of the partitions `only`."""
         return bool(self._failure or self._due(only))
 
     def take(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
-        """Return the next error to raise to a reader of `only`, and remove it."""
+        """Remove and return the next error to raise to a reader of the partitions `only`."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             return failure
@@ -86,7 +86,7 @@ class FetchFailures:
         unread.failures.failed(error, now_ms)
 
     def clear(self) -> None:
-        """Forget the errors that were not raised."""
+        """Forget the errors that have not been raised yet."""
         self._errors.clear()
         self._failure = None
 
@@ -114,9 +114,7 @@ class FetchFailures:
         self._placeless = {tp: self._placeless.get(tp, now_ms) for tp in partitions}
 
     def unread(self, now_ms: int) -> dict[TopicPartition, OngoingFailure]:
-        """Return the partitions whose errors were raised and that have not been read further
-        since.
-        """
+        """Return the partitions that have not been read further since their errors were raised."""
         failures_now = {}
         for partition, (place, _, failures) in self._unread.items():
             state = self._positions.find(partition)
@@ -129,7 +127,7 @@ class FetchFailures:
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, float]:
         """Return the seconds without a response, for each partition that is to be read and has no
-        data waiting.
+        buffered data.
         """
         seconds = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
@@ -143,9 +141,7 @@ class FetchFailures:
         return seconds
 
     def answered_ms(self, partition: TopicPartition) -> int | None:
-        """When a fetch of the partition was last answered; None if none was since it was
-        assigned.
-        """
+        """When a fetch of the partition was last answered; None if not since its assignment."""
         return self._answered.get(partition)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:

@@ -137,8 +137,8 @@ def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
 
 
 WRITTEN_VERSION: Final = 3
-"""Version of the consumer protocol that is written. All versions can be read, because newer ones
-only append fields."""
+"""Version in which subscriptions are written. All versions can be read, because newer ones only
+append fields."""
 
 
 def encode_subscription(

@@ -32,7 +32,7 @@ class GroupMember:
     instance_id: str | None = None
     """Instance id of a static member (KIP-345)."""
     owned: tuple[TopicPartition, ...] = ()
-    """The partitions that the member stated to own when it joined; empty in eager groups."""
+    """The owned partitions in the member's subscription; empty in eager groups."""
     generation: int = -1
     """The generation of `owned`, -1 if unknown."""
     user_data: bytes | None = None
