@@ -1,4 +1,4 @@
-"""Parses records of the topic, or lines of a file, into events or reasons for rejection."""
+"""Parses records of the history topic, or lines of a file, into events or rejections."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SEQUENCE_MAX: Final = 2**53
 
 
 class Record(NamedTuple):
-    """A record of the topic, or a line of a file."""
+    """A record of the history topic, or a line of a file."""
 
     cluster_id: str
     topic: str
@@ -179,9 +179,7 @@ def _typed_array(kind: ListOf) -> _Typed:
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON.
-    """Convert a value that is not text to JSON text, because newer brokers may write more than a
-    name.
-    """
+    """Return text as it is, and other values as JSON: newer brokers may write an object."""
     if type(value) is not str:
         return None if value is None else json.dumps(value, separators=(",", ":"))
     # Replace lone surrogates, which JSON allows and no file can store.

@@ -1,4 +1,4 @@
-"""Replays a trace through the core of a group under some setting, in virtual time.
+"""Replays a trace through a group's core under a given setting, in virtual time.
 
 Heartbeats of live members in a stable group have no effect and are not simulated, so the time to
 replay a week depends only on the number of rebalances. The same trace, setting and seed give the
@@ -40,11 +40,11 @@ from kohort.protocol.join_reason import JoinReason
 Act: TypeAlias = Callable[[], None]
 
 EVENTS_MAX: Final = 20_000_000
-"""Limit for a replay that does not terminate."""
+"""Maximum number of events: a replay that has more does not terminate."""
 
 CALM_INTERVALS: Final = 3
-"""After this number of heartbeat intervals without an action of a process, the time of the next
-action is independent of the heartbeats."""
+"""If the trace has no action for longer than this number of heartbeat intervals, `_end_calm` is
+called before the next action."""
 SETTLE_MS: Final = 3_600_000
 """How long a group may take to become stable after the end of the trace. A group never becomes
 stable if its consumers take longer than max.poll.interval.ms to revoke partitions."""
@@ -52,7 +52,7 @@ stable if its consumers take longer than max.poll.interval.ms to revoke partitio
 
 @dataclass(slots=True, eq=False)
 class Process(ABC):
-    """One run of the process in `slot`."""
+    """A simulated member: one run of the process in `slot`."""
 
     replay: "Replay[Any]"
     slot: Slot
@@ -93,7 +93,7 @@ class Process(ABC):
 
     @abstractmethod
     def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
-        """Join again, or ask for a rebalance, on the member's own initiative."""
+        """Replay a rejoin of the member: by a JoinGroup, or in consumer groups by a heartbeat."""
 
     def pause(self) -> None:
         """Suspend the process, including its heartbeats."""
@@ -121,7 +121,7 @@ P = TypeVar("P", bound=Process)
 
 
 class Replay(ABC, Generic[P]):
-    """One run of one trace. It calls `watch` with each event of the group and its time."""
+    """Replays one trace once. Calls `watch` with each event of the group and its time."""
 
     def __init__(
         self,
@@ -162,10 +162,10 @@ class Replay(ABC, Generic[P]):
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> P:
-        """Return a process for the next run of `slot`, which has not joined yet."""
+        """Return a process, not joined yet, for the next run of `slot`."""
 
     def _end_calm(self) -> None:
-        """Prepare for the next action of a process after CALM_INTERVALS without one."""
+        """Prepare for the trace's next action after more than CALM_INTERVALS without an action."""
 
     def _timer(self, slot: Slot) -> HeartbeatTimer:
         """Return how the processes of a slot time their heartbeats."""
@@ -183,7 +183,7 @@ class Replay(ABC, Generic[P]):
 
     @abstractmethod
     def _rejoin(self, rejoin: Rejoin) -> None:
-        """Carry out an action on a member's own initiative."""
+        """Replay a rejoin from the trace, which a member began on its own initiative."""
 
     @abstractmethod
     def _observe(self, event: Event) -> None:
@@ -192,7 +192,7 @@ class Replay(ABC, Generic[P]):
     # Running.
 
     def run(self) -> ReplayOutcome:
-        """Replay to the end of the trace, and until no events are left or for `SETTLE_MS`."""
+        """Replay the trace, then continue until no events are left, but at most for `SETTLE_MS`."""
         self._plan()
         until_ms = max((entry[0] for entry in self._heap), default=0) + SETTLE_MS
         while self._heap:
@@ -221,7 +221,7 @@ class Replay(ABC, Generic[P]):
         heappush(self._heap, (at_ms, self._entries, act, None))
 
     def _settle(self) -> None:
-        """Carry out the group's effects, then the queued actions of members with their effects."""
+        """Carry out the group's effects and the members' queued actions until none are left."""
         while True:
             for effect in self.group.take_effects():
                 self._carry_out(effect)
@@ -292,7 +292,7 @@ class Replay(ABC, Generic[P]):
             before_ms = at_ms
 
     def _random_time(self, at_ms: int, margin_ms: int, after_ms: int, before_ms: int | None) -> int:
-        """Draw a time within the margin, strictly after `after_ms` and not after `before_ms`."""
+        """Draw a time at most `margin_ms` from `at_ms`, after `after_ms`, up to `before_ms`."""
         if not margin_ms:
             return at_ms
         drawn_ms = max(at_ms + self.random.randint(-margin_ms, margin_ms), after_ms + 1)
@@ -334,7 +334,7 @@ class Replay(ABC, Generic[P]):
         self.leave(member, run.end)
 
     def _shut_down_static(self, member: P) -> None:
-        """Stop the process of a static member, which is expected to return."""
+        """Stop a static member's process; the member is expected to return."""
         self._go_silently(member)
 
     def _go_silently(self, member: P) -> None:
@@ -381,7 +381,7 @@ class Replay(ABC, Generic[P]):
     # Timers.
 
     def _arm(self, key: TimerKey, *, must: bool = False) -> None:
-        """Schedule the deadline; without `must`, not for a session that heartbeats keep alive."""
+        """Schedule a timer; for a session that heartbeats keep alive, only with `must`."""
         deadline_ms = self._timers.get(key)
         if deadline_ms is None:
             return
