@@ -153,7 +153,7 @@ DECODERS: Final[dict[str, Callable[[Registry | None], Callable[[bytes], str]]]] 
     AVRO: AvroDecoder,
     PROTOBUF: ProtobufDecoder,
 }
-"""A decoder raises UndecodableError and, with a registry, RegistryError."""
+"""By format. A decoder raises UndecodableError and, with a registry, RegistryError."""
 
 
 def _of_kind(wanted: str, number: int, schema: Registered) -> Registered:

@@ -53,7 +53,7 @@ _OBSERVED: Final = {
     REBALANCES: ("outcome", "previous_generation"),
     AVOIDED: ("trigger_member_id",),
 }
-"""The columns by which `observed_key` distinguishes events."""
+"""The columns that `observed_key` uses besides the group and the observed place, by table."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Cluster, group and sequence."""
@@ -118,8 +118,8 @@ class Ingest:
         """Writes records in this process, if there are few."""
 
     def write(self, records: DataFrame, cluster_id: str, count: int | None = None) -> Tally:
-        """Write the records, which have the columns COLUMNS. `count` is about their number, None if
-        unknown.
+        """Write the records, which have the columns COLUMNS. `count` is their approximate number;
+        None: unknown.
         """
         cores = self._lake.spark.sparkContext.defaultParallelism
         tasks = min(cores, self._lake.tables.writers_max)
@@ -197,16 +197,16 @@ class Writer:
 
 
 class _Batch:
-    """Complete events, and the keys that the tables already have."""
+    """The complete events of a chunk, and the keys that the tables already have."""
 
     def __init__(self, tables: Tables, events: Sequence[Read]) -> None:
         self._tables = tables
         self.refused: list[Refused] = []
-        """Events whose sequence number a different event of the group has already."""
+        """Events whose sequence number is taken by a different event of the group."""
         self._events: dict[_Key, Read] = {}
         self._known: dict[str, set[tuple[Any, ...]]] = {}
         self._observed: set[tuple[str, ObservedKey]] = set()
-        """Cluster and `observed_key` of each event of a watcher in the tables or in this batch."""
+        """Cluster and `observed_key` of each watcher's event in the tables or in this batch."""
         self._changes: dict[str, Change] = {}
         if events:
             self._read_known(events)
@@ -240,8 +240,8 @@ class _Batch:
                 )
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
-        """Read the `observed_key` of each event in the tables that a watcher recorded: a rebalance
-        of this batch may be stored under another sequence number.
+        """Read the `observed_key` of each stored event that a watcher recorded: a rebalance of this
+        batch may be stored under another sequence number.
         """
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
@@ -260,7 +260,7 @@ class _Batch:
                     self._observed.add((cluster_id, observed_key(event) or ()))
 
     def _is_seen(self, parsed: Read) -> bool:
-        """Whether a record of the same rebalance, by any watcher, came before; store its key."""
+        """Whether any watcher's record of this event came earlier; add its key to `_observed`."""
         key = observed_key(parsed.event)
         if key is None:
             return False
@@ -270,7 +270,7 @@ class _Batch:
         return is_seen
 
     def _select(self, events: Sequence[Read]) -> None:
-        """Select the events to write, and those that contradict a stored event."""
+        """Select the events to write; refuse those that contradict an earlier event."""
         present = self._known[REBALANCES.name] | self._known[AVOIDED.name]
         repeated = {parsed.key for parsed in events} & present
         stored = self._stored_events(repeated) if repeated else {}

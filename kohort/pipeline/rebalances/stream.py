@@ -1,4 +1,4 @@
-"""Reads the history's topic with a streaming query, whose batches may be repeated."""
+"""Reads the history topic with a streaming query, which may repeat batches."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 100_000
-"""Number of events per trigger; executors hold only a part of them at a time."""
+"""Default maximum of offsets per trigger; executors hold only some of the records at a time."""
 
 RECORDS_PER_TASK: Final = 5_000
 """Maximum number of records that one task reads. A long history is read by more tasks than the
@@ -27,7 +27,7 @@ topic has partitions."""
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 """The option that makes the connector fetch offsets through a consumer with assigned partitions,
 which joins no group. By default it uses an admin client, which ignores internal topics such as the
-history, so that the query would read nothing, without an error."""
+history's, so that the query would read nothing, without an error."""
 
 
 @dataclass(frozen=True, slots=True)
