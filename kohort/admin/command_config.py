@@ -68,7 +68,7 @@ _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 
 
 class SettingError(Exception):
-    """A file or a setting is invalid; the text is for the user, and has no password."""
+    """A file or a setting is invalid; the text is for the user, and contains no password."""
 
 
 class Login(NamedTuple):
@@ -85,7 +85,7 @@ def read_command_config(path: str) -> SecurityConfig:
     """Read the security settings of a file.
 
     Raises:
-        SettingError: the file cannot be read, or is invalid; the text has the line.
+        SettingError: the file cannot be read, or is invalid; the text names the line.
     """
     try:
         with Path(path).open("rb") as file:
@@ -182,7 +182,7 @@ class _Settings:
         return None if entry is None else entry.value
 
     def _wrong(self, name: str, reason: str) -> SettingError:
-        """An error at the line of a setting that the file has."""
+        """Return an error that names the line of a setting in the file."""
         return SettingError(f"{self._path}, line {self._properties[name].line}: {reason}")
 
     def _check(self, name: str, protocol: str, *, uses_tls: bool, uses_sasl: bool) -> None:
@@ -272,7 +272,7 @@ class _Settings:
                 )
 
     def _tls_files(self) -> dict[str, Any]:
-        """The TLS settings under the client's names; SecurityConfig checks the files."""
+        """Return the TLS settings under the client's names; SecurityConfig checks the files."""
         algorithm = self._value(HOST_NAMES)
         if algorithm is not None and algorithm.lower() not in {"", "https"}:
             raise self._wrong(

@@ -21,15 +21,15 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 
 BATCH_BYTES: Final = 1_000_000
-"""Keys and values in a batch. With headers and framing it stays below the usual max.message.bytes
-of 1,048,588 unless records are tiny."""
+"""Maximum size of a batch's keys and values plus `RECORD_OVERHEAD_BYTES` per record; stays below
+the usual max.message.bytes of 1,048,588."""
 RECORD_OVERHEAD_BYTES: Final = 12
 """Approximate size of a record without its key and value."""
 
 _ALL_REPLICAS: Final = -1
 _SEQUENCES: Final = 1 << 31
 _PRODUCE_MAX: Final = 12
-"""The last version that names topics; from 13 on they are ids."""
+"""The last version with topic names; later ones have topic ids."""
 _APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 _SEED: Final = 0x9747B28C
@@ -184,7 +184,7 @@ class Producer:
             return
 
     def _find_leaders(self) -> dict[int, BlockingConnection | None]:
-        """The leader of each partition of a topic that may have just been created."""
+        """Return the partitions' leaders; wait for those of a topic that was just created."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             leaders, error = self._leaders_now()
@@ -215,7 +215,7 @@ class Producer:
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of Kafka's `Utils.murmur2`, unsigned."""
+    """Return the 32-bit hash of Kafka's `Utils.murmur2`, unsigned."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -232,5 +232,5 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition of records with this key, as in Java and in librdkafka's `murmur2_random`."""
+    """Return the partition of a key, as in Java and in librdkafka's `murmur2_random`."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

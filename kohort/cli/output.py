@@ -16,7 +16,7 @@ _GAP: Final = "  "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """The lines of a table, the head first, without trailing spaces."""
+    """Yield the lines of a table, the head first, without trailing spaces."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     is_number = [any(isinstance(row[index], int) for row in rows) for index in range(len(head))]

@@ -216,7 +216,7 @@ def _why_lines(
 
 
 def _holder(held: Held, clients: Mapping[int, Client]) -> str:
-    """The producer of the first open transaction, with its client if known."""
+    """Name the producer of the first open transaction, and its client if known."""
     producer_id = held.open[0].producer_id
     transactional_id = held.ids.get(producer_id)
     if transactional_id is None:
@@ -253,8 +253,8 @@ def _why_json(held: Held, clients: Mapping[int, Client]) -> dict[str, Any]:
 def _abort(options: argparse.Namespace) -> None:
     """Abort a transaction in one partition, without its coordinator.
 
-    Meant for transactions that no coordinator will end. Without --force, a transaction that its
-    coordinator knows is refused, because the coordinator ends it after its timeout at the latest.
+    Meant for transactions that no coordinator will end. Without --force, refuse if a coordinator
+    knows the transaction, because it will end the transaction, after its timeout at the latest.
     """
     with cluster_of(options) as cluster:
         held = held_back(cluster, options.topic, options.partition)
@@ -289,7 +289,7 @@ def _no_partition(options: argparse.Namespace) -> NotFoundError:
 
 
 def _client_of(options: argparse.Namespace, url: str | None, described: Described) -> Client | None:
-    """The client of a transactional id; None if unknown.
+    """Return the client of a transactional id; None if unknown.
 
     Raises:
         CommandError: --http was given, and the request failed.
@@ -304,7 +304,7 @@ def _client_of(options: argparse.Namespace, url: str | None, described: Describe
 
 
 def _clients_of(options: argparse.Namespace, url: str | None, held: Held) -> dict[int, Client]:
-    """The known clients of a partition's open transactions, by producer id.
+    """Return the known clients of a partition's open transactions, by producer id.
 
     Raises:
         CommandError: --http was given, and the request failed.

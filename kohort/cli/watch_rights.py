@@ -30,7 +30,7 @@ def right_to_describe(error: int) -> Right:
 
 
 def how_to_grant(right: Right, server: str) -> str:
-    """Return the commands that grant a right to the user of the command, one per line."""
+    """Return the commands that grant a right to the user of `--command-config`."""
     return "Add a rule for the user of --command-config:\n" + _commands([right.value], server)
 
 

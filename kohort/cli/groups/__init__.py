@@ -1,4 +1,4 @@
-"""``kohort groups``: consumer groups, over Kafka's protocol or a rebalance history."""
+"""``kohort groups``: consumer groups, read over Kafka's protocol or from a rebalance history."""
 
 import argparse
 

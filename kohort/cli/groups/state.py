@@ -209,8 +209,8 @@ def _short_owner(member_id: str | None) -> str | None:
 
 
 def _member_lines(group: Group) -> Iterator[str]:
-    """Members; in consumer and share groups with their epochs and target assignments. Members of
-    share groups have no static ids.
+    """Format the members as a table, with epochs and target assignments if the group has them.
+    Members of share groups have no static ids.
     """
     is_share = group.kind == SHARE
     head: tuple[str, ...] = ("HOST", "PARTITIONS")
@@ -249,7 +249,7 @@ def _summary(group: Group) -> str:
 
 
 def _total_lag(positions: Iterable[Position]) -> tuple[int | None, int]:
-    """The sum of the known lags, None if no lag is known; and the number of unknown lags."""
+    """Return the sum of the known lags (None if there are none), and the number of unknown ones."""
     lags = [position.lag for position in positions]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None, len(lags) - len(known)
