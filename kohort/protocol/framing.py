@@ -111,7 +111,7 @@ def _response_header(correlation_id: int, *, header_has_tags: bool) -> bytearray
 
 
 def _framed(parts: list[Buffer], out: bytearray) -> list[Buffer]:
-    """Write the frame's size into `out`, its first part and usually the only one."""
+    """Write the frame's size into `out`, the frame's first and usually only part."""
     size = len(out) if len(parts) == 1 else sum(map(len, parts))
     _SIZE.pack_into(out, 0, size - 4)
     return parts
@@ -154,7 +154,7 @@ def encode_request(
 
 
 def decode_response(frame: Buffer, expected: ExpectedAnswer) -> Any:
-    """Decode the answer in a frame without its size; its records are views of the frame.
+    """Decode the response in a frame without its size; records are views of the frame.
 
     Raises:
         DecodeError: it is not the expected response.

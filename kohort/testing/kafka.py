@@ -248,9 +248,9 @@ class KafkaGroup:
         "CompletingRebalance"), this number of `members` and at most this `lag`, all at the same
         time.
 
-        The lag is in records, over all topics that it is subscribed to or has committed; without a
-        commit, from the first record on. Subscriptions of members that are still joining are
-        unknown, so the lag is then unknown, not 0.
+        The lag is in records, over the topics that the group subscribes to or has offsets for;
+        without a commit, from the first record on. Subscriptions of members that are still joining
+        are unknown, so the lag is then unknown, not 0.
 
         Raises:
             TimeoutError: not within `timeout` seconds (10); the message gives the actual state.
@@ -349,12 +349,12 @@ class KafkaFault:
 
 
 def _in_time(wanted: W) -> W:
-    """Add the default timeout, in real time."""
+    """Add the default timeout unless one is given."""
     return {"timeout": TIMEOUT_S, **wanted}
 
 
 def _check_no_loop(instead: str) -> None:
-    """Raise RuntimeError if this thread runs a loop, whose clients a blocking wait would stop."""
+    """Raise RuntimeError if this thread runs a loop: a blocking wait would stop its clients."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""The committed offsets of all groups, and the ends of their partitions.
+"""The committed offsets of all groups, and the end offsets of their partitions.
 
-The committed offsets are in the records that the watcher reads anyway. The ends are requested only
-for pages that show them.
+The committed offsets are in the records that the watcher reads anyway. End offsets are requested
+only for pages that show them.
 """
 
 import logging
@@ -51,7 +51,7 @@ NO_OFFSETS: Final = GroupOffsets()
 class Positions(NamedTuple):
     by_group: Mapping[str, GroupOffsets]
     readable: Mapping[TopicPartition, Readable]
-    """The first and the end offset of each partition, as far as known."""
+    """Start and end offsets, as far as known; the start is 0 where no group lags."""
 
 
 class PositionsReader:
@@ -67,9 +67,7 @@ class PositionsReader:
         self._readable: Mapping[TopicPartition, Readable] = {}
 
     def read(self) -> Positions:
-        """Return the present positions; while the cluster does not answer, with the last known
-        ends.
-        """
+        """Return the current positions; if the cluster does not answer, with older end offsets."""
         by_group: dict[str, GroupOffsets] = {}
         lowest: dict[TopicPartition, int] = {}
         for commit in self._commits():
