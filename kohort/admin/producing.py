@@ -21,8 +21,8 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 
 BATCH_BYTES: Final = 1_000_000
-"""Maximum size of a batch's keys and values plus `RECORD_OVERHEAD_BYTES` per record; stays below
-the usual max.message.bytes of 1,048,588."""
+"""Maximum size of a batch's keys and values plus `RECORD_OVERHEAD_BYTES` per record. Unless
+headers are large, the batch stays below the usual max.message.bytes of 1,048,588."""
 RECORD_OVERHEAD_BYTES: Final = 12
 """Approximate size of a record without its key and value."""
 
