@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -157,7 +157,7 @@ class Share:
                 lane = self.lanes[key] = Lane(key, self)
             item.lane = lane
             lane.items.append(item)
-            self.done.begin(item.offset, item.record.leader_epoch)
+            self.done.begin([(item.offset, item.record.leader_epoch)])
 
     def may_start(self, item: Item) -> bool:
         return not self.is_held or (item.offset <= self.started_to and item.offset < self.end)
@@ -201,13 +201,14 @@ class DoneOffsets:
         """How many records after the position are not done, or wait for earlier ones."""
         return len(self._begun)
 
-    def begin(self, offset: int, leader_epoch: int) -> None:
-        """Add a record that is about to be handled; offsets must increase."""
-        assert offset > self.last_begun, "records come in order"
+    def begin(self, records: Sequence[tuple[int, int]]) -> None:
+        """Add records to be handled: offset and leader epoch of each, in order of offset."""
+        first_offset = records[0][0]
+        assert first_offset > self.last_begun, "records come in order"
         if self.last_begun < 0:
-            self._last_done = offset - 1, UNKNOWN_EPOCH
-        self.last_begun = offset
-        self._begun.append((offset, leader_epoch))
+            self._last_done = first_offset - 1, UNKNOWN_EPOCH
+        self.last_begun = records[-1][0]
+        self._begun.extend(records)
 
     def finish(self, offset: int) -> None:
         """Mark a record as done; to be called once for each record."""

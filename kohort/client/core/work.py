@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
 
 from kohort.client.core.lanes import NOTHING_BEGUN, Failure, Item, Lane, Share
 from kohort.client.core.offsets import OffsetAndMetadata
@@ -100,23 +100,23 @@ class Work:
         share = self._shares.get(partition)
         return share is None or share.done.open_count < self._limits.uncommitted
 
-    def feed(self, partition: TopicPartition, records: Iterable[AnyRecord], now_ms: int) -> None:
-        """Add records that were read, in order, from an owned partition.
+    def feed(self, partition: TopicPartition, records: Sequence[AnyRecord], now_ms: int) -> None:
+        """Add records that were read from an owned partition, at least one, in order of offset.
 
-        An offset that is not after the previous offsets means that the application has sought back:
-        the partition starts over from that offset, and results of running handlers are ignored.
+        If the first offset is not after the previous offsets, the application has sought back: the
+        partition starts over from that offset, and results of running handlers are ignored.
         """
         share = self._share(partition)
-        done, by_key, batches = share.done, self._by_key, self._batches
-        total_count = total_bytes = largest_bytes = 0
+        if records[0].offset <= share.done.last_begun:
+            self.drop([partition])
+            share = self._share(partition)
+        by_key, batches = self._by_key, self._batches
+        begun: list[tuple[int, int]] = []
+        total_bytes = largest_bytes = 0
         lane: Lane | None = None
         for record in records:
             # A slice of a named tuple is a tuple, which Python unpacks several times faster.
             offset, _, _, key, _, key_size, value_size, headers, leader_epoch = record[2:]
-            if offset <= done.last_begun:
-                self.drop([partition])
-                share = self._share(partition)
-                done, lane = share.done, None
             byte_count = RECORD_OVERHEAD_BYTES + key_size + value_size
             if headers:
                 for name, value in headers:
@@ -127,20 +127,19 @@ class Work:
             lane.items.append(Item(lane, record, offset, byte_count))
             if batches is not None and len(lane.items) in {1, batches.records}:
                 self._line_up(lane, now_ms)
-            done.begin(offset, leader_epoch)
-            total_count += 1
+            begun.append((offset, leader_epoch))
             total_bytes += byte_count
             if byte_count > largest_bytes:  # noqa: PLR1730 - max() takes longer.
                 largest_bytes = byte_count
-        if total_count:
-            self.held_records += total_count
-            self.held_bytes += total_bytes
-            # The mean size adapts to gradual changes within some hundred records, and to a much
-            # larger record at once.
-            weight = 1 - (63 / 64) ** total_count
-            mean_bytes = self._mean_bytes
-            mean_bytes += (total_bytes / total_count - mean_bytes) * weight
-            self._mean_bytes = max(mean_bytes, largest_bytes / 8)
+        share.done.begin(begun)
+        self.held_records += len(begun)
+        self.held_bytes += total_bytes
+        # The mean size adapts to gradual changes within some hundred records, and to a much larger
+        # record at once.
+        weight = 1 - (63 / 64) ** len(begun)
+        mean_bytes = self._mean_bytes
+        mean_bytes += (total_bytes / len(begun) - mean_bytes) * weight
+        self._mean_bytes = max(mean_bytes, largest_bytes / 8)
 
     def feed_final(
         self, partition: TopicPartition, last_offset: int, record: AnyRecord, now_ms: int
@@ -152,7 +151,7 @@ class Work:
         lane.items.append(item)
         if self._batches is not None and len(lane.items) in {1, self._batches.records}:
             self._line_up(lane, now_ms)
-        share.done.begin(last_offset, record.leader_epoch)
+        share.done.begin([(last_offset, record.leader_epoch)])
         self.held_records += 1
         self.held_bytes += item.byte_count
         failure = item.failing()
