@@ -1,4 +1,4 @@
-"""Creates the memberships of groups from the settings; imported at the first membership."""
+"""Creates the memberships of groups from the settings; imported when the first one is created."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final

@@ -84,11 +84,11 @@ _UNAVAILABLE: Final = _Phase.UNAVAILABLE
 
 @dataclass(slots=True)
 class _Unfinished:
-    """Exclusive commands whose remaining steps have not run yet."""
+    """The remaining steps of one or more exclusive commands (`Command.is_exclusive`)."""
 
     steps: Steps[None]
     ticket: Deferred[Any] | None
-    """The ticket of the command whose step is next."""
+    """The ticket (deferred response) of the command to which the next step belongs."""
 
 
 class GroupActor:
@@ -117,7 +117,7 @@ class GroupActor:
         """Partition of the log that stores the group; None before its first record is appended."""
         self._inbox = Inbox()
         self._waiting: dict[Deferred[Any], None] = {}
-        """Tickets that have no answer yet."""
+        """Tickets (deferred responses) of executed commands, until they are answered."""
         self._answers = AnswerQueue(self._waiting, host.answer_slices)
         self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
@@ -129,12 +129,12 @@ class GroupActor:
 
     @property
     def waiting_count(self) -> int:
-        """Requests that wait for an answer of the group."""
+        """Number of requests that the group has not answered yet."""
         return len(self._waiting) + len(self._inbox) + len(self._paced)
 
     @property
     def fault_count(self) -> int:
-        """Number of steps that raised an exception."""
+        """Number of exceptions after which the group was rebuilt from the log."""
         return self._faults
 
     @property
@@ -406,8 +406,8 @@ class GroupActor:
         return append
 
     async def _wait_outcome(self, pending: Awaitable[None]) -> asyncio.Future[None]:
-        """Wait until an append is done, without a time limit, because every later step depends on
-        it; answer clients that have waited for `commit_timeout_ms`.
+        """Wait for an append without a time limit, because every later step depends on it. Answer
+        the waiting clients with an error every `commit_timeout_ms`.
         """
         outcome = asyncio.ensure_future(pending)
         try:
@@ -421,7 +421,7 @@ class GroupActor:
 
     def _answer_late(self) -> None:
         now = self._host.now()
-        logger.warning("An append for group %r takes long", self.group.group_id)
+        logger.warning("An append for group %r is taking long", self.group.group_id)
         self.group.on_append_late()
         self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -445,7 +445,7 @@ class GroupActor:
         return self._timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """Process expired deadlines: now, or after the commands in the inbox."""
+        """Process expired deadlines: at once if idle, else after the commands in the inbox."""
         del now_ms
         if self._phase is _IDLE:
             self._step_now(Batch(keys, ()))
@@ -455,7 +455,7 @@ class GroupActor:
     # Removal and rebuilding.
 
     def _retire(self) -> None:
-        """Remove the group. Commands left in its inbox are submitted again under its id."""
+        """Remove the group, and submit the commands in its inbox to the host again."""
         self.cancel_timers()
         self._host.remove(self.group)
         for command in self._inbox.take_all():

@@ -25,7 +25,7 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 UNLOADED_AFTER_MS: Final = 600_000
-"""Windows without locks are freed when they have not been used for this long."""
+"""A share-partition's in-flight window is freed if it is idle and was not used for this long."""
 
 UNLOAD_CHECK_MS: Final = 60_000
 
@@ -34,7 +34,7 @@ _SNAPSHOT_KEY: Final = b"\0\0"
 
 
 class InitializedGroup(NamedTuple):
-    """A share group as the group coordinator has loaded it."""
+    """A share group loaded by the group coordinator, with its initialized partitions."""
 
     group_id: str
     epoch: int
@@ -174,7 +174,7 @@ class Maintenance:
             await self.unload()
 
     async def unload(self) -> None:
-        """Free the windows that have been idle for UNLOADED_AFTER_MS."""
+        """Free idle in-flight windows of share-partitions not used for UNLOADED_AFTER_MS."""
         time_slice = Slice(self._clock)
         for share in list(self._partitions):
             if self._clock.monotonic_ms() - share.used_ms >= UNLOADED_AFTER_MS:
