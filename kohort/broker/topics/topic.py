@@ -91,7 +91,7 @@ class PartitionList(Sequence["Partition"]):
         return False
 
     def are_online(self) -> bool:
-        """Whether `is_online` holds for all partitions; does not count as a request for any."""
+        """Whether all partitions are online; unlike `is_online`, this counts as no request."""
         for partition in self._partitions:
             if partition is not None and partition.failure is not None:
                 return False

@@ -53,7 +53,7 @@ event loop wait for the interpreter's switch interval, 5 ms, each time it has so
 
 class CompactionPlan(NamedTuple):
     segments: tuple[LogSegment, ...]
-    """The segments from the start of the log, all sealed."""
+    """The segments that may be compacted, from the first one of the log on; all are sealed."""
     first_dirty_offset: int
     end_offset: int
     """The end offset of the last segment."""
@@ -113,19 +113,19 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether all records, or without timestamps the file, are older than `wall_ms`."""
+    """Whether all records are older than `wall_ms`; without timestamps, the file counts."""
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
 
 def _first_written_ms(segment: LogSegment) -> int:
-    """Return when a segment was started, from which max.compaction.lag.ms counts, as in Kafka."""
+    """Return when the segment was started: the beginning of max.compaction.lag.ms, as in Kafka."""
     first = load_first_timestamp(segment)
     return first if first > 0 else segment.created_ms
 
 
 class Compaction:
-    """One run over a log: call `work` until False, with `swap` after each; then `close`."""
+    """One run over a log: call `work`, then `swap`, until `work` returns False; then `close`."""
 
     def __init__(
         self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int
@@ -153,8 +153,8 @@ class Compaction:
         first_offset = plan.segments[0].base_offset
         self._aborted_reading = log.aborted.reading(first_offset, plan.end_offset)
         self._aborted = AbortedRanges()
-        """The aborted transactions of the plan; read by the first `work`, since there may be many.
-        """
+        """The aborted transactions in the planned segments. There may be many, so the first `work`
+        reads them."""
         self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
@@ -175,7 +175,7 @@ class Compaction:
         return True
 
     def swap(self, *, wall_ms: int) -> None:
-        """Put a finished segment in place, if any; in the log's thread. Raises StorageError."""
+        """Replace segments if `work` has finished a new one. Raises StorageError."""
         if self._ready is None:
             return
         # Cleared first: if the replacement fails after it is committed, the next start needs the
@@ -185,7 +185,7 @@ class Compaction:
             cleaned.discard()
 
     def close(self) -> None:
-        """Delete all files that were not put in place."""
+        """Delete the files of a new segment that has not replaced others."""
         self._steps.close()
         if self._ready is not None:
             self._ready[1].discard()
@@ -314,7 +314,7 @@ class Compaction:
                 cleaned.append(kept)
 
     def _fill(self, cleaned: CleanedSegment) -> None:
-        """Append an empty batch that covers the offsets of removed ones."""
+        """Append an empty batch that covers the offsets of the removed batches."""
         if self._gone is not None:
             cleaned.append(filler(*self._gone))
             self._gone = None
@@ -359,7 +359,7 @@ class _Gone(NamedTuple):
 def _grouped(
     segments: Sequence[LogSegment], segment_bytes: int, end_offset: int
 ) -> list[list[LogSegment]]:
-    """Group adjacent segments that fit into one, so that small segments do not accumulate."""
+    """Group adjacent segments that fit into one segment, so that small ones do not accumulate."""
     groups: list[list[LogSegment]] = []
     size_bytes = 0
     for segment, end in with_ends(segments, end_offset):

@@ -1,7 +1,7 @@
 """The files of one partition: scanning its directory, and deleting segments.
 
-A segment is deleted by renaming its files to *.deleted, the .log first: from that moment it is
-gone, even for a start after a crash. The files themselves are removed later (file.delete.delay.ms)
+A segment is deleted by renaming its files to *.deleted, the .log first: from then on it is not
+loaded again, even after a crash. The files themselves are removed later (file.delete.delay.ms)
 and in any thread, because unlinking a gigabyte can take a tenth of a second.
 """
 
@@ -101,7 +101,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
 def _compare_indexes(
     files: FileSystem, content: DirectoryContent, sizes: Mapping[int, Mapping[str, int]]
 ) -> None:
-    """Compare the transaction indexes of all segments with the listed checksums."""
+    """Compare the segments' transaction indexes with the list in the checksum file."""
     for segment in content.segments:
         size_bytes = sizes[segment.base_offset].get(TRANSACTION_INDEX_SUFFIX)
         is_unused = segment is content.segments[-1] and not segment.size_bytes
@@ -110,8 +110,8 @@ def _compare_indexes(
 
 
 def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]) -> int:
-    """Return the offset after the last batch in a segment's offset index; without entries, its base
-    offset.
+    """Return the offset after the last entry of a segment's offset index; the base offset if the
+    index is empty or invalid.
     """
     path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
     index = OffsetIndex(files, path, base_offset, sizes.get(INDEX_SUFFIX))
@@ -131,8 +131,8 @@ def _keep_orphan(
     *,
     is_deleted: bool,
 ) -> bool:
-    """Remove indexes without a .log; return whether the segment is kept, empty, because of its
-    transaction index: records of its transactions may be in earlier segments.
+    """Remove a segment's indexes without a .log; return whether the segment is kept, with an empty
+    .log and its transaction index, since earlier segments may have records of the transactions.
     """
     if not is_deleted:
         content.orphans[base_offset] = _reached(files, directory, base_offset, sizes)
@@ -152,7 +152,7 @@ class DeletedFiles:
 
     files: FileSystem
     waiting: list[tuple[int, str]] = field(default_factory=list)
-    """(wall-clock time of the deletion, path), in order."""
+    """The renamed files, oldest first: (wall-clock time of the renaming, new path)."""
     _taken: set[str] = field(default_factory=set)
     """The paths in `waiting`."""
 
@@ -182,9 +182,9 @@ class DeletedFiles:
                 logger.warning("%s cannot be deleted: %s", path, error)
 
     def remove_due(self, wall_ms: int, delay_ms: int) -> int:
-        """Remove files that were deleted at least `delay_ms` ago; return how many were due.
+        """Remove files that were renamed at least `delay_ms` ago; return how many were due.
 
-        For any thread. Files that cannot be removed are left for the next start.
+        May run in any thread. Files that cannot be removed are left for the next start.
         """
         removed = 0
         while self.waiting and self.waiting[0][0] + delay_ms <= wall_ms:
