@@ -1,4 +1,4 @@
-"""``kohort serve`` and, in a checkout, ``python -m broker``; imports the broker only to run it."""
+"""``kohort serve`` and, in a checkout, ``python -m broker``; imports the broker only in `run`."""
 
 import argparse
 import sys

@@ -32,7 +32,7 @@ HEADERS: Final = (
 )
 
 _OWN: Final = frozenset({"", "same-origin", "none"})
-"""Allowed values of Sec-Fetch-Site for data: absent (no browser), this site, the address bar."""
+"""Allowed Sec-Fetch-Site in GETs of data: absent (no browser), same origin, typed address."""
 
 _OWN_POST: Final = frozenset({"", "same-origin"})
 

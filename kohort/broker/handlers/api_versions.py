@@ -57,7 +57,7 @@ def api_versions(
 
 
 def _list(ctx: RequestContext) -> ApiVersionsResponse:
-    """Return the response, which is the same as long as the broker runs."""
+    """Return the response, which does not change while the broker runs."""
     levels = ctx.broker.finalized_features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,

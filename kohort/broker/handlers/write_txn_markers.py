@@ -1,10 +1,10 @@
 """WriteTxnMarkers (key 27): write transaction markers to partitions, for any producer.
 
 v1-2. Coordinator and partitions are on one broker here, so this is used only by operators with a
-hanging transaction (`Admin.abortTransaction`). v2 has a transaction version (KIP-1228): from 2 on,
-the marker's epoch is one above that of the batches. For a negative epoch or transaction version,
-INVALID_REQUEST is returned; Kafka returns UNKNOWN_SERVER_ERROR. On __consumer_offsets the marker
-also commits or discards the producer's pending offsets.
+hanging transaction (`Admin.abortTransaction`). v2 has a transaction version (KIP-1228): if it is 2
+or more, the marker's epoch is one above that of the batches. For a negative epoch or transaction
+version, INVALID_REQUEST is returned; Kafka returns UNKNOWN_SERVER_ERROR. On __consumer_offsets the
+marker also commits or discards the producer's pending offsets.
 """
 
 from kohort.broker.core.security.acls import Operation, ResourceType

@@ -1,7 +1,7 @@
 """`Deferred`, a future that calls its callbacks immediately; used for every deferred response.
 
 An asyncio future schedules its callbacks for the next event loop iteration, each with a handle of
-its own, which is half of the cost of a response when thousands of requests wait. The callbacks of a
+its own: half of the cost of a response when thousands of requests wait. The callbacks of a
 `Deferred` are called within `set_result` and `set_exception`. So they must be short, and must
 neither raise nor start other work. Coroutines of the broker itself, which wait for a high watermark
 or an fsync, await an asyncio future or task: such waits are few, and another iteration does not
@@ -25,7 +25,7 @@ Tasks = set[asyncio.Task[Any]]
 
 
 class Deferred(Generic[T]):
-    """A result that is not available yet. It gets a result or an error, or is cancelled, once.
+    """A future: it is completed once, by a result, an error or its cancellation.
 
     After a cancellation `set_result` and `set_exception` do nothing, so callers need not check.
     """

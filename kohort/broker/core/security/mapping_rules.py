@@ -38,7 +38,7 @@ class _Rule(NamedTuple):
 
 
 class MappingRules:
-    """The rules in their order; without rules there is no principal."""
+    """The rules, in order. A subject that no rule matches has no principal."""
 
     def __init__(self, text: str) -> None:
         """Parse the value of the setting. Raises RulesError."""

@@ -35,7 +35,7 @@ class ClientError(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The differences between the APIs of transactional producers."""
+    """The parameters in which Produce and TxnOffsetCommit differ."""
 
     adds_since: int
     """The first version of the API that adds partitions to the transaction implicitly."""
@@ -175,7 +175,7 @@ def append_in_transaction(
     client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Deferred[None], None, None]:
-    """Append the batches that the transaction admits; yields each `Deferred` to wait for."""
+    """Append the batches that the transaction admits. The caller awaits each yielded `Deferred`."""
     headers = [candidate.batch.header for candidate in candidates]
     first = headers[0]
     if any(header.producer_id != first.producer_id for header in headers):

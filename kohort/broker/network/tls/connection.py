@@ -7,7 +7,7 @@ metrics of a connection apply during the handshake as well, and connections with
 
 Guarantees: at most one read of ciphertext waits for decryption, and it counts as request memory;
 nothing is encrypted while the transport's buffer is full; while a thread computes a step of the
-handshake, nothing else uses the pump.
+handshake, nothing else uses the `TlsPump`.
 
 `TlsState` does not show whether the connection reads plaintext, the transport's buffer is full, a
 handshake step is queued, or plaintext is being passed on.
@@ -65,7 +65,7 @@ _LOST: Final = TlsState.LOST
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
 HANDSHAKE_BYTES_MAX: Final = 128 * 1024
-"""The most bytes of a handshake; a certificate chain has a few KiB."""
+"""Maximum bytes received in a handshake; a certificate chain has a few KiB."""
 
 
 class TlsHost(Protocol):
@@ -107,7 +107,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         on_established: Callable[[Connection, TlsPump], None],
     ) -> None:
-        """`on_established` creates the session by the client's certificate, or raises TlsError."""
+        """`on_established` authenticates the client by its certificate, or raises TlsError."""
         self._host = host
         self._connection = connection
         self._pump = TlsPump(context)
@@ -128,7 +128,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_step_queued = False
         """Whether a handshake step is queued, even if the connection is closing."""
         self._is_in_thread = False
-        """Whether a thread computes a handshake step, and only it may use the pump."""
+        """Whether a thread computes a handshake step; nothing else may use `_pump` meanwhile."""
         self._is_decrypting = False
         """Whether `_decrypt` is running, possibly further up in the call stack."""
 
@@ -221,7 +221,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._state.is_closing or self._transport.is_closing()
 
     def write(self, data: Buffer) -> None:
-        """Encrypt and write data; usually one small response with no data before it."""
+        """Encrypt and write data: usually one small response, while no earlier data is queued."""
         must_queue = self._unencrypted or self._is_write_paused or self._state.is_closing
         if must_queue or not 0 < len(data) <= WRITE_SLICE_BYTES:
             self.writelines((data,))
@@ -267,8 +267,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._connection.address_block
 
     def start_step(self) -> Callable[[], StepResult] | None:
-        """Return a function that computes the next handshake step from all received data, in a
-        thread; None if the connection is closing.
+        """Return a function, to be run in a thread, that computes the next handshake step from all
+        received data; None if the connection is closing.
         """
         self._is_step_queued = False
         if self._state.is_closing:
@@ -364,7 +364,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._decrypt(memoryview(data))
 
     def _decrypt(self, data: memoryview) -> None:
-        """Pass plaintext to the connection until there is none, or it pauses reading."""
+        """Decrypt data, and pass the plaintext to the connection until it pauses reading."""
         connection, pump, begin, end = self._connection, self._pump, 0, len(data)
         self._is_decrypting = True
         try:
