@@ -17,7 +17,7 @@ from kohort.client.net.thread_call import run_in_thread
 from kohort.client.processing.run_controller import RunController
 
 CLOSE_TIMEOUT_S: Final = 30.0
-"""Default time limit of all steps of closing together."""
+"""Default time limit of closing, for all steps together."""
 
 
 class Lifecycle:
@@ -28,7 +28,7 @@ class Lifecycle:
         self.engine: Engine | None = None
         """The engine, set once connected and kept after closing."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that started the engine."""
+        """The event loop on which the engine was started."""
         self._subscription = subscription
         self._runs = runs
         self._listener: RebalanceListener = listener_from(None)

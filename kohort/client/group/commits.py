@@ -82,11 +82,11 @@ class AutoCommit:
         """The offsets of the last commit, unless it failed."""
         self._sent_s = 0.0
         self._rest_until_s = 0.0
-        """Auto commit needs no poll before this time, because it had nothing new to commit."""
+        """Auto commit need not run in a poll before this time: it had nothing new to commit."""
 
     @property
     def idle_until_s(self) -> float:
-        """When auto commit next needs a poll; infinite during a commit."""
+        """When auto commit next has to run in a poll; infinite during a commit."""
         return float("inf") if self._is_under_way else max(self.due_s, self._rest_until_s)
 
     def polled(self, now_s: float) -> None:
@@ -141,8 +141,8 @@ class Commits:
         self.processed: Callable[[], Offsets] = (
             fetcher.state.processed if config.enable_auto_offset_store else self._stored.committable
         )
-        """The offsets that auto commit may commit: after the returned records that the caller has
-        processed, or, without auto store, the offsets that the application has stored."""
+        """The offsets that auto commit may commit: in each partition, the one after the last record
+        that the caller has processed; without auto store, the one that it has stored."""
         self._auto_commit: AutoCommit | None = None
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
@@ -232,7 +232,7 @@ class Commits:
 
     @property
     def idle_until_s(self) -> float:
-        """When auto commit next needs a poll, on the monotonic clock."""
+        """When auto commit next has to run in a poll, on the monotonic clock."""
         active = self._active
         return float("inf") if active is None else active.idle_until_s
 

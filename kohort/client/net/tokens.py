@@ -4,7 +4,7 @@ A coroutine function runs on the application's loop, whichever thread needs the 
 function runs in a new thread, since it usually blocks; so it runs even while the loop is blocked.
 There is one call at a time, and every wait for it has a timeout.
 
-Does not import asyncio, which the command line does without; `loop_tokens` is the asyncio part.
+This module does not import asyncio, which the CLI does not use; `loop_tokens` imports it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TokenSource:
     """The tokens of one provider; thread-safe."""
 
     def __init__(self, given: object, *, wall_s: Callable[[], float] = time.time) -> None:
-        """`wall_s` returns the time that expiries refer to.
+        """`wall_s` returns the wall-clock time, with which expiry times of tokens are compared.
 
         Raises:
             ValueError: `given` is not a provider.
@@ -207,7 +207,7 @@ class Attempt:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the call may still succeed; a coroutine cannot once its loop is closed."""
+        """Whether the call may still succeed: it has not ended, and its event loop is open."""
         return not self.future.done() and not (self.runner is not None and self.runner.is_closed)
 
 

@@ -1,12 +1,12 @@
 """Exactly once: the transactions of a run, one after another.
 
-Each contains what the handlers of its records sent, and the offsets after these records. If a
-handler fails, the transaction is aborted and its records are handled again in another one.
+Each contains the records that handlers have sent, and the offsets after the records that they have
+handled. If a handler fails, the transaction is aborted, and its records are handled in the next.
 
 aiokafka's producer does not send the member's generation with the offsets (KIP-447), so the broker
 would accept offsets from a member that the group has removed. Therefore a heartbeat follows the
-offsets: while they are pending, no other member can fetch the committed offset, and if the
-heartbeat succeeds, the partition had no other owner before, so no other member has fetched it.
+offsets: while they are pending, no other member can fetch the committed offset; if the heartbeat
+succeeds, this member was still the owner, so no other member had fetched that offset before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIRM_S: Final = 30.0
 """How long to wait for a heartbeat's answer, or for the end of a rebalance that delays it."""
 
 LAST_ABORT_S: Final = 5.0
-"""Time limit of the abort of a transaction that did not end in time."""
+"""Time limit for aborting a transaction that is open when the task is cancelled."""
 
 FIRST_BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
@@ -40,7 +40,7 @@ BACKOFF_MAX_S: Final = 5.0
 
 
 def check_producer(producer: Any) -> None:  # noqa: ANN401 - aiokafka has no types.
-    """Raises a ConfigError for anything but a started transactional producer of aiokafka's."""
+    """Raise a ConfigError unless `producer` is aiokafka's, is transactional and was started."""
     names = ("begin_transaction", "send_offsets_to_transaction", "commit_transaction")
     if not all(callable(getattr(producer, name, None)) for name in names):
         raise ConfigError(
@@ -89,7 +89,7 @@ class Transactions:
         self._backoff_s = FIRST_BACKOFF_S
         self.is_open = False
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The latest offset of each partition that a transaction has committed."""
+        """Per partition, the latest offset that a transaction has committed."""
         self._size: float = float("inf")
         """Maximum records of the next transaction; halved after an abort, because a large
         transaction with many failing records would never commit."""

@@ -42,7 +42,7 @@ class PartitionState:
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Whether it is excluded because all readers read other partitions."""
+    """Whether it is not fetched because every current reader wants only other partitions."""
     is_doubted: bool = False
     """Whether a new leader may lack records that were already read."""
     high_watermark: int | None = None
@@ -71,7 +71,7 @@ class Positions:
         self._read_alone: frozenset[TopicPartition] | None = None
         """The union of all readers' partitions; None: all partitions."""
         self.version = 0
-        """Incremented by every change that may invalidate fetched data; reading on does not."""
+        """Incremented by changes that may invalidate fetched data, but not by returning records."""
 
     # Assignment.
 
@@ -80,8 +80,8 @@ class Positions:
         return self._states.keys()
 
     def set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment. Partitions that stay assigned keep their state, but are not held
-        any more.
+        """Replace the assignment. Partitions that stay assigned keep their state, except that a
+        `hold` ends.
         """
         self.version += 1
         states, self._states = self._states, {}
@@ -111,7 +111,7 @@ class Positions:
         return self._states.get(partition)
 
     def has_fence(self, partition: TopicPartition, fence: int) -> bool:
-        """Whether the partition is assigned, and requests made under this fence are still valid."""
+        """Whether a partition is assigned and still has this fence: fetched data is then valid."""
         state = self._states.get(partition)
         return state is not None and state.fence == fence
 
@@ -175,8 +175,8 @@ class Positions:
         offset: int | None,
         leader_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """Apply the result of looking up `spec`; None: no record is that recent, so reset to the
-        end.
+        """Set the position to the offset found for `spec`. If `offset` is None, no record is as
+        recent as the timestamp in `spec`: reset to the end.
 
         Ignored if the application has requested another position meanwhile.
         """
@@ -212,7 +212,7 @@ class Positions:
         self._place(state, None, UNKNOWN_EPOCH)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Neither fetch nor return records of these partitions. All or none are paused."""
+        """Neither fetch nor return records of the partitions. If one is unassigned, pause none."""
         self._set_paused(partitions, is_paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -251,7 +251,7 @@ class Positions:
         return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
-        """Whether all readers read other partitions."""
+        """Whether every current reader wants only partitions other than this one."""
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -338,7 +338,7 @@ class Positions:
         return self.state(partition).last_stable_offset
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Offsets between the position and the end; None while either is unknown."""
+        """Offsets from the position to high watermark or last stable offset; None if unknown."""
         state = self.state(partition)
         end = state.last_stable_offset if self._reads_committed else state.high_watermark
         if end is None or state.position is None:

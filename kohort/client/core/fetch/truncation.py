@@ -1,10 +1,10 @@
-"""Detects that offsets which a consumer has read now belong to other records. Pure.
+"""Detects that records which a consumer has read were replaced at their offsets. No I/O.
 
 A leader that takes over without all records of its predecessor continues from its own log end, and
 reuses the offsets of the missing records. A consumer that has read further would continue in the
-middle of the new records and miss those before (KIP-320). So when a partition has a newer leader
-than the one that the last record was read from, the new leader is asked, before anything is read,
-where the older leader's records end.
+middle of the new records and miss the first of them (KIP-320). So when a partition has a newer
+leader than the one that the last record was read from, the new leader is asked, before anything is
+read, where the older leader's records end.
 
 A topic that was deleted and recreated has other records at all offsets; its new id shows this.
 """
@@ -47,7 +47,7 @@ class LeaderChecks:
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._seen: dict[TopicPartition, tuple[int, Leader]] = {}
-        """Per partition, the fence of the position and the leader at the last check."""
+        """Per partition: `PartitionState.fence` and the leader, both at the last check."""
 
     def look(self, leader_of: LeaderOf) -> bool:
         """Check for changed leaders or positions. Returns whether a position is now in doubt.

@@ -28,7 +28,7 @@ class Unpacked(NamedTuple):
     records: list[AnyRecord]
     position: int
     left: int
-    """Records not decoded yet."""
+    """Number of records of the batch that are not decoded yet."""
 
 
 def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost more than the field.
@@ -36,7 +36,7 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
 ) -> Unpacked:
     """Decode at most `wanted` of the `left` records that begin at `position`.
 
-    Records below offset `floor` are skipped: a fetch returns the whole batch that its offset is in.
+    Records below offset `floor` are skipped: brokers return the whole batch of the fetch offset.
 
     Raises:
         DecodeError: the next record is invalid. Valid records before it have been returned by then.
@@ -169,7 +169,7 @@ def _varlong(view: bytes, cursor: int) -> tuple[int, int]:
 
 
 def _timestamp_delta(block: bytes, position: int) -> int:
-    """Read the timestamp delta of the record that begins at `position`, whatever its size."""
+    """Read the timestamp delta, of up to 64 bits, of the record that begins at `position`."""
     _, cursor = read_uvarint(block, position)
     delta, _ = read_varlong(block, cursor + 1)
     return delta

@@ -1,4 +1,4 @@
-"""Why a member wants to join: of several reasons the most significant.
+"""Why a member wants to join; if there are several reasons, the most significant one.
 
 The broker gets it in two forms: a number that it can act on (JoinReason, tag 7728), and a text for
 people (KIP-800).
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from kohort.protocol.join_reason import JoinReason
 
 TEXT_LENGTH_MAX: Final = 255
-"""How much of the text is sent to the broker; the log has all of it."""
+"""Maximum length of the reason text sent to the broker; the log has the whole text."""
 
 FAILURES_LENGTH_MAX: Final = 1_000
-"""The length from which no more failed attempts are appended to a text: a broker may be away for
-hours, with two attempts a second."""
+"""A text of this length gets no more failed attempts appended: a broker may be away for hours,
+with two attempts a second."""
 
 _BY_WEIGHT: Final = (
     JoinReason.ENFORCED,
