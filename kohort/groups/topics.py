@@ -76,13 +76,13 @@ def flat(partitions: Mapping[bytes, Iterable[int]]) -> frozenset[Partition]:
 
 
 def subscription_changes(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """Return what a member has added to the topics that it subscribes to, and removed from them."""
+    """Describe which topics a member has added to its subscription, and which it has removed."""
     changes = (("added", set(new).difference(old)), ("removed", set(old).difference(new)))
     return [f"{verb} {listed(sorted(names))}" for verb, names in changes if names]
 
 
 def topics_changed(before: Mapping[str, Topic] | None, after: Mapping[str, Topic]) -> Trigger:
-    """Return the cause of a bump because subscribed topics were created, got partitions or were
+    """Return the cause of a new group epoch: subscribed topics were created, got partitions or were
     deleted.
 
     Args:

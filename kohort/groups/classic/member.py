@@ -12,7 +12,7 @@ SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""
 
 PENDING: Final = "pending"
-"""Kind of the timer that forgets a handed-out id with which no one has joined."""
+"""Kind of the timer that forgets a generated member id that no client has joined with."""
 
 JOIN_TIMER: Final = TimerKey("join")
 SYNC_TIMER: Final = TimerKey("sync")
@@ -35,7 +35,7 @@ class Member:
     is_restored: bool = False
     """Whether `protocols` is from the log, which contains only the chosen protocol."""
     is_new: bool = False
-    """Whether the member has never completed a join. Its session then expires even while parked."""
+    """Whether the member never completed a join: its session then expires even if `is_parked`."""
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
     session_deadline_ms: int = 0
@@ -53,7 +53,7 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has an instance id, which survives its process (KIP-345)."""
+        """Whether the member has an instance id, which stays the same across restarts (KIP-345)."""
         return self.instance_id is not None
 
     @property
@@ -107,7 +107,7 @@ class Member:
 
     @property
     def session_key(self) -> TimerKey:
-        """Key of its session timer. Cached, because thousands of sessions restart together."""
+        """Key of the member's session timer; cached: thousands of sessions restart together."""
         key = self._session_key
         if key is None:
             key = self._session_key = TimerKey(SESSION, self.member_id)
@@ -117,9 +117,9 @@ class Member:
 PROTOCOLS_USUAL: Final = 5
 """Number of protocols whose overhead is counted as part of the member; no client offers more."""
 PROTOCOL_BYTES: Final = 200
-"""Overhead in bytes of each protocol beyond `PROTOCOLS_USUAL`; 214 bytes were measured."""
+"""Overhead in bytes of each protocol after the first `PROTOCOLS_USUAL`; 214 were measured."""
 _WIDE: Final = 4
-"""Bytes that Python uses for each character of a text that is not ASCII, at most."""
+"""Maximum bytes per character that Python uses for a text that is not ASCII."""
 
 
 def size_of(protocols: Protocols) -> int:

@@ -15,7 +15,7 @@ Empty
     Ways out: PreparingRebalance when a member joins; Dead when deleted, or when no offset is left.
 
 PreparingRebalance
-    Collecting joins.
+    Waits for the members to join.
 
     Join: parks. Sync: REBALANCE_IN_PROGRESS. Heartbeat: REBALANCE_IN_PROGRESS, and the session
     starts again. Leave: removes, which may complete the join phase. OffsetCommit: accepted with
@@ -25,7 +25,7 @@ PreparingRebalance
     member is left.
 
 CompletingRebalance
-    Joins are answered, the leader's assignment is awaited.
+    Joins have been answered; the group waits for the leader's assignment.
 
     Join with unchanged protocols: the current generation at once; with changed ones, or of
     a new member: a new rebalance. Sync: parks; the leader's completes the phase once it is
@@ -64,9 +64,9 @@ class ClassicState(Enum):
     EMPTY = EMPTY
     """No members; may hold offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are collected."""
+    """The group waits for its members to join."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The assignment is awaited."""
+    """The group waits for the leader's assignment."""
     STABLE = "Stable"
     """Each member has its assignment."""
     DEAD = DEAD

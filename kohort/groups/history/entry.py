@@ -57,8 +57,8 @@ def observed_key(record: Mapping[str, Any]) -> ObservedKey | None:
     """Return a key that identifies a watched rebalance in the records of all watchers; None if a
     broker wrote the record.
 
-    Sequence numbers differ between watchers if one has seen more of the past. The place in
-    __consumer_offsets at which the rebalance became known is the same for all.
+    Sequence numbers differ between watchers that started at different times. The partition and
+    offset in __consumer_offsets at which the rebalance became known are the same for all.
     """
     observed = record.get("observed")
     if not isinstance(observed, Mapping):

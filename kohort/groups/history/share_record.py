@@ -1,4 +1,4 @@
-"""The record of a share group's assignment, and its sentence."""
+"""The record of a share group's assignment, and the sentence that describes it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -73,7 +73,7 @@ def _change(
 
 
 def assigned_sentence(record: AssignedRecord, clock_text: ClockText) -> str:
-    """Return the sentence as one line, without a full stop and without the group's name."""
+    """Describe an assignment in one line, without a full stop and without the group's name."""
     generations = f", generation {record.previous_generation} -> {record.generation},"
     is_empty = record.members_after == 0
     cause = causes_text(

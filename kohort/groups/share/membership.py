@@ -1,9 +1,9 @@
 """The membership of a share group: the broker assigns, and partitions have any number of members.
 
-This is the interface for a shell: the methods of every
+The interface for the caller, which does all I/O: the methods of every
 :class:`~kohort.groups.membership.Membership`, and the requests to share groups. Steps that may
-change something must run alone, with no append in progress; `answer_at_once` answers other
-heartbeats at any time.
+change something must run alone, with no append in progress; `answer_at_once`, for heartbeats that
+change nothing, may be called at any time.
 """
 
 import weakref
@@ -102,7 +102,7 @@ class ShareMembership:
             request: the heartbeat.
             ticket: answered when its changes are durable.
             now: the time of the step.
-            begins: the group whose membership this becomes with this heartbeat.
+            begins: the group, if it was unused: it gets this membership with the changes.
         """
         draft = ShareDraft(self.data)
         try:
@@ -124,7 +124,7 @@ class ShareMembership:
         *,
         begins: Group | None = None,
     ) -> Steps[None]:
-        """Execute an AlterShareGroupOffsets; initialize partitions that the group has no state of.
+        """Execute an AlterShareGroupOffsets; initialize partitions whose state does not exist.
         Answer: OffsetsResult.
 
         Args:
@@ -133,7 +133,7 @@ class ShareMembership:
                 if the group has no members, before the group's record is appended.
             ticket: answered when the record is durable.
             now: the time of the step.
-            begins: the group whose membership this becomes with the request.
+            begins: the group, if it was unused: it gets this membership with the record.
         """
         state = self.data.state
         if state.members:
@@ -197,7 +197,7 @@ class ShareMembership:
 
     @property
     def initialized(self) -> Mapping[bytes, StoredTopic]:
-        """The partitions that the group has state of, by topic id."""
+        """The partitions whose state exists, by topic id."""
         return self.data.state.initialized
 
     # Offsets: a share group has none.
@@ -342,7 +342,7 @@ class ShareMembership:
         ]
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return None: nobody stops while partitions are assigned."""
+        """Return None: a share group does not wait for its members before it assigns."""
         return None
 
 
