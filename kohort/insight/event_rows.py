@@ -27,7 +27,7 @@ _COUNTED: Final = ("kept", "moved", "gained", "given_up")
 
 
 def is_running(event: Event) -> bool:
-    """Whether the event reports a rebalance that had not ended; its complete record follows."""
+    """Whether the event reports a rebalance in progress; a later event has its complete record."""
     return event.get("kind") == REBALANCE and event.get("outcome") == RebalanceOutcome.RUNNING
 
 
@@ -135,7 +135,7 @@ def _observed(event: Event) -> Row:
 
 
 def _bounds(event: Event) -> tuple[int | None, int | None]:
-    """Return the earliest and the latest start; both None unless a watcher guessed the start."""
+    """Return the earliest and latest start of the rebalance; both None unless a watcher guessed."""
     between: Sequence[int] = event.get("started_between_ms") or ()
     return (between[0], between[1]) if len(between) == _BOUNDS else (None, None)
 

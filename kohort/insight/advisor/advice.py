@@ -63,12 +63,12 @@ class Advice:
     trace: Trace
     recorded: Prediction
     predictions: tuple[Prediction, ...]
-    """All settings that were tried, the recorded one first."""
+    """Predictions of all settings tried, the recorded one first; some with a quicker member."""
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
-    """The recommended setting; None if no setting is an improvement, `is_off`, or the history is
-    too short."""
+    """The recommended setting; None if no setting is an improvement, the replay differs too much
+    from the history (`is_off`), or the history is too short."""
     check: str
     """Text that compares the replay under the recorded settings with the history."""
     is_off: bool
@@ -76,9 +76,9 @@ class Advice:
     unranked: tuple[str, ...]
     """One line for each reason why settings were not tried or not ranked."""
     quicker: Prediction | None
-    """The prediction if the slowest member were as fast as the others."""
+    """Prediction for the recorded setting if the slowest member were as fast as the others."""
     both: Prediction | None = None
-    """`quicker` under the settings of `best`; None if `quicker` or `best` is None."""
+    """Like `quicker`, for the recommended setting; None if `quicker` or `best` is None."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
 def _weighed(
     trace: Trace, known: list[Prediction], settings: dict[Setting, Prediction]
 ) -> tuple[list[Prediction], Prediction | None]:
-    """Return the Pareto front and its best setting, from predictions without unknown facts."""
+    """Return the Pareto front and its best setting; `known` are predictions without a `doubt`."""
     if Uncertainty.JOINS in trace.doubts:
         # Ignore the stopped times: the history has no join times, so all assume the default.
         known = [_without_stops(prediction) for prediction in known]
@@ -237,7 +237,7 @@ def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
 
 
 def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
-    """Whether unread time and crash detection are within the limits."""
+    """Whether unread time and crash detection are within `unread_most_ms` and LATER_MOST_MS."""
     is_read = prediction.unread_ms <= unread_most_ms
     return is_read and prediction.notice_ms - recorded.notice_ms <= LATER_MOST_MS
 
@@ -345,9 +345,7 @@ def _with_protocol(
 
 
 def _exceeds_chance(prediction: Prediction, recorded: Prediction) -> bool:
-    """Whether the gain of a setting exceeds the chance difference between two runs, one under each
-    setting.
-    """
+    """Whether rebalances, stopped or unread time decrease by more than runs differ by chance."""
     return any(
         getattr(recorded, name) - getattr(prediction, name)
         > hypot(getattr(recorded, spread), getattr(prediction, spread))

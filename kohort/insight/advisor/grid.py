@@ -10,7 +10,7 @@ from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
-"""Pairs of session timeout and heartbeat interval; a longer session needs no longer interval."""
+"""Pairs of session timeout and heartbeat interval; the interval need not grow with the timeout."""
 LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
 CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the interval
@@ -42,10 +42,10 @@ def grid(trace: Trace) -> list[Setting]:
 
 
 def other_delays(setting: Setting) -> list[Setting]:
-    """Return the setting with other initial rebalance delays.
+    """Return variants of the setting that differ in the initial rebalance delay only.
 
-    This broker-wide setting affects only the first rebalance of an empty group; any other
-    difference between the predictions is chance.
+    This broker-wide delay affects only the first rebalance of an empty group; any other difference
+    between the variants' predictions is chance.
     """
     return [
         replace(setting, initial_rebalance_delay_ms=delay_ms)

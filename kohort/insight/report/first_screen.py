@@ -162,7 +162,7 @@ def _gains(recorded: Row, best: Row) -> Markup:
 
 
 def _price(summary: FirstScreen) -> Markup | None:
-    """Return the gain if the slowest member were as quick as the others; None if unknown."""
+    """Describe the stopped time if the slowest member were as quick as the others, or None."""
     recorded, quicker = summary.recorded, summary.quicker
     if recorded is None or quicker is None or _off(recorded):
         return None
@@ -170,8 +170,8 @@ def _price(summary: FirstScreen) -> Markup | None:
 
 
 def _both(summary: FirstScreen, both: str) -> Markup | None:
-    """Say whether to change the setting and also make the slowest member quicker; None if no
-    setting is recommended, or the gain by a quicker member is unknown.
+    """Describe the joint gain of the recommended setting and a quicker slowest member; None if no
+    setting is recommended, or the gain of a quicker member is unknown.
     """
     recorded, best, together = summary.recorded, summary.best, summary.both
     if recorded is None or best is None or _price(summary) is None:
@@ -227,7 +227,7 @@ def _answer(
 
 
 def _is_timed(summary: FirstScreen) -> bool:
-    """Whether stopped times are known; otherwise causes are compared by their rebalances."""
+    """Whether stopped times are known; otherwise causes are compared by number of rebalances."""
     return any(cause.stopped_ms for cause in summary.causes)
 
 
@@ -306,7 +306,7 @@ def _of(row: Row) -> str:
 
 
 def act_line(row: Row) -> str:
-    """Describe an act: ``Fri 9 Jan 15:30:01 Deploy: 3 processes, a, b, c; 6 rebalances``."""
+    """Describe an act, such as ``Fri 9 Jan 15:30:01 Deploy: 2 processes, a, b; 6 rebalances``."""
     parts = []
     if row["away_longest_ms"]:
         most = "at most " if row["process_count"] > 1 else ""
@@ -340,7 +340,7 @@ def _waited(page: GroupPage, summary: FirstScreen) -> Child:
 
 
 def _quicker(summary: FirstScreen) -> Markup | None:
-    """Describe the cost of the slowest member, by a replay with it as quick as the others."""
+    """Describe a replay in which the slowest member is as quick as the others."""
     gain = _price(summary)
     if gain is None or summary.quicker is None:
         return None

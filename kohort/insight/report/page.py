@@ -159,8 +159,8 @@ def _details(page: GroupPage) -> Child:
 
 
 def _narrative(page: GroupPage) -> Markup:
-    """Render the acts, newest first, with the sentences of their rebalances. The newest act is
-    unfolded.
+    """Render the acts, such as deployments, newest first, each with a sentence per rebalance. The
+    newest act is unfolded.
     """
     sentences = {row["sequence"]: row for row in page.sentences.rows}
     parts: list[Markup] = []
