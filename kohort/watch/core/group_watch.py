@@ -30,10 +30,10 @@ from kohort.watch.core.view import View
 Json: TypeAlias = dict[str, Any]
 
 _DEPARTURES: Final = frozenset({reason.value for reason in RemovalReason})
-"""Fates of members that are no longer in the group."""
+"""Values of `fate` for members that are no longer in the group."""
 
 MEMBERS_OF_RUNNING: Final = 100
-"""Maximum number of members in the record of a rebalance in progress, which is made again every
+"""Maximum number of members in the record of a rebalance in progress; this record is rebuilt every
 second."""
 
 _NOBODY: Final = Signs(0)
@@ -71,17 +71,17 @@ class GroupWatch:
         self._at_ms = -1
         """Time of the last processed records."""
         self._place: Place | None = None
-        """Place of the last processed record."""
+        """Partition and offset of the last processed record."""
         self._since = "", -1
         """State of a consumer or share group at the last `view`, and when it entered that state."""
         self.commits: dict[bytes, Commit] = {}
-        """The last commits of the group by the keys of their records."""
+        """The group's latest commits, by record key."""
         self._is_linked = False
-        """Whether commits are linked to the signs of life of the partitions' owners."""
+        """Whether `Commit.signs` may be set in some of `commits`."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
-        """Take the group's next record other than a commit; yield the records of the history that
-        the earlier records complete.
+        """Add a record of the group, other than a commit, to the pending records. If these have
+        another timestamp, process them first, and yield the resulting records of the history.
         """
         yield from self._advance(seen.at_ms, seen.place)
         self.unlink()
@@ -89,8 +89,8 @@ class GroupWatch:
             self._batch.append(seen)
 
     def unread(self, at_ms: int, place: Place) -> Iterator[Json]:
-        """Forget the state of the group, because a record could not be decoded: nothing can be
-        concluded from changes across it. Yields as `take`.
+        """Forget the state of the group, because a record could not be decoded: differences between
+        the records before and after it may have unknown reasons. Yields records as `take` does.
         """
         yield from self._advance(at_ms, place)
         self.unlink()
@@ -103,7 +103,7 @@ class GroupWatch:
         yield from self._closed(place, now)
 
     def commit(self, commit: Commit, at_ms: int, place: Place) -> Iterator[Json]:
-        """Take a commit of the group; yields as `take`."""
+        """Process a commit of the group; yields records as `take` does."""
         yield from self._advance(at_ms, place)
         followed = self._followed
         signs = None if followed is None else followed.signs_of(commit.partition)
@@ -117,8 +117,8 @@ class GroupWatch:
             self._is_linked = True
 
     def unlink(self) -> None:
-        """Unlink all commits from signs of life, because records or another coordinator may have
-        changed the owners: the next commit of each partition must be passed to `commit`.
+        """Set `signs` of all commits to None, because records or another coordinator may have
+        changed the partitions' owners: the next commit of each must be passed to `commit`.
         """
         if self._is_linked:
             self._is_linked = False
@@ -158,12 +158,12 @@ class GroupWatch:
 
     @property
     def sequence(self) -> int:
-        """The last sequence number in its history."""
+        """The last sequence number in the group's history."""
         return self._fold.sequence
 
     @property
     def last_ms(self) -> int:
-        """Time of the records that are not processed yet; 0 without any."""
+        """Timestamp of the pending records; 0 if there are none."""
         return self._batch[0].at_ms if self._batch else 0
 
     def flush(self) -> Iterator[Json]:
@@ -191,8 +191,8 @@ class GroupWatch:
         return replace(view, since_ms=self._at_ms)
 
     def running(self, now_ms: int) -> Json | None:
-        """Return the record of the rebalance in progress; None without one, and for classic groups,
-        whose rebalances are known only when they are over.
+        """Return the record of the rebalance in progress; None if there is none, or the group is
+        classic: the rebalances of classic groups are known only when they are over.
         """
         facts, place = self._fold.open, self._place
         if facts is None or place is None:
@@ -267,9 +267,7 @@ class GroupWatch:
             self._followed.fates.clear()
 
     def _observed(self, data: Json, place: Place) -> Json:
-        """Add the fields that only an observer sets; set to null the fields that an observer cannot
-        know.
-        """
+        """Add the fields that only a watcher sets; set the fields that it cannot know to null."""
         by = ["records", *([] if isinstance(self._followed, ShareGroup) else ["commits"])]
         by += ["polls"] if self._has_polls else []
         by += ["log"] if self._logs.of(self.group_id).is_used else []

@@ -1,8 +1,8 @@
 """Determines which of several causes began a rebalance.
 
 Each cause has a time, known or guessed; the cause with the earliest known time began the rebalance.
-It is certain only if no other cause is possible: if members joined or left, the rejoin of another
-member, such as the leader, leaves no trace.
+This is certain only if no other cause is possible: if members joined or left, another member, such
+as the leader, may have rejoined before them without leaving a trace.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,11 +32,11 @@ class Cause:
     trigger: Trigger
     at_ms: int
     is_known: bool = False
-    """Whether its time is known rather than estimated."""
+    """Whether `at_ms` is known, or at least bounded by polls; otherwise it is a guess."""
     after_ms: int = -1
-    """Time of the last poll before the cause; -1 without one."""
+    """Time of the last poll before the cause; -1 if there is none."""
     stays_certain: bool = False
-    """Whether it is certain that this cause began the rebalance if there is no other."""
+    """Whether this cause, if it is the only one, certainly began the rebalance."""
 
 
 def unknown(at_ms: int) -> Cause:
@@ -129,7 +129,7 @@ def _of_newcomer(member: StoredMember, guess_ms: int, polls: Sequence[Poll]) -> 
 
 
 def _first(polls: Sequence[Poll], holds: Callable[[Poll], bool]) -> int:
-    """Return the index of the first poll for which `holds` is true; without one, `len(polls)`."""
+    """Return the index of the first poll for which `holds` is true; `len(polls)` if none."""
     return next((index for index, poll in enumerate(polls) if holds(poll)), len(polls))
 
 
@@ -138,8 +138,8 @@ def _before(first: int, polls: Sequence[Poll]) -> int:
 
 
 def _polled(trigger: Trigger, first: int, guess_ms: int, polls: Sequence[Poll]) -> Cause:
-    """Return a cause dated halfway between poll `first`, the first to show it, and the one before.
-    If none shows it, it is dated `guess_ms`, but not before the last poll.
+    """Return a cause whose time is halfway between poll `first`, which showed it, and the previous
+    one. If no poll showed the cause, its time is `guess_ms`, but not before the last poll.
     """
     after_ms = _before(first, polls)
     if first < len(polls):
@@ -171,8 +171,8 @@ def _listed(topics: frozenset[str]) -> str:
 
 
 def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> tuple[Cause, ...]:
-    """Return the causes, beginning with the cause that began the rebalance. The certainty of its
-    trigger is set from the other causes, the commits and the polls.
+    """Return the causes, first the one that began the rebalance. The certainty of this cause's
+    trigger is computed from the other causes, the commits and the polls.
     """
     ordered = sorted(causes, key=lambda cause: (cause.at_ms, not cause.is_known))
     known = [cause for cause in ordered if cause.is_known]
@@ -235,7 +235,7 @@ def _interval_ms(polls: Sequence[Poll]) -> int:
 
 
 def first_seen(polls: Sequence[Poll], since_ms: int) -> int | None:
-    """Return when a poll first showed PreparingRebalance, from `since_ms` on; None if none did."""
+    """Return the time of the first poll since `since_ms` with PreparingRebalance, or None."""
     times = (
         poll.at_ms
         for poll in polls
