@@ -1,4 +1,4 @@
-"""In-memory metadata of a broker that survives its restarts."""
+"""A broker's metadata in memory, kept when the broker restarts."""
 
 import weakref
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 
 
 class LastingMetadata(MetadataStore):
-    """Metadata in memory that survives the broker; changes are durable at once."""
+    """A metadata store in memory, for several brokers in turn; changes are durable at once."""
 
     def __init__(self, cluster_id: str = "x") -> None:
         super().__init__(None, new_cluster_id=cluster_id)

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): join, stay in or leave a consumer group (KIP-848).
 
-A request renews the session, and reports the member's subscription and partitions. v1 regular
-expressions that the broker matches, and member ids chosen by the client (KIP-1082).
+A request renews the session, and reports the member's subscription and partitions. v1 adds
+regular expressions that the broker matches, and member ids chosen by the client (KIP-1082).
 """
 
 from kohort.protocol.message import field, request, response, struct

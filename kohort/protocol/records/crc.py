@@ -1,7 +1,7 @@
 """CRC-32C in C, from the crc32c package but without running the package's ``__init__``.
 
 The package's ``__init__`` reads its own version from the installed metadata, for which Python
-imports parsers of mail and zip files: 20 ms, a twentieth of the broker's start.
+imports parsers of mail and zip files: 20 ms, a twentieth of the broker's startup time.
 """
 
 import importlib.util
