@@ -31,7 +31,7 @@ RETRY_S: Final = 0.2
 
 _METADATA_MAX: Final = 12
 _COORDINATORS_SINCE: Final = 4
-"""First version with several keys (KIP-699)."""
+"""First FindCoordinator version with a list of keys (KIP-699)."""
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -61,7 +61,7 @@ class RefusedError(Exception):
     """A broker responded with an error; the text names the request."""
 
     def __init__(self, error: int, what: str, message: str | None = None) -> None:
-        """`what` is the subject of the error, `message` the broker's own text, if any."""
+        """`what` says what failed; `message` is the broker's own text, None if it sent none."""
         self.error = error
         name = error_name(error)
         reason = f"{message.rstrip('.')} ({name})" if message else name
@@ -77,7 +77,7 @@ def error_name(error: int) -> str:
 
 
 def check(error: int, what: str, message: str | None = None) -> None:
-    """Raise RefusedError, for a code other than NONE."""
+    """Raise RefusedError unless `error` is NONE."""
     if error:
         raise RefusedError(error, what, message)
 
@@ -144,7 +144,7 @@ class Cluster:
             raise UnsupportedVersionError(f"{broker.address}: {error}", error.code) from None
 
     def metadata(self, topics: list[str] | None, *, creates: bool = False) -> MetadataResponse:
-        """The brokers, and these topics; None for all topics.
+        """Return the metadata of the brokers and of these topics; None means all topics.
 
         Args:
             creates: create missing topics, if the broker has auto.create.topics.enable.
@@ -162,17 +162,17 @@ class Cluster:
         return [self.connection(broker.host, broker.port) for broker in listed]
 
     def controller(self) -> BlockingConnection:
-        """The broker for changes of topics and configs: the controller, or a broker that forwards
-        to it.
+        """Return a connection for changes of topics and configs: to the controller, or if it is
+        unknown, to a broker that forwards them.
         """
         answer = self.metadata([])
         return self.broker(answer, answer.controller_id) or self._any()
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
-        """The coordinator of a group or a transactional id.
+        """Return the connection to the coordinator of a group or a transactional id.
 
         Raises:
-            RefusedError: there is no coordinator now.
+            RefusedError: no coordinator is available now.
         """
         broker = self._any()
         if broker.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
@@ -184,10 +184,10 @@ class Cluster:
         return self.connection(coordinator.host, coordinator.port)
 
     def leader(self, topic: str, partition: int) -> BlockingConnection | None:
-        """The leader of a partition; None if the partition does not exist.
+        """Return the connection to a partition's leader; None if the partition does not exist.
 
         Raises:
-            RefusedError: it has no leader now.
+            RefusedError: the partition has no leader now.
         """
         answer = self.metadata([topic])
         leaders = {
@@ -220,11 +220,11 @@ class Cluster:
         ask: Callable[[BlockingConnection], T],
         kind: CoordinatorKind = CoordinatorKind.GROUP,
     ) -> T:
-        """Ask the coordinator of a group or a transactional id, with retries as `retrying`."""
+        """Call `ask` with a connection to the coordinator of `key`; retry like `retrying`."""
         return self.retrying(lambda: ask(self.coordinator(key, kind)))
 
     def _any(self) -> BlockingConnection:
-        """A connection to the first server that answers.
+        """Return a connection to the first server that answers.
 
         Raises:
             DisconnectedError: none answers; the text has the reason for each.
@@ -238,7 +238,7 @@ class Cluster:
         raise DisconnectedError("; ".join(failures))
 
     def broker(self, metadata: MetadataResponse, node_id: int) -> BlockingConnection | None:
-        """The broker with this id, by a response to Metadata; None if it is not listed.
+        """Return the connection to a broker; None if `metadata` does not list its id.
 
         Raises DisconnectedError, AuthenticationError.
         """
@@ -248,7 +248,7 @@ class Cluster:
         return None
 
     def connection(self, host: str, port: int) -> BlockingConnection:
-        """The connection to a broker; a new connection if the last one is closed.
+        """Return the open connection to a broker, or a new one if none is open.
 
         Raises DisconnectedError, AuthenticationError.
         """

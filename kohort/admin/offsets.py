@@ -18,9 +18,9 @@ T = TypeVar("T")
 TopicPartition: TypeAlias = tuple[str, int]
 
 END: Final = -1
-"""The timestamp of the log end offset in ListOffsets."""
+"""The timestamp by which ListOffsets requests the log end offset."""
 START: Final = -2
-"""The timestamp of the log start offset in ListOffsets."""
+"""The timestamp by which ListOffsets requests the log start offset."""
 
 _LIST_OFFSETS_MAX: Final = 9
 _READ_UNCOMMITTED: Final = 0
@@ -30,7 +30,7 @@ _READ_COMMITTED: Final = 1
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
     offset: int
-    """-1 if all records are older."""
+    """-1 if all records are older, or after an error."""
     error: int
     """An ErrorCode; LEADER_NOT_AVAILABLE if the partition has no leader."""
 
@@ -38,9 +38,9 @@ class FoundOffset:
 def find_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
-    """The first offset at or after a time in ms, or `START` or `END`, of each partition.
+    """Return each partition's first offset at or after a time in ms, or for `START` or `END`.
 
-    Unknown partitions are left out.
+    Partitions that do not exist are left out.
 
     Args:
         committed_only: `END` means the last stable offset, as with read_committed.
@@ -59,7 +59,7 @@ def find_offsets(
 def known_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """`find_offsets` without partitions that have an error."""
+    """Like `find_offsets`, but leave out partitions with an error."""
     found = find_offsets(cluster, times)
     return {partition: result.offset for partition, result in found.items() if not result.error}
 
@@ -67,9 +67,9 @@ def known_offsets(
 def starts_of_lagging(
     cluster: Cluster, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The log start offsets of partitions whose committed offset is below the end.
+    """Return the log start offsets of partitions whose committed offset is below the end.
 
-    Only these can have deleted records that must not count as lag.
+    Records between the committed offset and the log start are deleted, so they are no lag.
     """
     lagging = [
         partition for partition, offset in committed.items() if offset < ends.get(partition, 0)
@@ -80,7 +80,7 @@ def starts_of_lagging(
 def checked_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:
-    """`find_offsets`, but an error of a partition is raised."""
+    """Like `find_offsets`, but raise RefusedError if a partition has an error."""
     found = find_offsets(cluster, times, committed_only=committed_only)
     for (topic, index), result in found.items():
         if result.error:
@@ -99,7 +99,7 @@ def by_topic(partitions: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]
 def leaders_of(
     cluster: Cluster, partitions: Mapping[TopicPartition, object]
 ) -> dict[BlockingConnection | None, list[TopicPartition]]:
-    """The existing partitions by their leader; None for those without one."""
+    """Group the existing partitions by their leader's connection; None: they have no leader."""
     topics = sorted({topic for topic, _ in partitions})
     if not topics:
         return {}
