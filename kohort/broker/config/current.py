@@ -38,17 +38,17 @@ SET_FOR_ALL: Final = ("min.insync.replicas",)
 """Settings that always have a cluster-wide default, initially the static value (KIP-966)."""
 
 KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
-"""Attributes that stay in force even if other dynamic settings are invalid: a mistake in another
-setting must not enable a disabled user."""
+"""Attributes whose dynamic values stay in force even if the dynamic settings are contradictory: a
+mistake in another setting must not enable a disabled user."""
 
 OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
-"""Checks a candidate config, and the texts of listeners' settings by full name."""
+"""Checks a new config, and listeners' settings as text by full name. Raises ValueError."""
 
 logger = logging.getLogger(__name__)
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the numbers of DescribeConfigs."""
+    """The sources of values; the numbers are those of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -103,7 +103,7 @@ class CurrentConfig:
         self.config = self._combined(self._for_this, self._for_all)
         """The effective settings; a new object after every change."""
         self.ports: dict[str, int] = {}
-        """Open ports by setting name. The broker may have chosen others than the settings say."""
+        """Open HTTP ports by setting name; if a setting is 0, the system has chosen the port."""
         self._listeners: list[Callable[[], None]] = []
         self._own_checks: list[OwnCheck] = []
 
@@ -142,14 +142,14 @@ class CurrentConfig:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """Texts of the listeners' effective settings, by full name."""
+        """The listeners' effective settings, as text by full name."""
         return self._own(self._for_this)
 
     def of_listener(
         self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """Return the config of a listener, or of one SASL mechanism of it. `own` are listeners'
-        settings as texts, by full name; by default the effective ones.
+        """Return the config of a listener, or of one SASL mechanism of it. `own`: the listeners'
+        settings to use, as text by full name; by default the effective ones.
         """
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
@@ -218,7 +218,7 @@ class CurrentConfig:
         return dataclasses.replace(self.loaded.config, **kept)  # type: ignore[arg-type]
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
-        """Yield all settings of this broker except internal ones, also those without effect."""
+        """Yield all settings of this broker except internal ones; includes those without effect."""
         for known in BROKER_SETTINGS.values():
             if not known.declared.internal:
                 value = self.ports.get(known.name, getattr(self.config, known.attribute))
@@ -330,12 +330,12 @@ class CurrentConfig:
 
 @cache
 def all_broker_settings() -> Mapping[str, Setting]:
-    """Return all broker settings by name, with or without an effect here."""
+    """Return all broker settings by name, including Kafka's that have no effect here."""
     return {**ignored_settings(), **BROKER_SETTINGS}
 
 
 def known_setting(name: str) -> Setting:
-    """Return a broker setting, with or without an effect here. Raises InvalidValueError."""
+    """Return a broker setting, even if it has no effect here. Raises InvalidValueError."""
     # Settings with an effect first, so that a start seldom has to read ignored.txt.
     known = BROKER_SETTINGS.get(name) or all_broker_settings().get(name)
     if known is None:

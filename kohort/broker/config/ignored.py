@@ -64,7 +64,7 @@ def ignored_settings() -> Mapping[str, Setting]:
 
 @cache
 def _lines() -> tuple[tuple[str, str], ...]:
-    """Return the lines of the file, each with its section's heading, which is the reason."""
+    """Return each line of ignored.txt with its section's heading: why the setting is ignored."""
     lines: list[tuple[str, str]] = []
     reason = ""
     for line in _FILE.read_text(encoding="utf-8").splitlines():
@@ -101,7 +101,7 @@ def _parse(line: str, reason: str) -> Setting:
 
 
 def _value(kind: str, text: str) -> Value:
-    """Parse a default value; `Setting.parse` cannot, as a `Setting` is created with its default."""
+    """Parse a default value. `Setting.parse` does not exist yet: a `Setting` needs its default."""
     if text == "null":
         return None
     text = "" if text == '""' else text

@@ -18,11 +18,10 @@ from kohort.formats.text import shown
 from kohort.protocol.errors import KafkaError
 
 HELD_MS: Final = 10_000
-"""A transaction that is open for longer than this holds groups back; shorter transactions are
-usual."""
+"""Transactions that are open for less than this are usual, and are not shown."""
 
 LOOKED_AT: Final = 200
-"""Maximum number of a group's positions that are checked."""
+"""Maximum number of a group's partitions that are checked for open transactions."""
 
 
 class Holder(NamedTuple):
@@ -42,8 +41,8 @@ class Holding:
         self._clock = clock
 
     def holder_at(self, topic_name: str, index: int, offset: int) -> Holder | None:
-        """Return the transaction that keeps a read_committed consumer from reading at `offset`;
-        None if there is none, or it has been open for less than `HELD_MS`.
+        """Return the open transaction because of which read_committed consumers wait at `offset`;
+        None if they do not wait there, or the transaction is open for less than `HELD_MS`.
         """
         topic = self._topics.get(topic_name)
         partition = None if topic is None else open_partition(self._topics, topic, index)
@@ -83,7 +82,7 @@ class Held(NamedTuple):
 
 
 def held_positions(group: GroupSeen, readable: ReadableOf, holding: Holding) -> Iterator[Held]:
-    """Yield the positions at which the group is held back."""
+    """Yield the group's committed offsets at which it may wait for an open transaction."""
     for position in islice(positions(group, readable), LOOKED_AT):
         if position.lag and position.end is not None:
             offset = position.committed.offset

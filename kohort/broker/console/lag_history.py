@@ -22,10 +22,10 @@ EVERY_S: Final = 30.0
 SAMPLES_MAX: Final = 120
 """Number of samples kept: one hour."""
 GROUPS_MAX: Final = 1_000
-"""Maximum number of stored groups, of a kilobyte each; beyond that, groups that get lag are not
+"""Maximum number of stored groups, of a kilobyte each; further groups that begin to lag are not
 stored."""
 SAMPLED_MAX: Final = 20_000
-"""Maximum number of groups read per sample, the oldest first."""
+"""Maximum number of groups per sample; if there are more, the oldest ones are read."""
 
 SHARE: Final = 100
 """The minimum pause after a sample, as a multiple of its duration, so that sampling takes a
@@ -45,7 +45,7 @@ class LagHistory:
     async def run(
         self, seen: Callable[[], GroupsSeen | None], readable: ReadableOf, clock: Clock
     ) -> None:
-        """Collect samples until cancelled; `seen` returns None as long as there are no groups."""
+        """Collect samples until cancelled. `seen` returns None until coordinators exist."""
         pause_s = EVERY_S
         while True:
             await asyncio.sleep(pause_s)
@@ -98,7 +98,7 @@ class LagHistory:
         return list(zip(list(self._times_ms)[-len(samples) :], samples, strict=True))
 
     def trend(self, group_id: str) -> tuple[int, int] | None:
-        """Return the lag some minutes ago and now, if it is rising; otherwise None."""
+        """Return the lag `trend_ms` ago and now, if it has been rising; otherwise None."""
         samples = self._lags.get(group_id)
         if samples is None or not is_rising(samples[-TREND_SAMPLES:]):
             return None

@@ -1,7 +1,6 @@
-"""DescribeConfigs (key 32): the configs of topics and brokers, with their source.
+"""DescribeConfigs (key 32): the configs of topics, brokers and groups, with their source.
 
-v1-4 as in Kafka 4.4. The documentation field of a topic config without effect says so. Broker
-settings without effect are not listed.
+v1-4 as in Kafka 4.4. If a config has no effect here, its documentation field says so.
 """
 
 import logging
@@ -105,7 +104,7 @@ def _describe(
 
 
 def _alike(ctx: RequestContext, resource: DescribeConfigsResource) -> object:
-    """Return a key that is equal for resources of a request with the same description."""
+    """Return a key: resources of one request whose keys are equal have the same description."""
     topic = None
     if resource.resource_type == ResourceType.TOPIC:
         topic = ctx.broker.topics.get(resource.resource_name)

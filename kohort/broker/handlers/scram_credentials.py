@@ -1,9 +1,9 @@
 """AlterUserScramCredentials (key 51): add and remove SCRAM credentials of users (KIP-554).
 
-v0. The client sends the password salted and hashed; what is stored is derived from that and does
-not reveal it. Users fail individually. As in Kafka, a salt may be short or empty, and a salted
-password may have any length above 0. Unlike Kafka, the broker limits names, salts and the number of
-users.
+v0. The client sends a salted hash of the password; the broker stores keys derived from the hash,
+which do not reveal it. Users fail individually. As in Kafka, a salt may be short or empty, and a
+salted password may have any length above 0. Unlike Kafka, the broker limits names, salts and the
+number of users.
 
 DescribeUserScramCredentials (key 50): the users with SCRAM credentials (KIP-554).
 
@@ -56,7 +56,7 @@ Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
 async def alter_user_scram_credentials(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Alter each user; answered when the changes are on disk."""
+    """Alter each user; respond when the changes are on disk."""
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _denied(request)
     # A change is completed even if its client disconnects.

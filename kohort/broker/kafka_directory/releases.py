@@ -15,14 +15,14 @@ from kohort.protocol.messages.cluster_metadata import PartitionRecord
 class Release(NamedTuple):
     name: str
     features: Mapping[str, int]
-    """The feature levels that `kafka-storage format` of this release gives a new cluster; others
-    are 0.
+    """The feature levels that `kafka-storage format` of this release gives a new cluster; any
+    other feature is at level 0.
     """
     older: Mapping[type, int] = {}
     """Versions of those record types whose latest version this release does not know."""
     begins_with_file: bool = False
-    """Whether a new cluster's records are read from bootstrap.checkpoint, as before KIP-1170
-    (4.4)."""
+    """Whether a new cluster reads its first metadata records from bootstrap.checkpoint, as before
+    KIP-1170 (4.4)."""
 
     def version_of(self, record: type) -> int:
         return self.older.get(record, schema_of(record).versions.high)
@@ -31,7 +31,7 @@ class Release(NamedTuple):
 KAFKA_3_9: Final = Release(
     "3.9", {"metadata.version": 21}, {PartitionRecord: 1}, begins_with_file=True
 )
-"""The last release before 4.0, without eligible leader replicas."""
+"""The last release before 4.0; it has no eligible leader replicas."""
 
 KAFKA_4_4: Final = Release(
     "4.4",

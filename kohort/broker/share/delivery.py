@@ -86,7 +86,7 @@ class ShareDelivery:
         return self._topic.prepare()
 
     async def close(self) -> None:
-        """Store staged changes, and stop."""
+        """Stop, and append the share-partitions' staged state records."""
         self._is_closed = True
         await self.maintenance.close()
         await self._dead_letters.close()

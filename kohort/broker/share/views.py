@@ -110,7 +110,7 @@ class SharePartitionView:
     # Sentences.
 
     def start_text(self) -> str:
-        """Name the record that keeps the start offset from advancing, and the reason."""
+        """Say which record keeps the start offset from advancing, and why."""
         start = self.window.start_offset
         segment = self.segment(start)
         if segment is None:
@@ -215,7 +215,7 @@ class SharePartitionView:
         return None
 
     def record_texts(self, offset: int) -> Iterator[str]:
-        """Yield lines about one record: its state, and its remembered deliveries."""
+        """Yield lines about one record: its state, and how its recent deliveries ended."""
         report = self._report
         known = [] if report is None else report.deliveries_of(self.share.key, offset)
         is_archived = any(ended.is_archived for ended in known)

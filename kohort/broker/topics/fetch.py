@@ -28,10 +28,10 @@ from kohort.protocol.messages.fetch import AbortedTransaction
 T = TypeVar("T")
 
 ITERATION_BYTES: Final = 1 << 20
-"""Bytes that one request reads per event loop iteration: about a millisecond."""
+"""Bytes after which a request waits for the next event loop iteration: about 1 ms."""
 
 ITERATION_PARTITIONS: Final = 1_000
-"""Partitions that one request reads per event loop iteration: about two milliseconds."""
+"""Maximum number of partitions that a request reads per event loop iteration: about 2 ms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +138,7 @@ def _to_message(entry: LogAborted) -> AbortedTransaction:
 
 
 class FetchPass:
-    """Reads partitions in the order of the request, until ``max_bytes``.
+    """Reads partitions in the order of the request, until they have ``max_bytes`` in total.
 
     The first batch found is returned whole even above the limits, so that a consumer always makes
     progress.
@@ -153,8 +153,8 @@ class FetchPass:
         self.total_bytes = 0
 
     def read_cached(self) -> bool:
-        """Read partitions while their data is cached, within the limits of an iteration; return
-        whether all were read.
+        """Read partitions until one is not cached, or one of the limits per event loop iteration
+        is exceeded; return whether all were read.
         """
         # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
@@ -188,7 +188,7 @@ class FetchPass:
 
 
 class DelayedFetch(DelayedOperation, Generic[T]):
-    """A fetch that waits for ``bytes_missing`` more bytes, with its partitions as keys."""
+    """A fetch that waits until its partitions have ``bytes_missing`` more bytes."""
 
     __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_read_again", "_reads")
 
@@ -229,6 +229,6 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         self._read_again(self._answer)
 
     def on_failed(self, error: Exception) -> None:
-        """Fail the response with ``error``, unless it is set already."""
+        """Fail the response with ``error``, unless the response is set already."""
         if not self._answer.is_done:
             self._answer.set_exception(error)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kohort.broker.topics.partition import Partition
 
 BLOCK_SIZE: Final = 1000
-"""Ids in a block, as Kafka's controller allocates them to brokers."""
+"""Number of ids in a block: the same as in the blocks that Kafka's controller allocates."""
 
 
 class ProducerIds:
@@ -52,7 +52,7 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
 
     def next(self) -> int:
-        """Return a new id. Raises StorageError if a new block is needed and cannot be stored."""
+        """Return a new id. Raises StorageError if a new block of ids cannot be stored."""
         for producer_id in self._block:
             return producer_id
         self._block = iter(self._allocate(BLOCK_SIZE))
@@ -60,7 +60,7 @@ class ProducerIds:
 
 
 RECOVERY_THREADS: Final = 4
-"""Logs that are verified concurrently: with many small logs, verifying mostly waits for fsyncs."""
+"""Number of logs verified concurrently: with many small logs, verifying mostly waits for fsyncs."""
 
 PROGRESS_S: Final = 10
 """Interval at which the progress of verifying logs is logged."""
@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 
 class TopicManager:
     settings: CurrentConfig
-    """The broker's current settings. Like all other attributes, available after `start`."""
+    """The broker's current settings. Set by `start`, like the attributes declared below."""
     cluster_id: str
     compaction: Compactor
     disk: DataDirectoryShell
@@ -112,12 +112,12 @@ class TopicManager:
         self.get = self.catalog.get
         self.get_by_id = self.catalog.get_by_id
         self.all = self.catalog.all
-        """Returns every topic, oldest first; like `get` and `get_by_id`, the catalog's method."""
+        """`Catalog.all`, which returns every topic, oldest first."""
         self._new_uuid = new_uuid
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Open everything in the data directory, whose lock must be held; verify it if necessary.
+        """Open the data directory, whose lock the caller holds; verify its logs if necessary.
 
         Raises ConfigError, MetadataError or StorageError if the broker cannot start.
         """
@@ -185,9 +185,7 @@ class TopicManager:
 
     @cached_property
     def changes(self) -> TopicChanges:
-        """Changes to topics and configs. The module is imported on first use, because that takes 1
-        ms.
-        """
+        """Changes topics and configs. Imported on first use, because that takes 1 ms."""
         from kohort.broker.topics.changes import TopicChanges  # noqa: PLC0415
 
         changes = TopicChanges(
@@ -216,11 +214,11 @@ class TopicManager:
         return topic.partitions[index]
 
     def is_on_disk(self, name: str, index: int) -> bool:
-        """Whether a partition has a directory; creates none."""
+        """Whether a partition's directory exists; does not create it."""
         return self.disk.data.directories.exists(name, index)
 
     async def wait_flushed(self, timeout_ms: int) -> None:
-        """Return when no partition is being flushed, or after that time."""
+        """Return when all flushes in progress have ended, or after the timeout."""
         flushes = {
             flush for partition in self.disk.opened() if (flush := partition.flush) is not None
         }

@@ -31,11 +31,10 @@ Records: TypeAlias = "bytes | memoryview | FileRange"
 """Whole batches, in memory or as a file range for sendfile."""
 
 OFFLOADED_ATTEMPTS: Final = 3
-"""Attempts of a read in another thread: segments may be deleted or compacted meanwhile."""
+"""Maximum attempts to read in another thread: a segment may be deleted or compacted meanwhile."""
 REPAIR_ATTEMPTS: Final = 3
-"""Maximum attempts to repair an index: a rebuilt index is checked once more, and segments may be
-compacted meanwhile.
-"""
+"""Maximum attempts to repair an index: each checks the result of the one before, and segments may
+be compacted meanwhile."""
 
 
 class PartitionReads:
@@ -44,7 +43,7 @@ class PartitionReads:
     def __init__(
         self, partition: Partition, log: PartitionLog, executor: Executor, tail_cache: TailCache
     ) -> None:
-        """`partition` provides the visible offsets; it is not changed."""
+        """`partition` provides the high watermark and the last stable offset; it is only read."""
         self._partition = partition
         self._log = log
         self._executor = executor
@@ -106,7 +105,7 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Like `read_cached`, but read in another thread, up to the end visible at its start."""
+        """Like `read_cached`, but in another thread, up to the limit when that thread starts."""
         partition = self._partition
         if committed_only:
             await repair_indexes(self._log, offset, self._executor)
@@ -131,7 +130,7 @@ class PartitionReads:
     async def read_committed_in_thread(
         self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool, clock: Monotonic
     ) -> tuple[Records, list[AbortedTransaction]]:
-        """Read like `read_in_thread`, and return the aborted transactions in the result as well."""
+        """Like `read_in_thread`; also return the aborted transactions with records in the data."""
         for _ in range(OFFLOADED_ATTEMPTS):
             data = await self.read_in_thread(
                 offset, max_bytes, min_one=min_one, as_range=as_range, committed_only=True
@@ -151,15 +150,15 @@ class PartitionReads:
         return data, self.aborted_in_read(offset, len(data))
 
     def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions in the result of a committed read from `offset`, which
-        must have run in the same event loop iteration.
+        """Return the aborted transactions with records in the `byte_count` bytes that a committed
+        read from `offset` has returned in this event loop iteration.
 
-        Unlike Kafka, normally omits transactions that begin after the result.
+        Unlike Kafka, normally omits transactions that begin after these bytes.
         """
         return self._search(offset, byte_count).at_once() if byte_count else []
 
     def aborted_cached(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
-        """Like `aborted_in_read`; None if the search is long: use `read_committed_in_thread`."""
+        """Like `aborted_in_read`; None if that takes long: then use `read_committed_in_thread`."""
         if not byte_count:
             return []
         return self._search(offset, byte_count).at_once_if_short()

@@ -92,7 +92,7 @@ class Transactions:
         producer_epoch: int,
         partition: TopicPartition,
     ) -> ErrorCode:
-        """Handle an AddPartitionsToTxn that only verifies."""
+        """Handle an AddPartitionsToTxn with `verify_only`: check the partition, add nothing."""
         txn = self.host.find(transactional_id)
         if isinstance(txn, ErrorCode):
             return txn

@@ -1,7 +1,7 @@
 """The requests of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Groups of other kinds answer these requests with errors, as in Kafka. Requests to groups of all
-kinds are in :mod:`kohort.broker.coordinator.coordinator`.
+As in Kafka, a consumer group executes them for members that use the classic protocol, and groups
+of other kinds reject them. :mod:`kohort.broker.coordinator.coordinator` has the other requests.
 """
 
 from collections.abc import Sequence
@@ -91,8 +91,8 @@ class ClassicRequests:
         return ticket
 
     def _begin_classic(self, group: Group, now: Now) -> None:
-        """Convert an empty consumer group to a classic one, whose generations continue from its
-        epoch.
+        """Convert an empty consumer group to a classic group, whose generations continue from the
+        consumer group's epoch.
         """
         del now
         membership = group.membership
@@ -103,9 +103,9 @@ class ClassicRequests:
             group.convert(classic, ())
 
     def _drop_excess_ids(self, group_id: str) -> None:
-        """Drop the oldest unused member ids of all groups if they need too much memory. To be
-        called after a JoinGroup to this group, which may have created a member id. A member id that
-        is created only after an append is counted at the next JoinGroup.
+        """Drop the oldest unused member ids of all groups if they need too much memory. Call this
+        after a JoinGroup to `group_id`, which may have created a member id. A member id that is
+        created only after an append is counted at the next JoinGroup.
         """
         membership = self._host.membership(group_id, ClassicMembership)
         if membership is None or not membership.data.unused_ids.are_too_many:

@@ -12,7 +12,7 @@ from kohort.broker.core.security.sasl import SaslFailure
 
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
 REFUSAL: Final = b'{"status":"invalid_token"}'
-"""The first response to a rejected client; it replies with one byte, then the attempt ends."""
+"""The first response to a rejected client. The client replies with one byte, and SASL fails."""
 
 _MESSAGE: Final = re.compile(
     rb"n,(?:a=(?P<authzid>[\x21-\x2b\x2d-\x7e]*))?,\x01auth=(?P<scheme>[A-Za-z]+) "
@@ -24,7 +24,7 @@ _TRIMMED: Final = "".join(map(chr, range(33)))
 
 
 class Claimed(NamedTuple):
-    """The content of a client's message."""
+    """The contents of a client's first message."""
 
     authzid: str
     token: str
@@ -44,7 +44,7 @@ class TokenRules(NamedTuple):
 
 
 def read_message(data: bytes) -> Claimed:
-    """The token in a client's first message. Raises SaslFailure."""
+    """Parse a client's first message. Raises SaslFailure."""
     match = _MESSAGE.fullmatch(data)
     if match is None or match["scheme"].lower() != b"bearer":
         raise SaslFailure("not an OAUTHBEARER message")

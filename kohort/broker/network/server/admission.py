@@ -14,7 +14,7 @@ from kohort.broker.core.security.account import Rate
 from kohort.broker.network.connection.limits import UNLIMITED, NetworkLimits
 
 ADDRESSES_MAX: Final = 100_000
-"""IP addresses whose rates are tracked; beyond that the least recent one is dropped."""
+"""Maximum number of IP addresses with a tracked rate; the least recently used is dropped."""
 
 
 class Admission:
@@ -68,7 +68,7 @@ class ConnectionRates:
         self._by_ip: RecentlyUsed[str, Rate] = RecentlyUsed(self._new, ADDRESSES_MAX)
 
     def of_listener(self, listener: str, now_ms: int) -> int:
-        """Count a new connection; return the milliseconds for which to pause accepting."""
+        """Count a new connection of a listener; return for how many ms to pause accepting."""
         limits = self.limits
         own_limit = limits.max_connection_creation_rates.get(listener, UNLIMITED)
         if own_limit == limits.max_connection_creation_rate == UNLIMITED:
@@ -82,7 +82,7 @@ class ConnectionRates:
         )
 
     def of_ip(self, ip: str, now_ms: int) -> int:
-        """Count a new connection; return the delay in ms before it is closed, 0 to serve it."""
+        """Count a new connection of an address; return the ms until it is closed, 0 to serve it."""
         limit = self._limit_of_ip(ip)
         if limit is None:
             return 0
@@ -127,8 +127,8 @@ class UnauthenticatedConnections(Generic[A]):
         return len(self._since_ms)
 
     def add(self, connection: A, now_ms: int, count_max: int) -> A | None:
-        """Add a connection. If there are more than `count_max`, return the connection to close: the
-        oldest of the address block that has the most.
+        """Add a connection. If there are now more than `count_max`, return the one to close: the
+        oldest of the address block with the most connections.
         """
         self._since_ms[connection] = now_ms
         block = connection.address_block
@@ -141,9 +141,7 @@ class UnauthenticatedConnections(Generic[A]):
         return next(iter(self._by_block[most]))
 
     def remove(self, connection: A) -> None:
-        """Remove an authenticated or closed connection; does nothing if the connection is not among
-        them.
-        """
+        """Remove a connection that is authenticated or closed; do nothing if it was not added."""
         if self._since_ms.pop(connection, None) is None:
             return
         block = connection.address_block
@@ -154,7 +152,7 @@ class UnauthenticatedConnections(Generic[A]):
             del self._by_block[block]
 
     def overdue(self, now_ms: int, timeout_ms: int) -> Iterator[A]:
-        """Yield connections that exceed the time limit, oldest first; do not modify meanwhile."""
+        """Yield connections above the time limit, oldest first; add and remove none meanwhile."""
         for connection, since_ms in self._since_ms.items():
             if now_ms - since_ms < timeout_ms:
                 return

@@ -80,7 +80,7 @@ class PartitionLog(LogAppender, LogReader):
         return self.failure is not None
 
     def flush(self) -> None:
-        """Flush everything appended before the call to disk. For any thread.
+        """Flush everything appended before the call to disk. Any thread may call this.
 
         StorageError if that fails; the log has then failed permanently.
         """
@@ -120,7 +120,7 @@ class PartitionLog(LogAppender, LogReader):
         """Delete the oldest segments as configured; return how many.
 
         Args:
-            up_to_offset: segments that reach or follow it are kept; the high watermark.
+            up_to_offset: the high watermark; segments with batches at or above it are kept.
         """
         self.check_usable()
         return self._delete_expired(wall_ms, up_to_offset, by_policy=True)
@@ -254,7 +254,7 @@ def expired_segments(
 
 
 def _is_old(segment: LogSegment, config: TopicConfig | None, wall_ms: int) -> bool:
-    """Whether a segment has expired, by its latest record or else its last write."""
+    """Whether retention.ms has passed since the latest timestamp, or if none, `created_ms`."""
     if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False
     latest = load_max_timestamp(segment)

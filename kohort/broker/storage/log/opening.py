@@ -62,7 +62,7 @@ class OpeningTerms(NamedTuple):
     before_roll: Callable[[], None] | None = None
     """Called before a second or later segment is created. May raise OSError."""
     on_verified: Callable[[int], None] | None = None
-    """Called with numbers of bytes that recovery has verified."""
+    """Called during recovery with the number of bytes verified since the last call."""
 
 
 class OpenedLog:
@@ -80,7 +80,7 @@ class OpenedLog:
         self._may_have_gaps = is_compacted or not terms.is_known
         """Whether Kafka may have compacted the log."""
         self.is_new = not files.exists(directory)
-        """Whether the directory has just been created."""
+        """Whether the directory did not exist before."""
         if self.is_new:
             files.make_directory(directory)
         content = scan_directory(files, directory)
@@ -96,7 +96,7 @@ class OpenedLog:
             segment.following_offset = following.base_offset
         self.epochs = load_leader_epochs(files, directory, self.segments, terms.leader_epoch_max)
         self.newest_epoch = self.epochs.latest
-        """The latest epoch before truncation: clients may have learnt of it."""
+        """The latest leader epoch before recovery truncates the log: clients may know it."""
         self.end_offset = self._proven
         self.is_tail_known = True
         """Whether the end of the active segment has been verified."""
@@ -105,7 +105,7 @@ class OpenedLog:
         trusted.
         """
         self.lost: list[LostOffsets] = []
-        """The losses that were detected."""
+        """The detected ranges of lost offsets."""
         if self.segments:
             self._find_end()
         else:
@@ -215,7 +215,7 @@ class OpenedLog:
         return end_offset if found is None else found
 
     def _clean_end(self) -> int | None:
-        """Return the end of a log after a clean shutdown; None if damage hides the end."""
+        """Return the log's end after a clean shutdown; None if it is unknown because of damage."""
         active = self.segments[-1]
         if active.size_bytes == 0:
             return active.base_offset
@@ -263,7 +263,7 @@ class OpenedLog:
         return end_offset
 
     def _note_first_crcs(self) -> None:
-        """Give segments the CRCs of their first batches from segments.crc, for `check_identity`."""
+        """Take the CRCs of segments' first batches from segments.crc, for `check_identity`."""
         terms, sums = self._terms, self.checksums.sums
         *sealed, active = self.segments
         # Above the recovery point the CRCs in segments.crc may be older than the segments.
@@ -310,7 +310,7 @@ class OpenedLog:
 def load_leader_epochs(
     files: FileSystem, directory: str, segments: Sequence[LogSegment], leader_epoch_max: int
 ) -> LeaderEpochs:
-    """Load the epochs of a log from its file, or else from its batches. Raises OSError."""
+    """Load a log's leader epochs from their file, or else from the batches. Raises OSError."""
     try:
         starts = read_leader_epochs(files, directory)
     except CorruptFileError as error:

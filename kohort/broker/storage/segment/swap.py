@@ -32,7 +32,7 @@ from kohort.broker.storage.segment.batch_walk import FEW_BYTES, walk_batches
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX = (1 << 63) - 1
-"""Used as the end offset of a replacement until its batches have been read."""
+"""Assumed as the end of a compacted segment while its batches are read to find its end."""
 
 # The .log is renamed last: its new name proves that the other files are renamed.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
@@ -44,8 +44,8 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Perform step 1 (see above): rename the new files to *.swap. The files must be on disk. Raises
-    OSError: the replacement is then not committed.
+    """Perform step 1 (see the module): rename the new files, which must be on disk, to *.swap.
+    After an OSError the replacement is not committed.
     """
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
@@ -54,7 +54,7 @@ def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
 
 
 def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Perform step 3 (see above): rename the new files to their final names. Raises OSError."""
+    """Perform step 3 (see the module): give the new files their final names. Raises OSError."""
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + SWAP_SUFFIX):
@@ -110,7 +110,7 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
 
 
 def _end_of(files: FileSystem, path: str, base_offset: int) -> int | None:
-    """Return the offset after the last batch of a replacement; None if it is damaged."""
+    """Return the offset after the last batch of a .log; None if the file is damaged."""
     file = files.file(path)
     end_offset = base_offset
     try:
