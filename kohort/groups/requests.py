@@ -20,8 +20,8 @@ CONSUMER: Final = "consumer"
 """The protocol type of groups whose members are consumers."""
 
 Ticket: TypeAlias = object
-"""An opaque handle by which the shell identifies a pending request. The core returns it in exactly
-one Reply, and never looks inside."""
+"""An opaque handle of a pending request. The group returns it in exactly one Reply, and never looks
+inside."""
 
 
 _BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -29,12 +29,12 @@ _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether a field of a heartbeat counts as empty; null does not."""
+    """Whether a heartbeat's text field is empty or blank; false for null."""
     return text is not None and not text.strip(_BLANKS)
 
 
 class Connection(Protocol):
-    """A client's connection, as the shell knows it."""
+    """A client's connection, of which this package only uses `is_open`."""
 
     @property
     def is_open(self) -> bool: ...
@@ -42,17 +42,17 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Now:
-    """The time of one step."""
+    """The current time on both clocks, the same for everything that one command does."""
 
     ms: int
-    """Monotonic: all deadlines and durations."""
+    """Monotonic time, for all deadlines and durations."""
     wall_ms: int
     """Wall time since 1970, for commit timestamps, the time of a state change, and expiry of
     offsets."""
 
 
 UNFETCHED_LEAST_MS: Final = 5_000
-"""A member that has not fetched for this long has stopped polling: consumers that read send a Fetch
+"""A member that has not fetched for this long has stopped polling: a polling consumer sends a Fetch
 every half second, unless configured otherwise. A Fetch that waits at the broker counts, too."""
 
 
@@ -78,7 +78,7 @@ class JoinRequest:
     """v9+: the response can tell a returning leader to skip the assignment (KIP-814)."""
     reason: StatedReason = NO_REASON
     client_software: str = ""
-    """See `MemberRef.client_software`."""
+    """Name and version of the client library (see `MemberRef`)."""
 
 
 JoinedMember: TypeAlias = JoinGroupResponseMember
@@ -108,7 +108,7 @@ class SyncRequest:
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
-    """Protocol type; None before v5, not checked. From v5 on both type and name are required."""
+    """None before v5: then it is not checked. From v5 on, both type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
     """Assignments by member id; ignored unless the leader sends them."""
@@ -152,7 +152,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
-    """Set by a commit with a retention time of its own (v2-4), else -1."""
+    """When the offset expires, if its commit set a retention time (v2-4); otherwise -1."""
     topic_id: bytes = ZERO_UUID
     """Id of the topic that the offset was committed for; zero if unknown."""
 
@@ -177,17 +177,17 @@ class OffsetToCommit:
 
 @dataclass(slots=True)
 class CommitRequest:
-    """An OffsetCommit or TxnOffsetCommit, of existing partitions."""
+    """An OffsetCommit or TxnOffsetCommit; all its partitions exist."""
 
     offsets: tuple[OffsetToCommit, ...]
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
-    """-1 with an empty member id: a commit without membership."""
+    """Generation or member epoch; -1 with an empty member id if no member commits."""
     retention_time_ms: int = -1
-    """v2-4: expire after this time, whatever the broker's retention; -1 for the broker's."""
+    """v2-4: retention of these offsets instead of the broker's; -1 for the broker's."""
     allows_epoch: bool = True
-    """Whether `generation` may be the epoch of a member of KIP-848; not before OffsetCommit v9."""
+    """Whether `generation` may be a member epoch (KIP-848); false before OffsetCommit v9."""
 
 
 def _always() -> ErrorCode:
@@ -200,9 +200,9 @@ class EnclosingTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     check: Callable[[], ErrorCode] = _always
-    """Checks whether the transaction is still open, and includes the group's log partition. Called
-    right before the records are appended, which may be long after the request arrived: records
-    appended after the transaction's marker would stay pending forever."""
+    """Returns an error unless the transaction is open and has the group's log partition. Called
+    right before the append, which may be long after the request arrived: records appended after the
+    transaction's marker would stay pending forever."""
 
 
 @dataclass(slots=True)

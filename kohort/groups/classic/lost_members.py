@@ -51,9 +51,9 @@ class LostMembers:
             lost.is_heard = True
 
     def take(self, request: JoinRequest, now_ms: int) -> tuple[bool | None, int | None]:
-        """Find and forget the lost member with the instance id, or client id and host, of a join.
-        Return whether its process is the one that joins, None if no such member was lost; and if it
-        is, the time since the lost member's last heartbeat.
+        """Forget the lost member that matches a join by instance id, or else client id and host.
+        Return whether the join comes from that member's process, or None if no member matches. If
+        it does, also return the ms since the member's last heartbeat.
         """
         same = self._by_id.get(request.former_member_id)
         if same is not None:

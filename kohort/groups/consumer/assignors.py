@@ -34,8 +34,8 @@ class Assign(Protocol):
         """Return the partitions of each member by topic id, ascending or in order of assignment.
 
         Args:
-            members: in the order in which ties are decided.
-            topics: the number of partitions of each subscribed topic by its id, in order.
+            members: ordered; ties between members go to the first.
+            topics: partition counts of the subscribed topics by topic id, ordered as well.
             homogeneous: whether all members have the same subscription.
         """
         ...
@@ -108,7 +108,7 @@ def assign_ranges(
 
 
 ROUNDS_MAX: Final = 16
-"""Maximum rounds over all topics: balancing one topic may make another uneven again."""
+"""Maximum number of passes over all topics: balancing one may make another uneven again."""
 
 _SIGNS: Final = 1 << 127 | 1 << 63
 """The sign bits of both halves of a topic id, which Kafka compares as signed numbers."""
@@ -117,7 +117,7 @@ _SIGNS: Final = 1 << 127 | 1 << 63
 def assign_uniformly(
     members: Sequence[AssignorMember], topics: Mapping[bytes, int], *, homogeneous: bool
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
-    """Assign evenly over all topics together; a member keeps what it has if that allows it.
+    """Balance members' partition counts over all topics; members keep theirs if possible.
 
     There are two algorithms, as in Kafka: one for members that all have the same subscription, and
     one for the general case.
@@ -199,11 +199,11 @@ def _find_unassigned(
 def assign_heterogeneous(
     members: Sequence[AssignorMember], topics: Mapping[bytes, int]
 ) -> Steps[dict[str, dict[bytes, list[int]]]]:
-    """Assign partitions of topics that not all members subscribe to.
+    """Assign partitions to members with different subscriptions.
 
-    Members keep what they still subscribe to. What is left goes, topic by topic, to the subscriber
-    with the least partitions. Then partitions move from the most to the least loaded subscribers of
-    a topic as long as that makes the group more even.
+    Members keep partitions of topics that they still subscribe to. Each other partition goes, topic
+    by topic, to the subscriber with the fewest partitions. Then partitions move from the most to
+    the least loaded subscribers of a topic as long as that makes the group more even.
     """
     work = _Work(members, (yield from subscribers_of_topics(members, topics)))
     yield from work.keep_assigned(topics)
@@ -239,7 +239,7 @@ class _Work:
                 yield
 
     def in_order(self) -> Steps[list[bytes]]:
-        """Sort topics by partitions per subscriber, the most first."""
+        """Return the topics by descending number of partitions per subscriber."""
         topic_ids = [topic_id for topic_id, numbers in self._subscribers.items() if numbers]
         topic_ids.sort(key=lambda topic_id: int.from_bytes(topic_id, "big") ^ _SIGNS)
         yield
@@ -305,9 +305,7 @@ class _Work:
         self._loads[number] += 1
 
     def _sorted_subscribers(self, topic_id: bytes) -> list[int]:
-        """Return the subscribers by load. The sort is stable: members with the same load stay in
-        order of number.
-        """
+        """Return the subscribers in ascending order of load, then of index: the sort is stable."""
         return sorted(self._subscribers[topic_id], key=self._loads.__getitem__)
 
     def result(self) -> Steps[dict[str, dict[bytes, list[int]]]]:
@@ -322,9 +320,9 @@ class _Work:
 
 
 class _Least:
-    """Selects members with the least load, round robin. The members before `_end` have the same
-    load; once each has received a partition, the range is extended by the members that already have
-    the new load.
+    """Selects the member with the least load, round robin. Of the members, sorted by load, those
+    before `_end` have the same load. When each of them has received a partition, `_end` moves past
+    the members that already had the new load.
     """
 
     def __init__(self, members: Sequence[int], load: Callable[[int], int]) -> None:
@@ -335,7 +333,7 @@ class _Least:
         self.level = load(members[0]) - 1
 
     def take(self) -> int:
-        """Return the next member, which gets a partition."""
+        """Return the next member that receives a partition."""
         if self._next == self._end:
             self.level += 1
             while self._end < len(self._members) and (
@@ -348,8 +346,8 @@ class _Least:
 
 
 class _Most:
-    """Selects members with the most load that own partitions of the topic, round robin from the
-    end. Members that own none are swapped out of the range.
+    """Selects the member with the most load, round robin from `_end` down to `_begin`. Members
+    without a partition of the topic cannot give one: they are swapped to a place after `_end`.
     """
 
     def __init__(
@@ -363,8 +361,8 @@ class _Most:
         self._level = load(members[-1]) + 1
 
     def take(self, least_level: int) -> int | None:
-        """Return the next member, which gives a partition to a member with load `least_level`; None
-        if that would not make the group more even.
+        """Return the next member that gives a partition away; None if giving it to a member with
+        load `least_level` would not make the group more even.
         """
         members = self._members
         while True:

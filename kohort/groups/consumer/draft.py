@@ -1,5 +1,5 @@
-"""The changes of one command, or of several that share an append, before they are durable: an
-overlay over `ConsumerData`, which stays unchanged, and the records to append.
+"""Changes that are not durable yet, by one command or by several that share an append: an overlay
+over `ConsumerData`, which stays unchanged, and the records to append.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ class Draft:
     heartbeat_of: str | None = None
     """The member whose session this command restarts."""
     classic_joined: str | None = None
-    """The classic member that joins with this command, and has to sync."""
+    """The member whose JoinGroup this command executes; it must send a SyncGroup in time."""
     is_target_computed: bool = False
     before: dict[str, Member | None] = field(default_factory=dict)
     """The changed members as they were before the command; None if they are new."""
@@ -94,7 +94,7 @@ class Draft:
     """Whether the set of subscribed topics has changed since `metadata_hash` was computed."""
     begun: bytes | None = None
     more_bytes: int = 0
-    """The increase in the members' memory."""
+    """Bytes by which the changes so far increase the members' memory."""
     _partition_count: int = 0
 
     # Changes to the counts in `data`, so that no command iterates over all changed members.
@@ -121,7 +121,7 @@ class Draft:
         self.was_assigned = data.epoch == data.target_epoch
 
     def begin(self, wall_ms: int) -> None:
-        """Begin the next command, after the previous command has been reported."""
+        """Begin the next command, after the previous command's answer was added to the write."""
         self.wall_ms = wall_ms
         self.events = []
         self.causes = []
@@ -135,7 +135,7 @@ class Draft:
     @property
     def is_full(self) -> bool:
         """Whether the draft accepts no more commands: it is large, or has computed a target.
-        Another rebalance, which a further command may begin, must be stored by its own records.
+        After that, a command could begin another rebalance, which needs records of its own.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
 
@@ -182,7 +182,7 @@ class Draft:
         return _added(self.data.subscribers, self._subscribers)
 
     def regex_subscribers(self) -> Counter[str]:
-        """Count the members that subscribe to each expression."""
+        """Count the members that subscribe by each regular expression."""
         counts = _added(self.data.regex_subscribers, self._regex_subscribers)
         del counts[""]
         return counts
@@ -210,7 +210,7 @@ class Draft:
         return frozenset() if resolved is None else resolved.topics
 
     def regex(self, regex: str) -> ResolvedRegex | None:
-        """Return the last match of a regular expression, None if it is not resolved."""
+        """Return a regular expression's last resolution, with its topics; None if unresolved."""
         changed = self._regexes.get(regex, _ABSENT)
         return self.data.regexes.get(regex) if changed is _ABSENT else changed  # type: ignore[return-value]
 
@@ -227,7 +227,7 @@ class Draft:
         self._count(old, member)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member and its target; its partitions are free."""
+        """Remove a member and its target; its partitions become free."""
         old = self.member(member_id)
         self.before.setdefault(member_id, old)
         self._members[member_id] = None
@@ -300,7 +300,7 @@ class Draft:
                 self.names_changed = True
 
     def dismiss(self, member: Member, fate: RemovalReason, text: str | None = None) -> None:
-        """Remove a member that has left or was removed, and report it."""
+        """Remove a member, and add the event that reports why."""
         self.remove(member.member_id)
         held = self.data.named((*member.assigned, *member.pending))
         self.events.append(MemberRemoved(member.ref, fate, text, held))
@@ -326,7 +326,7 @@ class Draft:
         )
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Set the match of a regular expression; None if no member uses it any more."""
+        """Set the topics that a regular expression matched; None if no member uses it any more."""
         self._regexes[regex] = resolved
         self.names_changed = True
 
@@ -346,7 +346,7 @@ class Draft:
 
     def records(self) -> tuple[DurableRecord, ...]:
         """Return the records, in the order in which Kafka writes them. Several changes of one key
-        result in one record; if any command has changed anything, there is at least one.
+        result in one record; if any command has changed anything, there is at least one record.
         """
         data = self.data
         group_id = data.group_id
@@ -400,7 +400,7 @@ class Draft:
         return records
 
     def apply(self) -> None:
-        """Apply the changes to the data, once the records are durable."""
+        """Apply the draft's changes to `data`, after its records have become durable."""
         data = self.data
         data.epoch = self.epoch
         data.metadata_hash = self.metadata_hash

@@ -17,7 +17,7 @@ NOTHING: Final[Owned] = MappingProxyType({})
 MEMBER_BYTES: Final = 1_000
 NAME_BYTES: Final = 60
 PARTITION_BYTES: Final = 200
-"""Memory of a partition in its member, in the target, and in the table of owners."""
+"""Estimated memory per partition: in its member, in the target, and in the table of owners."""
 
 LEFT_FOR_RESTART: Final = -2
 """Epoch of a static member whose process has left and is expected back."""
@@ -55,21 +55,21 @@ class Member(NamedTuple):
     client_host: str = ""
     rebalance_timeout_ms: int = -1
     topic_names: tuple[str, ...] = ()
-    """Sorted, without repetitions."""
+    """The subscribed topics' names: sorted, without repetitions."""
     topic_regex: str = ""
     """RE2 expression of further topics that the member subscribes to; empty if there is none."""
     server_assignor: str | None = None
     classic: ClassicPart | None = None
     """Session timeout and protocols of a member that uses the classic protocol; None for others."""
     epoch: int = 0
-    """0 before the first assignment, `LEFT_FOR_RESTART` while the process restarts."""
+    """The member epoch: 0 before the first assignment, `LEFT_FOR_RESTART` during a restart."""
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: Owned = NOTHING
     pending: Owned = NOTHING
     """Partitions that the member has to revoke, and has not revoked yet."""
     client_software: str = ""
-    """See `MemberRef.client_software`. Not part of any record."""
+    """Name and version of the client library (see `MemberRef`); not part of any record."""
 
     @property
     def ref(self) -> MemberRef:
@@ -83,7 +83,7 @@ class Member(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Approximate memory of the member in bytes, with the values that its client states."""
+        """Approximate memory of the member in bytes, including its subscription and partitions."""
         texts = (self.member_id, self.instance_id, self.client_id, self.topic_regex)
         size = MEMBER_BYTES + sum([len(text) for text in texts if text])
         size += sum([NAME_BYTES + len(name) for name in self.topic_names])
@@ -101,7 +101,7 @@ class Member(NamedTuple):
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
     def rejoining(self, member_id: str) -> "Member":
-        """Return the member as it is when it rejoins under this id."""
+        """Return the member as it rejoins under `member_id`: at epoch 0, with nothing to revoke."""
         return self._replace(
             member_id=member_id,
             epoch=0,
@@ -111,11 +111,11 @@ class Member(NamedTuple):
         )
 
     def states_same(self, other: "Member") -> bool:
-        """Whether `member_record` equals that of `other`, which has the same id."""
+        """Whether `other`, a member with the same id, has an equal `member_record`."""
         return self[:_STATED_COUNT] == other[:_STATED_COUNT]
 
     def has_same(self, other: "Member") -> bool:
-        """Whether `current_record` equals that of `other`, which has the same id."""
+        """Whether `other`, a member with the same id, has an equal `current_record`."""
         return self[_STATED_COUNT:-1] == other[_STATED_COUNT:-1]
 
     def member_record(self, group_id: str) -> ConsumerMemberRecord:
@@ -145,7 +145,7 @@ class Member(NamedTuple):
         )
 
     def with_stated(self, record: ConsumerMemberRecord) -> "Member":
-        """Return the member with the stated values from a record."""
+        """Return the member with the subscription and client data from a record."""
         return self._replace(
             instance_id=record.instance_id,
             rack_id=record.rack_id,
@@ -170,12 +170,12 @@ class Member(NamedTuple):
 
 
 _STATED_COUNT: Final = Member._fields.index("epoch")
-"""Number of fields that the member states. The fields after them are its epoch, state, partitions
+"""Number of fields that `member_record` stores. The fields after them are epoch, state, partitions
 and software."""
 
 
 def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:
-    """Return the epoch of each partition number by topic id, both in ascending order."""
+    """Return the epochs by topic id and partition number, both in ascending order."""
     result: dict[bytes, dict[int, int]] = {}
     for (topic_id, partition), epoch in owned.items():
         result.setdefault(topic_id, {})[partition] = epoch

@@ -1,4 +1,4 @@
-"""Selects the members that the record of a rebalance lists, if there are more than its limit."""
+"""Selects the members to list in a rebalance's record, if there are more than it may list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Row:
     gone: Departure | None
     is_new: bool
     is_of_phase: bool = True
-    """Whether the member was there at the end of the join phase, and did not join later."""
+    """False if the member had left before the end of the join phase, or joined after it."""
     owns: bool = False
     """Whether the member's join listed owned partitions."""
     stopped_ms: int | None = None
@@ -25,9 +25,9 @@ class Row:
 
 
 def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[list[Row]]:
-    """Return the `most` significant rows: first those of members that the record names, then of
-    members that left or do not read, then of those that were interrupted for longest, then the
-    earliest. The order of `rows` is kept.
+    """Return only `most` rows, in the order of `rows`. Members that the record names are selected
+    first, then members that left or do not read, then those that were interrupted for longest, then
+    earlier rows.
     """
     named = _named_ids(facts)
     yield

@@ -1,5 +1,5 @@
-"""Values of fields of records, and limits on peer-supplied data in them; separate from the record
-classes, which start-up does not need. Counts beside truncated lists are of all items.
+"""Values in history records, and limits on their client-supplied data. Separate from the record
+classes, which a start does not need. The count beside a truncated list is that of all its items.
 """
 
 from collections.abc import Iterable
@@ -8,16 +8,16 @@ from itertools import islice
 from typing import Final
 
 SCHEMA: Final = 1
-"""Increases when the meaning of a field changes; new fields do not count."""
+"""Version of the records: increases when a field's meaning changes, not for new fields."""
 
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 ASSIGNED: Final = "assigned"
-"""Kinds of records."""
+"""Kind of an `AssignedRecord`: a new assignment of a share group."""
 
 
 UNKNOWN_GENERATION: Final = -1
-"""The generation in records of a watcher that cannot see a group's generations."""
+"""The generation that `kohort watch` records for a group whose generations it cannot read."""
 
 
 COOPERATIVE: Final = "cooperative"
@@ -32,7 +32,7 @@ class RebalanceOutcome(StrEnum):
     STORE_FAILED = "store_failed"
     RUNNING = "running"
     UNFINISHED = "unfinished"
-    """The broker stopped, or the group was rebuilt, while it ran."""
+    """The broker stopped, or removed or rebuilt the group, during the rebalance."""
 
 
 class MemberFate(StrEnum):
@@ -53,7 +53,7 @@ class LeaderChange(StrEnum):
     FIRST = "first"
     """The group had no leader before."""
     LEFT = "left"
-    """The previous leader is no longer a member; see its fate."""
+    """The previous leader is no longer a member; its `MemberFate` says why."""
     REPLACED = "replaced"
     """The leader is the same static member with a new id."""
     ABSENT = "absent"
@@ -80,13 +80,13 @@ ID_CHARS: Final = 300
 shorter."""
 
 TEXT_CHARS: Final = 255
-"""Maximum length of reasons and details."""
+"""Maximum length of clients' reasons and of other texts; see `cut_text`."""
 
 GONE_KEPT: Final = 10_000
 """Maximum number of departed members recorded for one rebalance."""
 
 STRANGERS_KEPT: Final = 100
-"""Refused non-members are recorded only while a rebalance has fewer departures than this."""
+"""From this number of departures on, rejected clients that were no members are only counted."""
 
 AVOIDED_HELD: Final = 1_000
 """Maximum number of avoided rebalances that wait until the record of an earlier rebalance is
@@ -96,7 +96,7 @@ ASSIGNMENT_BYTES_MAX: Final = 256 * 1024
 """Larger assignments and subscriptions are not parsed."""
 
 PARTITIONS_COUNTED: Final = 200_000
-"""Maximum number of partitions of all members together; with more, their moves are unknown."""
+"""Maximum total of assigned partitions; above it, partition moves are not recorded."""
 
 _ID_HEAD: Final = 240
 _ID_TAIL: Final = 40
@@ -116,5 +116,5 @@ def cut_text(text: str | None) -> str | None:
 
 
 def cut_ids(ids: Iterable[str], count: int = IDS_LISTED) -> tuple[str, ...]:
-    """Return the first of `ids`, shortened."""
+    """Return the first `count` ids, shortened."""
     return tuple(cut_id(text) for text in islice(ids, count))

@@ -43,17 +43,17 @@ class ShareSession:
         self.connection = connection
         """The connection that opened the session."""
         self.epoch = 1
-        """The epoch that the next request must have. A parked fetch is stale if it has changed."""
+        """The epoch that the next request must have. A change makes a parked fetch stale."""
         self.is_closed = False
-        """Whether the session has ended; also if the member has opened another session."""
+        """Whether the session was ended, or replaced by another session of the member."""
         self.partitions: dict[SessionPartition, None] = {}
-        """In the order in which they were added."""
+        """The session's partitions, in the order in which they were added."""
         self.due: set[SessionPartition] = set()
         """Partitions to include in the response after their next read, even without records."""
         self.unknown: set[SessionPartition] = set()
         """Partitions whose topic did not exist when they were added."""
         self.located: object = None
-        """The shell's cache for the partitions; None after partitions were removed."""
+        """The ShareFetch handler's cache for the partitions; None after some were removed."""
 
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
@@ -74,7 +74,7 @@ class ShareSession:
         return added
 
     def rotated(self, epoch: int) -> list[SessionPartition]:
-        """Return the partitions in order, beginning with another partition at each epoch."""
+        """Return the partitions in order, rotated: each epoch begins one partition further."""
         partitions = list(self.partitions)
         if not partitions:
             return partitions
@@ -161,7 +161,7 @@ class ShareSessions:
 
     @property
     def partition_count(self) -> int:
-        """The partitions of all sessions."""
+        """The number of partitions of all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def __len__(self) -> int:
