@@ -28,9 +28,9 @@ EXPIRED: Final = frozenset(
 )
 """Fates of processes that the group removed because they were too slow; such a process rejoins."""
 _TIMER_MS: Final = 20
-"""Maximum delay of timers."""
+"""Maximum delay of the broker's session timers."""
 WARM_UP_MS: Final = 900_000
-"""Members that joined before the history began are started this long before it."""
+"""Members that joined before the history are replayed from this long before its beginning."""
 
 
 _Place: TypeAlias = list[MemberLifetime]
@@ -39,21 +39,21 @@ _Place: TypeAlias = list[MemberLifetime]
 
 @dataclass(slots=True)
 class MemberSlots:
-    """The slots of a group, and counts of uncertain cases."""
+    """The slots of a group, and counts of cases that its history leaves open."""
 
     slots: list[Slot] = field(default_factory=list)
     of_member: dict[str, int] = field(default_factory=dict)
     """Slot indexes by member id."""
     silences: int = 0
-    """Silences followed by a member with the same client id: pauses or restarts."""
+    """Number of expired sessions after which the slot's process, paused or restarted, rejoined."""
     quick_returns: int = 0
-    """Returns of static members after an absence of unknown duration."""
+    """Number of restarts of static members after an absence of unknown duration."""
     uncertain_ends: int = 0
-    """Static members that ended, by a crash or a shutdown: the history does not show which."""
+    """Number of ended static members: whether they crashed or were shut down is unknown."""
     nameless: int = 0
-    """Members without a host that share their client id with others."""
+    """Number of members without a known host that share their client id with others."""
     strangers: int = 0
-    """New members soon after another one ended, without a common client id or host."""
+    """Number of slots that begin soon after another slot has ended (see `SOON_MS`)."""
 
 
 def find_member_slots(
@@ -118,8 +118,8 @@ def _places(
 
 
 def _free(places: list[_Place], lifetime: MemberLifetime, recorded: Setting) -> _Place | None:
-    """Return the place whose process had ended when `lifetime` began; of several, the one that
-    ended first.
+    """Return the slot whose process had ended when `lifetime` began; if there are several, the one
+    that ended first.
     """
     if lifetime.start_ms is None:
         return None
@@ -221,9 +221,7 @@ def _run(lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots)
 def _run_until_return(
     lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots
 ) -> Run:
-    """Return the run of a static member that ended before a process with the same instance id
-    joined.
-    """
+    """Return the run of a static member that a process with its instance id has replaced."""
     assert lifetime.end_ms is not None
     if lifetime.silent_ms is None:
         member_slots.quick_returns += 1
@@ -234,7 +232,7 @@ def _run_until_return(
 
 
 def _cut_run(run: Run, start_ms: int) -> Run:
-    """End a run at the latest when the next process of the slot begins."""
+    """End a run no later than the start of the slot's next process."""
     if run.end_ms is None or run.end_ms > start_ms:
         return replace(run, end_ms=start_ms, end=run.end or End.SILENT)
     return run
@@ -247,8 +245,8 @@ def _name(lifetime: MemberLifetime, names: dict[str, int]) -> str:
 
 
 def _strangers(places: list[_Place]) -> int:
-    """Count the places that began soon after another place had ended for good, as in a deployment
-    under new names.
+    """Count the slots that begin up to `SOON_MS` after another slot has ended, as in a deployment
+    under new ids.
     """
     ends = sorted(place[-1].end_ms for place in places if place[-1].end_ms is not None)
     starts = sorted(
@@ -266,4 +264,4 @@ def _strangers(places: list[_Place]) -> int:
 
 
 SOON_MS: Final = 300_000
-"""A member that joins within this time may be the successor of one that ended."""
+"""A slot that begins within this time after another has ended may be its successor."""

@@ -1,4 +1,4 @@
-"""Describes predictions: the changes of a setting, its gain and its cost."""
+"""Describes predictions: the changed settings, and what they gain and cost."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,11 +9,11 @@ from kohort.insight.advisor.setting import Setting
 from kohort.insight.advisor.trace import Trace
 
 SHOWN_FROM_MS: Final = 1_000
-"""Smaller differences are not mentioned."""
+"""Smaller differences between two times are not mentioned."""
 UNREAD_SHOWN: Final = 0.1
-"""A change of unread time by less than this share is not mentioned."""
+"""Changes of the recorded unread time by less than this share of it are not mentioned."""
 TOO_FAR: Final = "too far off to recommend anything"
-"""Appended to the check if the replay does not match the history."""
+"""Appended to the text of `check` if the replay does not match the history."""
 SPREAD_SHOWN: Final = 0.1
 """Random variation is mentioned if it exceeds this share of the stopped time."""
 
@@ -60,7 +60,7 @@ def _unread(recorded: Prediction, prediction: Prediction) -> list[str]:
 
 
 def is_by_chance(prediction: Prediction) -> bool:
-    """Whether a single run may deviate so much from the prediction that the text mentions it."""
+    """Whether chance changes a single run's stopped time so much that the text has a ± range."""
     return prediction.stopped_spread_ms > max(SPREAD_SHOWN * prediction.stopped_ms, SHOWN_FROM_MS)
 
 
@@ -69,7 +69,7 @@ def _by_chance(prediction: Prediction) -> str:
 
 
 def choice(recorded: Prediction, prediction: Prediction) -> str:
-    """Return the changes compared with the recorded situation."""
+    """Return a text on how the prediction's settings differ from the recorded ones."""
     if prediction.quicker is not None:
         quicker = f"{prediction.quicker} as quick as the others"
         if prediction.setting == recorded.setting:
@@ -111,7 +111,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def seconds(duration_ms: int) -> str:
-    """Format a duration in seconds, with a tenth below 10 s."""
+    """Format a duration in seconds, with one decimal below 10 s."""
     value = duration_ms / 1000
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
 

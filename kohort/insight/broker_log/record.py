@@ -39,7 +39,7 @@ _FATES: Final = {"member_left": "left"}
 class Departure:
     member: Member
     kind: str
-    """The kind of the cause, or the fate of the member."""
+    """Why the member left: the kind of a rebalance cause, or else a `MemberFate` value."""
     at_ms: int
     text: str | None = None
     replaced_by: str | None = None
@@ -59,7 +59,7 @@ class Open:
     members_before: int | None
     leader_before: str | None
     known_before: dict[str, Member]
-    """Members of the previous generation that lines have named."""
+    """Members of the previous generation, as far as log lines have named them."""
     superseded_by: int | None = None
     generation: int | None = None
     outcome: str = "running"
@@ -75,9 +75,7 @@ class Open:
     timed_out: bool = False
 
     def since_start(self, at_ms: int | None) -> int | None:
-        """Return the time since the start, at least 0 because the wall clock of the log may be set
-        back.
-        """
+        """Return the time since the rebalance began; at least 0, as wall clocks may be set back."""
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
     def supersede(self, sequence: int, generation: int, at_ms: int) -> bool:
