@@ -44,9 +44,9 @@ COMMANDS: Final = {
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
-"""Summary of each command, and the function that adds its arguments and sets `run`, by name.
+"""Commands by name, each with its summary and the function that adds its arguments and sets `run`.
 
-Written as ``module:function``; a module alone means its function ``add_arguments``.
+A function is written as ``module:function``; a module alone means its ``add_arguments``.
 """
 
 
@@ -62,7 +62,7 @@ def whole_parser() -> Parser:
 
 
 def _parser(wanted: Collection[str]) -> Parser:
-    """Return a parser of only the wanted commands, with their arguments; if none of them exists, a
+    """Return a parser of the commands in `wanted`, with their arguments; if none of these exists, a
     parser of all commands, without arguments.
     """
     parser = Parser(

@@ -97,7 +97,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def examples_text(prog: str) -> str:
-    """The examples of a command by the name of its parser, as ``kohort topics list``; or empty."""
+    """Return a command's examples by its parser's name, such as ``kohort topics list``; or ""."""
     program, _, command = prog.partition(" ")
     lines = [f"  {program} {example}\n" for example in EXAMPLES.get(command, ())]
     return f"\nExamples:\n{''.join(lines)}" if lines else ""

@@ -51,7 +51,7 @@ _MISSING: Final = frozenset(
 )
 
 DURATION: Final = "DURATION"
-"""Name of arguments that `duration_ms` and `seconds` parse."""
+"""Placeholder in help texts for a value that `duration_ms` or `seconds` parses."""
 
 _DURATIONS: Final = (
     re.compile(
@@ -81,7 +81,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def bootstrap_server() -> str | None:
-    """The default of --bootstrap-server in the environment, for all commands; None if unset."""
+    """Return KOHORT_BOOTSTRAP_SERVER, the default of --bootstrap-server; None if it is unset."""
     return os.environ.get("KOHORT_BOOTSTRAP_SERVER") or None
 
 
@@ -191,7 +191,7 @@ def _hint(error: RefusedError, command_config: str | None) -> str:
 def _connected(
     servers: Sequence[Address], options: argparse.Namespace, security: SecurityConfig
 ) -> Cluster:
-    """Connect, with retries for as long as --wait says. Raises as `Cluster` does."""
+    """Connect; retry until the duration of --wait has passed. Raises what `Cluster` raises."""
     ends_s = time.monotonic() + options.wait
     while True:
         try:
@@ -211,7 +211,7 @@ def security_of(options: argparse.Namespace) -> SecurityConfig:
 
 
 def consumer_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings of a `Consumer` about brokers and security. Raises UsageError."""
+    """Return a `Consumer`'s settings for brokers and security. Raises UsageError."""
     security = security_of(options)
     return {"bootstrap_servers": options.bootstrap_server} | {
         field.name: getattr(security, field.name)
@@ -240,10 +240,10 @@ def print_rows(
     rows: Sequence[Mapping[str, Any]],
     nothing: str | None = None,
 ) -> None:
-    """Print rows with all their fields under a name with --json, otherwise as a table.
+    """With --json, print {`name`: `rows`} with all fields; otherwise print a table.
 
     Args:
-        titles: of the columns, by field.
+        titles: the titles of the table's columns, by field.
         nothing: text that is printed instead of an empty table.
     """
     cells = [[row[field] for field in titles] for row in rows]
@@ -261,7 +261,7 @@ def assignment(text: str) -> tuple[str, str]:
 
 
 def moment_ms(text: str) -> int:
-    """Parse an ISO 8601 time, local without an offset, to ms. Raises argparse.ArgumentTypeError."""
+    """Parse an ISO 8601 time (local if without offset) to ms. Raises argparse.ArgumentTypeError."""
     try:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

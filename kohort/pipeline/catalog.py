@@ -1,4 +1,4 @@
-"""Names of a lake's tables in a catalog that Spark or PyIceberg resolves."""
+"""Names of a lake's tables in a catalog of Spark or PyIceberg."""
 
 import re
 from dataclasses import dataclass

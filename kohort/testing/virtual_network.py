@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 DELAY_MS_MAX: Final = 2
-"""Maximum delay in one direction; uniform from 0."""
+"""Maximum delay in one direction; delays are uniformly distributed from 0."""
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 LOW_WATER_BYTES: Final = 16 * 1024
@@ -81,7 +81,7 @@ class VirtualNetwork:
     async def connect(
         self, factory: Factory, number: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect both ends before returning. Raises ConnectionRefusedError."""
+        """Connect to a port, and return the client's end. Raises ConnectionRefusedError."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self.delay_s())
         port = self._ports.get(number)
@@ -129,7 +129,7 @@ class VirtualTransport(asyncio.Transport):
         self._last_s = 0.0
         self._unread = bytearray()
         self._unsent_bytes = 0
-        """Bytes that the peer has not read."""
+        """Written bytes that the peer has not read yet."""
         self._high, self._low = HIGH_WATER_BYTES, LOW_WATER_BYTES
         self._is_reading = True
         self._is_ended = False
@@ -145,7 +145,7 @@ class VirtualTransport(asyncio.Transport):
     # Between the ends.
 
     def arrive_later(self, arrive: Callable[[], None]) -> None:
-        """Call `arrive`, which delivers data of the peer, after a delay and all earlier data."""
+        """Call `arrive`, which delivers data of the peer, after a delay; calls keep their order."""
         self._arriving.append(arrive)
         self._last_s = max(self._loop.time() + self._network.delay_s(), self._last_s)
         # asyncio may run timers of the same time in any order, so each takes the first entry.

@@ -1,4 +1,4 @@
-"""The records that users get."""
+"""The records that a consumer returns."""
 
 from __future__ import annotations
 

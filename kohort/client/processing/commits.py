@@ -43,7 +43,7 @@ class RunCommits:
 
     @property
     def due_in_s(self) -> float:
-        """Seconds until a commit may be due."""
+        """Seconds until the next commit; infinite while one is in progress or none is possible."""
         if self._is_under_way or not self._source.can_commit:
             return float("inf")
         left_s = self._due_s - self._clock()
@@ -62,7 +62,7 @@ class RunCommits:
         self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
 
     async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
-        """Commit these offsets and wait. A failure is only logged: the records are read again."""
+        """Commit these offsets and wait. Log a failure; the records are then read again."""
         if not wanted or not self._source.can_commit:
             return
         try:

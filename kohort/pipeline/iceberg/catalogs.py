@@ -1,4 +1,4 @@
-"""The catalog of a lake, and its tables."""
+"""The Iceberg catalog of a lake, and the lake's tables in it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ PROPERTIES: Final = {
 }
 
 OWN: Final = Namespace("kohort_lake", ("lake",))
-"""The namespace of the tables of a lake in a directory. Its catalog is a file beside the tables."""
+"""The tables' namespace without --catalog: the catalog is then a file in the lake's directory."""
 
 _FILE: Final = "_catalog.db"
 
 
 class Tables:
-    """The tables of one lake by their names in it. The catalog is opened on first use."""
+    """Finds and creates tables of a lake by name. Opens the lake's catalog on first use."""
 
     def __init__(self, root: str, namespace: Namespace | None) -> None:
         self.place: Final = root if namespace is None else str(namespace)
@@ -52,13 +52,13 @@ class Tables:
         self._catalog: Catalog | None = None
 
     def __reduce__(self) -> tuple[type[Tables], tuple[str, Namespace | None]]:
-        """Leave out the open catalog: another process opens its own."""
+        """Pickle without the open catalog: another process opens its own."""
         return Tables, (self._root, self._namespace)
 
     @property
     def writers_max(self) -> int:
         """Maximum number of tasks that may append at a time: few, because a commit fails if another
-        task has committed since, even rows of other groups.
+        task has committed meanwhile, even if their rows belong to different groups.
         """
         return 2
 
@@ -85,7 +85,7 @@ class Tables:
         """Return the current table; None if it does not exist.
 
         Raises:
-            ReportedError: the name belongs to another table.
+            ReportedError: another table has this name in the catalog.
         """
         try:
             table = self._opened().load_table(self._identifier(name))

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction (KIP-98).
+"""AddOffsetsToTxn (key 25): adds the offsets of a group to a transaction (KIP-98).
 
 v1 answers before throttling; v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE
 (KIP-890).
