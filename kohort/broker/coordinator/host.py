@@ -1,7 +1,7 @@
 """The host of all groups: loads, finds, creates, sweeps and unloads them.
 
-It has what all actors share: clocks, the log, the purgatory, and observers. Requests of clients
-arrive through `GroupCoordinator`.
+All actors share its clock, log, purgatory and observers. Client requests arrive through
+`GroupCoordinator`.
 """
 
 import asyncio
@@ -79,8 +79,8 @@ class GroupHost:
         observers: Sequence[GroupObserver] = (),
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
-        """`new_membership` creates an empty membership, for each kind of group; `topic_id` returns
-        the id of a topic, None if it does not exist; `background_tasks` runs the expiry.
+        """`new_membership` maps each kind of group to a function that creates an empty membership;
+        `topic_id` returns a topic's id or, if it is unknown, None; `background_tasks` runs expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -97,7 +97,7 @@ class GroupHost:
         """Logs failed appends: on a full disk, every commit of every client causes one."""
         self._background_tasks = background_tasks or BackgroundTasks(clock)
         self.new_membership = new_membership
-        """Creates an empty membership, for each kind of group."""
+        """Functions that create an empty membership, by kind of group."""
         self._restorers: Restorers = {
             record_type: new
             for kind, new in new_membership.items()
@@ -105,15 +105,15 @@ class GroupHost:
         }
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
-        """Observers by class of event: the events of every commit need no call of all observers."""
+        """Observers by class of event, so that an event calls only the observers of its class."""
         for observer in observers:
             self.add_observer(observer)
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
         """How long loading took, for each partition of the log that has records."""
         self._pending: dict[tuple[int, int], set[str]] = {}
-        """Groups that may hold offsets of an open transaction, by their partition of the log and
-        the producer id; removed when the transaction ends there."""
+        """Ids of groups that may hold offsets of an open transaction, by (partition of the log,
+        producer id). An entry is removed when the transaction ends in that partition."""
         self._unreadable: frozenset[int] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -198,7 +198,7 @@ class GroupHost:
         return list(self._actors)
 
     def living_group(self, group_id: str) -> Group | None:
-        """Return a group as `group` does, unless it was removed and is about to be dropped."""
+        """Like `group`, but return None also for a removed group that is still in memory."""
         group = self.group(group_id)
         return None if group is None or group.is_dead else group
 
@@ -284,7 +284,7 @@ class GroupHost:
             observer.observe(group_id, event, now)
 
     def add_observer(self, observer: GroupObserver) -> None:
-        """Add an observer; to be called between two iterations of the event loop."""
+        """Add an observer; not to be called while events are being delivered."""
         for kind in observer.observed:
             self._observers[kind] = (*self._observers.get(kind, ()), observer)
 

@@ -23,7 +23,7 @@ class IdCounts:
     aborted_by_timeout: int = 0
     aborted_by_fence: int = 0
     completed_at_start: int = 0
-    """Transactions in Prepare* when the broker started, which the start completed."""
+    """Transactions that were in Prepare* when the broker started, and were completed then."""
     reconciled: int = 0
     """Partitions reconciled with the coordinator after an unclean stop."""
     last_duration_ms: int = -1

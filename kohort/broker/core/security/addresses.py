@@ -75,7 +75,7 @@ class FailureDelays:
         self._failed_ms: RecentlyUsed[str, list[int]] = RecentlyUsed(list, BLOCKS_MAX)
 
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int:
-        """Record a failure; return how long after the token's arrival to send the response."""
+        """Record a failure at `now_ms`; return its response's delay, at least `least_ms`."""
         failed = self._failed_ms[address_block_of(ip)]
         is_much = len(failed) == FAILURES and now_ms - failed[0] < WITHIN_MS
         if len(failed) == FAILURES:

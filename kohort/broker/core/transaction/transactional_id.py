@@ -94,11 +94,11 @@ class TransactionalId:
         """`new_producer_id` returns an id that no producer has had, or raises KafkaError."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
-        """Partition of __transaction_state that stores this id; only the shell uses it."""
+        """Partition of __transaction_state that stores this id; not used by this class."""
         self.record: TransactionRecord | None = None
         """The durable record; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH
-        """The producer's previous epoch, with which it may still request the current one."""
+        """Previous producer epoch: a retried InitProducerId has it, and gets the current one."""
         self.client: Client | None = None
         """The last client that initialized the id or added to its transaction; None if there was
         none since the start."""
@@ -106,8 +106,7 @@ class TransactionalId:
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._pending: _Pending | None = None
         self._end: TransactionEnd | None = None
-        """The commit or abort in progress, from when its decision is being written; otherwise
-        None."""
+        """The commit or abort in progress, set before its decision is written; None without one."""
         self._effects: list[Effect] | None = None
         """Effects for `take_effects`; None instead of an empty list, to save memory with very many
         ids.
@@ -197,7 +196,7 @@ class TransactionalId:
             self._initialize(action, request, ticket, wall_ms)
 
     def add(self, request: AddRequest, ticket: Ticket, wall_ms: int) -> None:
-        """Handle additions of any kind; answered with an `ErrorCode`."""
+        """Handle a request to add partitions to the transaction; answered with an `ErrorCode`."""
         action = decide_add(
             self.record,
             request.producer_id,
@@ -249,7 +248,7 @@ class TransactionalId:
     def verify_only(
         self, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        """Handle a verifying AddPartitionsToTxn: whether the partition was durably added."""
+        """Handle an AddPartitionsToTxn that only verifies that the partition was durably added."""
         is_in = partition in self._partitions
         return check_batch(
             self.record, producer_id, producer_epoch, adds=False, are_in=is_in, is_changing=False
@@ -290,7 +289,7 @@ class TransactionalId:
             self._mark(wall_ms)
 
     def add_lost(self, partition: TopicPartition, wall_ms: int) -> None:
-        """Add a partition in which the transaction is open, but whose addition was lost."""
+        """Add a partition of an open transaction, because the record that added it was lost."""
         record = self.record
         assert record is not None
         assert record.state is TransactionState.ONGOING
@@ -388,8 +387,8 @@ class TransactionalId:
             self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
-        """Called if the shell has to wait for an effect. Answers an InitProducerId that waits for
-        the end of a transaction, so that its client retries instead of waiting, too.
+        """Called if an append or marker is not written immediately. Answers an InitProducerId that
+        waits for the end of a transaction with an error, on which the client retries.
         """
         if self._end is not None:
             self._ask_for(self._end.answer_fencing())
@@ -461,7 +460,7 @@ class TransactionalId:
         via: TransactionState | None = None,
     ) -> None:
         """Write the decision. If the epoch is exhausted and there is no new producer id, the
-        request is answered with an error and nothing has happened.
+        request is answered with an error, and the state is unchanged.
         """
         record = self.record
         assert record is not None
