@@ -99,7 +99,7 @@ def plan_export(
 def carry_out_export(
     files: FileSystem, plan: ExportPlan, *, now_ms: int, report: ReportProgress
 ) -> None:
-    """Execute the plan, which must have no problems; repeatable. Raises OSError."""
+    """Execute a plan that has no problems; may be called again after a failure. Raises OSError."""
     root = plan.root
     note_ids(files, plan)
     set_metadata_aside(files, root)

@@ -37,4 +37,4 @@ class DataDirectoryLockedError(Exception):
 
 
 class CorruptFileError(Exception):
-    """A checkpoint file is damaged."""
+    """A file beside the log is damaged: an index, a snapshot, a checkpoint."""

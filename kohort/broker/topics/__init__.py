@@ -1,1 +1,1 @@
-"""Topics at run time: the shells around storage that handle time, tasks and waiting requests."""
+"""Topics at run time: adds timers, tasks and waiting requests to the storage."""

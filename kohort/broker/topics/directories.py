@@ -1,7 +1,7 @@
 """The partition directories in the data directory: to which topic each belongs, and their removal.
 
-Blocking code. A directory belongs to a topic if it has its name and its partition.metadata has the
-topic's id; a directory with another id is stale and is renamed, never served and never overwritten.
+Blocking code. A directory belongs to a topic if it has the topic's name, and the topic's id in its
+partition.metadata. A directory with another id is renamed, and never served or overwritten.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Offsets = dict[tuple[str, int], int]
 """Offsets, sizes or leader epochs by (topic, partition)."""
 
 FIRST_LEADER_EPOCH: Final = 0
-"""The leader epoch of a new partition, which never increases with one broker. A partition imported
-from a Kafka cluster continues from the cluster's last epoch.
+"""The leader epoch of a new partition. Kohort, a single broker, never increases a leader epoch; a
+partition imported from a Kafka cluster keeps the last epoch of that cluster.
 """
 
 STRAY_SUFFIX: Final = "-stray"
@@ -80,8 +80,8 @@ class PartitionDirectories:
         self.root = root
         self._clean_shutdown = clean_shutdown
         self.on_verified: Callable[[tuple[str, int], int], None] | None = None
-        """Called with a partition, as (topic, number), and a number of its bytes that were
-        verified.
+        """Called while a partition is verified, with the partition as (topic, index) and how many
+        more bytes have been verified.
         """
         self.has_stale_notes = False
         """Whether the checkpoints on disk contain deleted topics; if so, they must be rewritten
@@ -174,8 +174,8 @@ class PartitionDirectories:
         """Yield directories of a deleted topic that still have its name.
 
         Args:
-            is_name_free: whether no other topic has the name, to which a directory without an id
-                could belong.
+            is_name_free: whether no other topic has the name; otherwise a directory without an id
+                could belong to that topic.
         """
         of_topic = {topic.topic_id, None} if is_name_free else {topic.topic_id}
         for index in range(topic.partition_count):
@@ -205,7 +205,7 @@ class PartitionDirectories:
         return renamed
 
     def remove(self, directories: Iterable[Path]) -> None:
-        """Remove renamed directories, now or at the next start."""
+        """Remove renamed directories; those for which this fails are removed at the next start."""
         for directory in directories:
             try:
                 self.files.remove_tree(str(directory))
@@ -232,7 +232,7 @@ class PartitionDirectories:
     def note(
         self, log: PartitionLog, name: str, index: int, leader_epoch: int = FIRST_LEADER_EPOCH
     ) -> None:
-        """Set the checkpoint values of an open log; for the loop's thread."""
+        """Set the checkpoint values of an open log; to be called in the event loop's thread."""
         key = (name, index)
         if leader_epoch > FIRST_LEADER_EPOCH:
             self._leader_epochs[key] = leader_epoch
@@ -246,8 +246,8 @@ class PartitionDirectories:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Drop the checkpoints of deleted topics: they must not apply to a new topic of the same
-        name.
+        """Drop the checkpoint values of topics not in `names`: these were deleted, and their values
+        must not apply to new topics of the same names.
         """
         for notes in (
             self._recovery_points,
@@ -260,8 +260,8 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """Set the checkpoint values of an opened log, unless the checkpoint on disk has the values
-        of this log.
+        """Set the recovery point of an opened log, unless the checkpoint on disk has one for it.
+        `was_noted` is False if the one on disk belongs to another log of this name.
         """
         with self._writing:
             if not was_noted:
@@ -274,8 +274,8 @@ class PartitionDirectories:
 
         A power failure may lose the end of a segment but keep the next segment. The next start
         detects that loss only in a log that the checkpoint lists: in any other log, Kafka's
-        compaction may have left the gap. All open logs are written at once, so that their rolls
-        need not wait for the disk.
+        compaction may have left the gap. The checkpoint is written with all open logs, so that
+        each need not write it before its own roll.
         """
         if key in self._on_disk:
             return
@@ -346,7 +346,7 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
-        """Return whose directory this is; if another topic's, rename it to free the name."""
+        """Return whose directory this is; rename a directory of another topic, to free the name."""
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
         found_id = self._topic_id(directory)

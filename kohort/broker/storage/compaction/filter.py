@@ -11,12 +11,12 @@ covers all offsets of a gap, so that every gap in a log is a sign of damage. Con
 it, as over the empty batches that Kafka keeps for the state of producers.
 
 A log is compacted only below its last stable offset, where every transaction has ended. Records of
-aborted transactions do not count as values of their keys. A marker is removed when nothing is left
-of its transaction, but as late as tombstones: a reader that has seen a record of the transaction
-must still find its outcome.
+aborted transactions do not count as values of their keys. When nothing is left of a transaction,
+its marker is kept for delete.retention.ms, like a tombstone: a reader that has seen a record of the
+transaction must still find its outcome.
 
-A run goes through a log from its start, so that the data of a transaction is met before its marker,
-in whichever segments they are.
+A compaction reads a log from its start, so that it finds a transaction's data before its marker, in
+whichever segments they are.
 """
 
 from bisect import bisect_right
@@ -44,13 +44,13 @@ from kohort.protocol.records.walk import RecordSpan
 
 
 class AbortedRanges:
-    """The aborted transactions in the range of a run; immutable."""
+    """The aborted transactions in the offset range of one compaction; immutable."""
 
     __slots__ = ("_by_marker", "_by_producer")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """`aborted`: all aborted transactions with records in the range of the run, even if the
-        marker is after the range.
+        """`aborted`: all aborted transactions with records in the range, even if their marker is
+        after the range.
         """
         self._by_marker = {transaction.last_offset: transaction for transaction in aborted}
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
@@ -74,7 +74,7 @@ class AbortedRanges:
 
 
 class TransactionPass:
-    """The transactions met so far while all batches of a log are processed in order."""
+    """The transactions found so far in a pass over all batches of a log, in order."""
 
     __slots__ = ("_spent", "_with_data", "aborted")
 
@@ -137,7 +137,7 @@ class RetentionTerms(NamedTuple):
 
     offsets: KeyOffsets
     up_to_offset: int
-    """The end of the range whose keys are in `offsets`: the base offset of a batch."""
+    """Exclusive end of the offset range whose keys are in `offsets`: the base offset of a batch."""
     wall_ms: int
     delete_retention_ms: int
     last_offsets: Mapping[int, int]

@@ -149,7 +149,7 @@ class _Scan:
         self._epochs.assign(epoch, offset)
 
     def write_indexes(self, start: int, offset: int) -> None:
-        """Replace the end of the indexes by the entries found from this position and offset on."""
+        """Replace the index entries at or after this position and offset by those of the scan."""
         segment = self._segment
         segment.index.keep_first(segment.index.find_position(start - 1) + 1)
         segment.time_index.keep_up_to(offset - 1)
