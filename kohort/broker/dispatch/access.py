@@ -158,7 +158,7 @@ class Access:
         return False
 
     def keep(self, connection: ConnectionInfo) -> None:
-        """Cache the session's permissions until rules change, unless permissions are logged."""
+        """Cache the session's permissions until rules change, unless grants are logged."""
         if not logger.isEnabledFor(logging.DEBUG):
             session = connection.session
             connection.granted, connection.granted_to = self._authorizer.granted(session), session
@@ -177,7 +177,7 @@ class Access:
         return False
 
     def permissions_key(self, session: Session) -> tuple[object, ...]:
-        """Return what authorization depends on besides operation and resource; for cache keys."""
+        """Return a cache key for the session: principal, host, and revision of the access rules."""
         return session.principal, session.host, self._authorizer.revision
 
     def operations(self, session: Session, kind: ResourceType, name: str) -> int:

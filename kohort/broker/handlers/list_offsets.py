@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Partitions handled before other requests may run. A long request is not split into parts, because
-a part could not detect that another one repeats its partitions, which is an error."""
+"""Number of partitions looked up before the event loop may run other requests. A long request stays
+one request: it is an error to name a partition twice, which parts could not detect."""
 
 LEADER_EPOCH_SINCE: Final = 4
 

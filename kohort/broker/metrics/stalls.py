@@ -50,7 +50,7 @@ TICK_S: Final = 0.05
 LAG_BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 _TICKS_PER_STALL_MAX: Final = 1_200
-"""Ticks of one minute: a longer stall is probably a suspended machine."""
+"""Maximum ticks counted per stall (one minute): a longer stall is probably a suspended machine."""
 
 _MAXIMUM_PERIOD_S: Final = 60.0
 
@@ -67,7 +67,7 @@ class LoopLagMeter:
 
     @property
     def recent_maximum_s(self) -> float:
-        """The maximum of the last one to two minutes."""
+        """The longest delay of a tick in the last one to two minutes."""
         return self._maximum.value_at(self._now())
 
     def start(self) -> None:

@@ -45,8 +45,8 @@ ATTEMPTS: Final = 3
 """Maximum reads of one partition in another thread, if its window changes during each."""
 
 RETRIES: Final = 3
-"""Attempts of a fetch to acquire records with reads in other threads. If all acquire none, the
-fetch waits for a change."""
+"""After this many attempts with reads in other threads that acquire nothing, a fetch waits for a
+change."""
 
 NOT_INITIALIZED: Final = "The share group has not initialized this partition."
 
@@ -60,8 +60,8 @@ class FetchTerms(NamedTuple):
     max_records: int
     batch_size: int
     response_bytes: int
-    """With this many bytes of records, the response is full. `max_bytes` does not limit it: each
-    partition returns at least one batch, of any size."""
+    """With this many bytes of records, the response is full. It may have more than `max_bytes`,
+    because each partition returns at least one batch, of any size."""
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
 
 
@@ -121,7 +121,7 @@ class ShareFetch:
             epoch: the session's epoch after this request.
             fetched: all partitions of the session.
             threads: limits the number of requests that read in other threads.
-            run: runs a coroutine for the client.
+            run: runs a coroutine in a task that is cancelled if the client disconnects.
             check_again: sets the error of partitions that the client may no longer read.
         """
         self._reader = reader
@@ -248,8 +248,8 @@ class ShareFetch:
     def _acquire_steps(
         self, readable: list[FetchedPartition]
     ) -> Steps[tuple[list[_Uncached], int]]:
-        """Acquire records from cached data; return the partitions whose data is not cached, each
-        with the bytes to read, and how many records are still wanted.
+        """Acquire records from cached data. Return the partitions whose data is not cached, each
+        with the bytes to read, and the number of records that are still wanted.
 
         If loaded share-partitions have records, those that are not loaded are left to the next
         fetch. Kafka, too, answers when the first share-partition is loaded; librdkafka's tests rely
@@ -288,8 +288,8 @@ class ShareFetch:
         return uncached, left
 
     def _check_acquirable(self, fetched: FetchedPartition, settings: GroupSettings) -> bool:
-        """Return whether a partition has acquirable records; update its `was_acquirable` or its
-        error.
+        """Return whether a partition has acquirable records; set its `was_acquirable`, or its error
+        if the log has failed or the state was deleted.
         """
         share, log = fetched.share, fetched.log
         assert share is not None
@@ -409,7 +409,7 @@ class ShareFetch:
 
     @property
     def _is_superseded(self) -> bool:
-        """Whether the client no longer expects this answer, so that no record may be acquired."""
+        """Whether the client no longer expects this answer; if so, no record may be acquired."""
         session = self._session
         return self.answer.is_done or session.is_closed or session.epoch != self._epoch
 

@@ -76,7 +76,7 @@ def may_use(
 
 
 REPEATS_MAX: Final = 10
-"""Repetitions in one request that are answered as in Kafka; no client sends any."""
+"""Up to this many repeated names in a request are answered as in Kafka; no client sends any."""
 
 
 def check_repeats(named: Iterable[Hashable]) -> None:

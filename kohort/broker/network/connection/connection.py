@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """Close soon; True keeps the transport open until then."""
+        """Have the connection closed soon; return True to keep the transport open until then."""
         self._host.disconnects.add(self._transport)
         return True
 
