@@ -2,7 +2,7 @@
 
 A rebalance begins (`begin`), the member that caused it is added, parked or has been removed, and
 then it continues (`proceed`): immediately if all members have joined, otherwise when the last one
-joins or time runs out. The first rebalance of an empty group waits only for its delay.
+joins or time runs out. The first rebalance of an empty group ends with its initial delay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
 
 
 def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
-    """Move to PreparingRebalance; `proceed` must follow in the same step.
+    """Move to PreparingRebalance; call `proceed` before the current command ends.
 
     Allowed in Empty, Stable and CompletingRebalance. A pending assignment is abandoned.
     """
@@ -67,12 +67,12 @@ def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
 _SEES_TOPICS: Final = frozenset(
     {TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED, TriggerKind.FORCED_BY_REASON}
 )
-"""Triggers of members that have noticed new partitions of their topics."""
+"""Kinds of triggers with which a member may react to new partitions of its topics."""
 
 
 def _with_grown_topics(group: ClassicData, trigger: Trigger, now: Now) -> Trigger:
-    """Return `trigger` with the topics that got more partitions since the group was last Stable, if
-    its member may have noticed them.
+    """Return `trigger` with the group's topics that got more partitions since it was last Stable:
+    the member may have rejoined because of them.
     """
     if group.grown_since is None:
         return trigger
@@ -119,7 +119,7 @@ def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None
 
 
 def try_complete(group: ClassicData, now: Now) -> bool:
-    """End the join phase if all members have joined and no handed-out id is unused.
+    """End the join phase if all members have joined, and no issued member id is unused.
 
     Do nothing during the initial delay, which is not shortened if members or ids are removed.
     """
@@ -151,7 +151,7 @@ def on_join_deadline(group: ClassicData, now: Now) -> None:
 
 
 def complete(group: ClassicData, end: JoinPhaseEnd, now: Now) -> None:
-    """Begin the next generation with the members that joined, and static members that did not."""
+    """Begin the next generation with all static members, and the other members that joined."""
     group.cancel(JOIN_TIMER)
     group.initial = None
     roster = group.roster
@@ -209,8 +209,8 @@ def joined_members(group: ClassicData) -> list[JoinedMember]:
 
 
 def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
-    """Park the join of `member` until the next generation. If it has another parked join, answer
-    that join with REBALANCE_IN_PROGRESS.
+    """Park the join of `member` until the next generation. If the member has an earlier parked
+    join, answer that one with REBALANCE_IN_PROGRESS.
     """
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -227,7 +227,7 @@ def park(group: ClassicData, member: Member, ticket: Ticket) -> None:
 
 
 def _park_held_joins(group: ClassicData) -> None:
-    """Park the held joins of returned static members, which then take part in the rebalance."""
+    """Park the joins in `held`, so that returned static members take part in the rebalance."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
         member = group.roster.get(member_id)

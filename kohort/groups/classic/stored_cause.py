@@ -13,8 +13,8 @@ from kohort.groups.reasons import ReasonSource, StatedReason
 from kohort.protocol.join_reason import JoinReason
 
 CHARS: Final = 1_000
-"""Maximum length of each text: a client id may be thirty times as long, and is written with every
-generation."""
+"""Maximum length of each string in a `StoredCause`: each generation stores one, and a client id may
+have thirty thousand characters."""
 
 
 class StoredCause(NamedTuple):

@@ -1,5 +1,5 @@
-"""The heartbeat (KIP-848). It creates or changes its member, may bump the group epoch and cause the
-computation of a target, and reconciles only its member.
+"""The heartbeat (KIP-848). It creates or changes the sending member, may bump the group epoch and
+cause the computation of a target, and reconciles only the sending member.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
 REGEXES_MAX: Final = 100
-"""Maximum number of expressions of one group; all are matched against all topics."""
+"""Maximum number of regular expressions per group: each is matched against all topics."""
 
 FORCING: Final = frozenset(
     {JoinReason.ENFORCED, JoinReason.UPGRADE, JoinReason.ASSIGNOR_STATE_CHANGE}
@@ -114,7 +114,7 @@ def move_on(
         old: the member before the request, or the one that it replaces; None if it is new.
         member: the member with the values that its request states.
         owned: the partitions that the request lists as owned; None if it has no list.
-        now: the time of the step.
+        now: the current time.
         is_forced: whether a target is computed although the assignment interval is not over.
 
     Raises:
@@ -209,7 +209,7 @@ def _kind(sender: Sender, request: HeartbeatRequest, joined_as: TriggerKind | No
 
 
 def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
-    """Check an expression that no other member uses yet."""
+    """Check a member's regular expression, unless the group uses it already."""
     regex = member.topic_regex
     if not regex or (old is not None and old.topic_regex == regex):
         return
@@ -230,7 +230,7 @@ def _check_regex(draft: Draft, old: Member | None, member: Member) -> None:
 
 
 def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
-    """Refuse a member, or a change of it, that exceeds the memory of the members of all groups.
+    """Refuse a new or larger member if all groups' members would exceed their memory limit.
 
     Raises:
         Rejected: GROUP_MAX_SIZE_REACHED.
@@ -246,8 +246,8 @@ def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
 
 
 def replace(draft: Draft, old: Member, new: Member) -> None:
-    """Replace a static member by its new process. With the same id it remains the same member, and
-    its records are overwritten.
+    """Replace a static member by its new process. If the member id is the same, the new process's
+    records overwrite those of the old one.
     """
     if old.member_id != new.member_id:
         target = draft.target(old.member_id)

@@ -11,7 +11,7 @@ from typing import Final
 from kohort.groups.events import MemberReconciled, MemberRef, TargetAssigned
 
 CONSUMER_MODE: Final = "consumer"
-"""`mode` of members of consumer groups; others are eager or cooperative."""
+"""`mode` of members of consumer groups; the other modes are eager and cooperative."""
 
 _STABLE: Final = "STABLE"
 _UNREVOKED: Final = "UNREVOKED_PARTITIONS"
@@ -30,22 +30,22 @@ class Progress:
     told_ms: int | None = None
     """When the member learned of the target: partitions to revoke or, if none, the new epoch."""
     revoked_ms: int | None = None
-    """When the member had revoked all partitions that it had to."""
+    """When the member had revoked all partitions that it had to revoke."""
     reached_ms: int | None = None
-    """When the member had the new epoch."""
+    """When the member reached the epoch of the target."""
     completed_ms: int | None = None
-    """When the member had its whole target."""
+    """When the member had all partitions of its target."""
     pending: tuple[Partition, ...] = ()
     """The partitions of existing topics that the member still has to revoke."""
     is_revoking: bool = False
-    """Whether the member still has partitions to revoke, also of deleted topics."""
+    """Whether the member still has partitions to revoke, including those of deleted topics."""
     gone_ms: int | None = None
     """When the member was removed."""
     taken: dict[Partition, None] = field(default_factory=dict)
     """The partitions that the member had to revoke, including those not revoked yet."""
     gained: list[Partition] = field(default_factory=list)
     freed_ms: int | None = None
-    """When the last partition that the member gained from another lost its former owner."""
+    """When the last of the partitions that the member gained was released by its former owner."""
     stopped_ms: int = 0
     """The longest time for which a partition gained from another member had no owner."""
     assigned_count: int = 0
@@ -64,12 +64,12 @@ class ConsumerFacts:
     unowned: dict[Partition, int] = field(default_factory=dict)
     """Partitions without an owner, and since when."""
     gained_at: dict[Partition, int] = field(default_factory=dict)
-    """When members got partitions."""
+    """By partition: when a member gained it."""
     moved_count: int = 0
     """Number of partitions that have changed owners."""
 
     def assign(self, event: TargetAssigned, now_ms: int, elapsed_ms: int) -> None:
-        """Record that a target is stored, which was computed `elapsed_ms` ago."""
+        """Record that a target has been stored; it was computed `elapsed_ms` ago."""
         self.assigned_ms = now_ms - elapsed_ms
         self.assigned_by = event.assigned_by
         self.durable_ms = now_ms
@@ -77,7 +77,7 @@ class ConsumerFacts:
         self.epoch = event.epoch
 
     def move(self, event: MemberReconciled, now_ms: int) -> None:
-        """Record the progress of a member."""
+        """Record the partitions that a member has gained, released, and still has to revoke."""
         member_id = event.member.member_id
         member = self.members.get(member_id)
         if member is None:
@@ -121,8 +121,8 @@ class ConsumerFacts:
         progress.gone_ms = now_ms
 
     def replace(self, member: MemberRef, now_ms: int) -> None:
-        """Record that a static member has a new id; the partitions that it had to revoke are
-        free.
+        """Record that a new process replaced a static member: the partitions that the old one
+        still had to revoke have no owner now.
         """
         progress = self.members.setdefault(member.member_id, Progress(member))
         self.release(progress.pending, now_ms)
@@ -153,7 +153,7 @@ class ConsumerFacts:
         )
 
     def copy(self) -> "ConsumerFacts":
-        """Copy the present facts, for a reader that takes several steps."""
+        """Copy the current facts, for code that reads them in several event loop iterations."""
         return replace(
             self,
             members={

@@ -1,4 +1,4 @@
-"""The offsets in flight of a share-partition, with the numbers that follow from their states."""
+"""The offsets in flight of a share-partition: their states, and counts of offsets by state."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ SKIPPED: Final = RecordState.SKIPPED
 
 
 class InFlight:
-    """The offsets from `start` to `end` as segments, with counts that follow each change."""
+    """The offsets from `start` to `end` as segments; each change updates the counts."""
 
     __slots__ = (
         "_available_from",
@@ -35,7 +35,7 @@ class InFlight:
         """Number of offsets that can be acquired: Available, and not being written."""
         self.archiving = 0
         self.complete = 0
-        """Number of finished offsets from the start on."""
+        """Number of finished offsets at or above the start offset."""
         self.locks: dict[Lock, None] = {}
         """Locks that hold offsets."""
         self._available_from = start
@@ -95,8 +95,8 @@ class InFlight:
         lock: Lock | None = None,
         write: object = None,
     ) -> int:
-        """Change offsets of the segment at `index`; return the index of the segment that then has
-        `last`.
+        """Set the state of some offsets of the segment at `index`; return the index of the segment
+        that contains `last` afterwards.
         """
         segment = self.segments.items[index]
         size = last - first + 1
@@ -108,8 +108,8 @@ class InFlight:
     def end_lock(
         self, index: int, parts: Sequence[tuple[int, int, RecordState]], write: object
     ) -> None:
-        """Change adjacent parts of the Acquired segment at `index`; each part is its first and last
-        offset, and the state that the write makes durable.
+        """Set the states of adjacent offset ranges in the Acquired segment at `index`. `parts` has
+        each range's first and last offset, and the state that `write` makes durable.
         """
         segment = self.segments.items[index]
         origin, count, lock = segment.origin, segment.count, segment.lock
@@ -131,7 +131,7 @@ class InFlight:
         self.segments.splice(index, index + 1, pieces)
 
     def change_whole(self, segment: Segment, state: RecordState, write: object) -> None:
-        """End the lock of a segment without joining it with its neighbours."""
+        """End a segment's lock and set its state; do not join the segment with its neighbours."""
         size = segment.last - segment.first + 1
         self._discount(segment, size)
         segment.state = state
@@ -140,7 +140,7 @@ class InFlight:
         self._count(state, None, write, segment.first, size)
 
     def written(self, first: int, last: int, write: object) -> None:
-        """End a write that changed offsets from `first` to `last`: their states are durable."""
+        """Record that `write`, which set states of the offsets `first` to `last`, is durable."""
         segments = self.segments
         items = segments.items
         low = max(0, segments.index(first))
@@ -157,8 +157,8 @@ class InFlight:
     def undo(
         self, first: int, last: int, write: object, state: RecordState, lock: Lock | None
     ) -> None:
-        """Set another state for offsets that a write has changed. The log start may have passed
-        them in the meantime.
+        """Undo a write's change of offsets by setting `state` and `lock`. The log start may
+        have passed some of these offsets in the meantime.
         """
         segments = self.segments
         items = segments.items
@@ -205,7 +205,7 @@ class InFlight:
     def _count(
         self, state: RecordState, lock: Lock | None, write: object, first: int, size: int
     ) -> None:
-        """Add `size` offsets from `first` on to the counts."""
+        """Add to the counts the `size` offsets that begin at `first`."""
         if state is ACQUIRED:
             assert lock is not None
             if not lock.held:
@@ -229,7 +229,7 @@ class InFlight:
 
     @property
     def position(self) -> int:
-        """The lowest offset that can be acquired, or the end offset + 1."""
+        """The lowest offset that can be acquired; if there is none, the end offset + 1."""
         if not self.available:
             return self.end + 1
         segments = self.segments
@@ -281,7 +281,7 @@ class InFlight:
         self.advance()
 
     def stored_batches(self) -> list[StateBatch]:
-        """See `Window.stored_batches`."""
+        """Return the states for a snapshot: of acquired offsets, the state before the delivery."""
         batches: list[StateBatch] = []
         for segment in self.segments.items:
             state = segment.state
