@@ -216,8 +216,8 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
         """Handle every record at least once, and commit the handled offsets, until `stop` or
         `end_run`.
 
-        Afterwards the positions are after the records that were handled without gaps, so reading
-        can continue. Cancelling cancels the handlers, whose records are not committed.
+        Afterwards each position is at the first record that was not handled, so reading can
+        continue. Cancelling cancels the handlers, whose records are not committed.
 
         Args:
             handler: called with each record, usually a coroutine function. A plain function must be
@@ -243,13 +243,13 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
         max_wait_ms: int = 500,
         **options: Unpack[RunSettings],
     ) -> None:
-        """Handle records in batches, each of consecutive records of one partition, and otherwise as
-        `run`: one batch of a partition at a time, those of several partitions concurrently.
+        """Like `run`, but handle batches of consecutive records of a partition: one batch of each
+        partition at a time, batches of several partitions concurrently.
 
         Args:
             handler: called with a list of records. If the last attempt at a batch fails, its
-                records are handled one by one, as batches of one, so that only those that fail
-                then become dead letters.
+                records are handled again as batches of one; only those that fail again become
+                dead letters.
             max_records: the largest number of records of a batch.
             max_wait_ms: how long a record waits for others before a smaller batch is handled.
             options: as for `run`; `ordering` must be "partition".

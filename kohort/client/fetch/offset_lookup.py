@@ -53,7 +53,7 @@ _AGAIN: Final = STALE | {
 
 class Lookup(NamedTuple):
     found: dict[TopicPartition, FoundOffset]
-    """Offsets by partition; None if no record is that recent."""
+    """Offsets by partition; None if all records are older than the requested timestamp."""
     failed: dict[TopicPartition, ErrorCode]
 
 
@@ -99,7 +99,7 @@ async def _look_up(
     request_timeout_ms: int,
     result: Lookup,
 ) -> None:
-    """Repeat requests until `result.found` is complete; `result.failed` has the latest failures."""
+    """Repeat requests until all offsets are in `result.found`; update `result.failed` each time."""
     backoff = Backoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, random.random)
     left = dict(specs)
     while True:
@@ -273,7 +273,7 @@ class OffsetResets:
         on_found: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_found` is called when positions may be set, `on_failed` with an error."""
+        """`on_found` is called after each response or failure, `on_failed` with an error."""
         self._cluster = cluster
         self._positions = positions
         self._config = config

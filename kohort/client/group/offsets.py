@@ -76,8 +76,8 @@ _RETRIED: Final = (
 )
 _COMMIT_RETRIED: Final = _RETRIED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FETCH_RETRIED: Final = _RETRIED | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
-"""Errors after which a fetch is retried: by its next heartbeat the member learns its new epoch, or
-that it was removed."""
+"""Errors after which an OffsetFetch is retried. After the last two, the next heartbeat gives the
+member its new epoch, or reports that it was removed."""
 _LOST_MEMBERSHIP: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -97,10 +97,10 @@ class OffsetsObserver(Protocol):
         """The coordinator has moved, or the connection to it was lost."""
 
     def metadata_stale(self) -> None:
-        """The broker does not know a topic by the id that it has in the metadata."""
+        """The broker does not know a topic id that is in the cached metadata."""
 
     def committed(self, seconds: float) -> None:
-        """A commit succeeded; its request took this long."""
+        """A commit succeeded; its response came after `seconds`."""
 
     def commit_failed(self, error: ConsumerError) -> None:
         """An attempt to commit failed."""

@@ -49,12 +49,12 @@ class Rebalance:
         commit_timeout_s: float,
         on_progress: Callable[[], None],
     ) -> None:
-        """`processed` returns the offsets to commit, for which a rebalance waits `commit_timeout_s`
-        at most.
+        """`processed` returns the offsets to commit before a rebalance; that commit is abandoned
+        after `commit_timeout_s`.
         """
         self.listener: RebalanceListener = NO_LISTENER
         self.first_listener: RebalanceListener | None = None
-        """Notified before the listener; lets a run commit before other members take over."""
+        """Notified before `listener`, so that a run commits before other members take over."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
@@ -71,7 +71,7 @@ class Rebalance:
     # Actions.
 
     async def prepare(self, action: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
-        """Commit, notify the listener, own only the kept partitions; returns whether complete."""
+        """Commit, notify the listener, own only `action.kept`; False if not committed in time."""
         if action.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
             held = self._subscription.assigned - action.kept
             if not action.lost and not await self._commit_before(held, deadline_s):
@@ -86,7 +86,7 @@ class Rebalance:
         return True
 
     async def apply(self, action: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
-        """Revoke, apply the assignment, notify the listener; returns whether complete."""
+        """Revoke, apply the assignment, notify the listener; False if not committed in time."""
         if action.revoked and not self.callbacks.has_called("on_assigned"):
             if not await self._commit_before(action.revoked, deadline_s):
                 return False
@@ -185,9 +185,9 @@ class Rebalance:
 
     async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:
         """Commit returned records before a rebalance, and return no more records of `held`
-        meanwhile. Returns whether the commit is over.
+        meanwhile. Returns False if the commit is still in progress at `deadline_s`.
 
-        The commit continues beyond the poll. It is abandoned after `commit_timeout_s`.
+        The commit then continues in the background, at most `commit_timeout_s` in total.
         """
         is_wanted = self._commits_by_itself and self.first_listener is None
         if not is_wanted or self._offsets is None or self._is_committed:

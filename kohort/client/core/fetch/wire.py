@@ -46,13 +46,13 @@ class RequestedPartition(NamedTuple):
     offset: int
     leader_epoch: int
     fence: int
-    """The fence of its position when the request was made."""
+    """The fence (see `positions`) of the partition's position when the request was made."""
     is_leader: bool = True
-    """Whether the broker is the leader; if not, it is a follower named by the leader."""
+    """Whether the broker is the leader; if not, it is the preferred read replica (KIP-392)."""
 
 
 class SentFetch(NamedTuple):
-    """A request, with what is needed to interpret its response."""
+    """A request, and the data needed to interpret its response."""
 
     node_id: int
     version: int
@@ -82,7 +82,7 @@ def fetch_request(
     rack: str = "",
 ) -> FetchRequest:
     """Build a request without a fetch session: it lists all partitions to fetch. `rack`: the
-    consumer's location, for leaders that name followers (KIP-392).
+    consumer's location, for which a leader may name a preferred read replica (KIP-392).
     """
     topics = [
         FetchTopic(
