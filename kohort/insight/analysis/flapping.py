@@ -14,7 +14,7 @@ _Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
 
 
 class OwnershipIntervals:
-    """The ownership intervals of each partition, from rows of `partitions` in portions."""
+    """Each partition's ownership intervals, collected from portions of `partitions` rows."""
 
     def __init__(self) -> None:
         self._by_set: _Sets | None = None
@@ -63,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return the first interval of each ownership, which stops divide into several intervals."""
+    """Return each ownership's first interval: stops divide an ownership into several intervals."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):
@@ -76,7 +76,7 @@ def _stints(owned: Iterable[Interval]) -> list[Interval]:
 def _moves(
     stints: Sequence[Interval], window_ms: int
 ) -> tuple[int, int, int, int, int, int] | None:
-    """Return the columns of Flapping after `partition`; None if the partitions never moved."""
+    """Return the columns of Flapping after `partition`; None if the partition never moved."""
     moved = list(pairwise(stints))
     if not moved:
         return None

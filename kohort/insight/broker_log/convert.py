@@ -19,7 +19,7 @@ class Converter:
     """Converts a broker's lines to records; all lines must be passed in order."""
 
     zone: tzinfo
-    """Time zone of the broker's clock, for lines without an offset."""
+    """Time zone of the broker's clock, for lines whose time has no UTC offset."""
     record_count: int = 0
     unread_count: int = 0
     """Number of lines that log the start of a rebalance in an unknown layout or with an unknown
@@ -64,7 +64,7 @@ class Converter:
 
 
 def _is_explained(fact: Fact) -> bool:
-    """Whether the reason of a rebalance is known, or was not logged."""
+    """Whether the line has no rebalance reason, or one that `parse_reason` knows."""
     return (
         not isinstance(fact, Preparing)
         or fact.reason is None

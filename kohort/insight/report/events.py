@@ -29,7 +29,7 @@ class History:
             raise ValueError(f"records of {len(histories)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """Return a row for each rebalance, for plots and sentences; `event` is the whole record."""
+        """Return a row for each rebalance, for plots and sentences; `event` is its record."""
         return [
             {
                 "sequence": event["sequence"],
@@ -52,7 +52,7 @@ _SUMMED: Final = (
 
 
 def causes(acts: Sequence[Row]) -> list[Row]:
-    """Sum up the acts by kind."""
+    """Sum up acts, such as rolling restarts, in one row per kind."""
     by_kind: dict[str, list[Row]] = defaultdict(list)
     for act in acts:
         by_kind[act["kind"]].append(act)
@@ -73,7 +73,7 @@ def causes(acts: Sequence[Row]) -> list[Row]:
 
 
 def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:
-    """Return rebalances and stopped time of each `bin_ms` with a rebalance, oldest first."""
+    """Sum up rebalances by periods of `bin_ms`, oldest first; omit periods without any."""
     bins: dict[int, list[int]] = defaultdict(list)
     for row in rebalances:
         at_ms = row["started_at_ms"] // bin_ms * bin_ms

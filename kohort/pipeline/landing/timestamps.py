@@ -97,7 +97,7 @@ def outside(
     begins: Offsets, ends: Offsets, by_driver: Iterable[OffsetRange]
 ) -> list[tuple[Offsets, Offsets]]:
     """Return the offsets between `begins` and `ends` that the driver does not read, as pairs of
-    first and end offsets that have all partitions.
+    first and end offsets; each pair covers all partitions.
     """
     gaps: dict[int, list[tuple[int, int]]] = {partition: [] for partition in ends}
     at = {partition: begins.get(partition, 0) for partition in ends}
@@ -122,7 +122,7 @@ def outside(
 
 
 def _as_read(spark: SparkSession, rows: list[tuple[Any, ...]], schema: StructType) -> DataFrame:
-    """Convert rows with timestamps in milliseconds to rows of the connector, and BEYOND."""
+    """Convert rows with timestamps in milliseconds to the connector's columns plus BEYOND."""
     raw = StructType(
         [
             StructField(_MILLIS, LongType()) if field.name == "timestamp" else field
