@@ -1,4 +1,4 @@
-"""Where the HTTP port of a watcher listens."""
+"""The address on which a watcher's HTTP port listens."""
 
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ class Listen(NamedTuple):
     port: int = PORT
     """0 for any free port."""
     is_given: bool = False
-    """Whether the user chose the address, so that no other port is tried."""
+    """Whether the user chose the address; if so, no other port is tried."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

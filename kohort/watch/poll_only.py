@@ -50,7 +50,7 @@ class PollFollower(AnyFollower):
         return len(self.watcher)
 
     def catch_up(self, report: Report) -> Iterator[Json]:
-        """Poll for the first time; polls do not show the past. Raises DisconnectedError."""
+        """Poll for the first time: there is no history to read. Raises DisconnectedError."""
         del report
         yield from self._step()
 
@@ -97,7 +97,7 @@ class PollFollower(AnyFollower):
             yield from self._cluster.ask(broker, request).groups
 
     def _is_whole(self, group: DescribedGroup | consumer_groups.DescribedGroup) -> bool:
-        """Whether the group was described: it may just have been removed, or have moved."""
+        """Whether the group was described: it may have been removed, or moved to another broker."""
         if group.error_code in DENIALS:
             self.denials.add(group.error_code)
         return not group.error_code and group.group_state != DEAD

@@ -73,7 +73,7 @@ class ClassicGroup(FollowedGroup):
         self._converted: Cause | None = None
         self._polls: list[Poll] = []
         self._rested: deque[int] = deque(maxlen=_RESTS_KEPT)
-        """When polls showed that the group was not rebalancing."""
+        """Times of polls at which the group was not rebalancing, oldest first."""
         self.waited: WaitedFor | None = None
         """The members whose expired sessions ended the last join phase; None without any."""
         self.began_between_ms: tuple[int, int] | None = None
@@ -102,7 +102,7 @@ class ClassicGroup(FollowedGroup):
         Args:
             record: the first stored generation of the classic group.
             gone: the consumers that left at the conversion; the departure of the last one begins a
-                rebalance. Empty if a classic member replaced the last consumer, which begins none.
+                rebalance. Empty if a classic member replaced the last consumer: then none begins.
             seen: where the generation was stored.
         """
         self._keep(record, seen, is_new=True)
@@ -138,7 +138,7 @@ class ClassicGroup(FollowedGroup):
     def store(
         self, seen: Seen, record: GroupRecord, log: GroupLog = NO_LINES
     ) -> Iterator[TimedEvent]:
-        """Take the next stored generation; yield the events that led to it.
+        """Process the next stored generation; yield the events that led to it.
 
         Generations may be missing between the last one and `record`. If each was superseded before
         it was stored, its rebalance is yielded too. If compaction has removed them, only the new
@@ -278,8 +278,8 @@ class ClassicGroup(FollowedGroup):
         return None if is_close else (first.at_ms, latest_ms)
 
     def _polls_since_rest(self, old: GroupRecord) -> list[Poll]:
-        """Return the polls that showed a rebalance. If the group was polled without a rebalance at
-        most `_UNSURE_MS` before, put that poll in front: any change happened after it.
+        """Return the polls that showed a rebalance. If a poll at most `_UNSURE_MS` before the first
+        of them showed none, put it in front: any change happened after it.
         """
         if not self._polls:
             return []
@@ -291,13 +291,13 @@ class ClassicGroup(FollowedGroup):
         return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
-        """Return when polls showed no rebalance before a join phase that ended at `end_ms`. Polls
-        less than `_UNSURE_MS` before its end are omitted: as clocks differ, they may be after it.
+        """Return the times of polls that showed no rebalance, at least `_UNSURE_MS` before a join
+        phase ended: as clocks differ, later polls may have been after its end, `end_ms`.
         """
         return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 
     def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
-        """Return when a poll first showed the group without the member, at the latest `end_ms`."""
+        """Return when a poll first showed the group without the member, or `end_ms` if earlier."""
         for poll in self._polls:
             if member.member_id not in poll.member_ids:
                 return min(poll.at_ms, end_ms)
@@ -331,7 +331,7 @@ def _skipped_rebalances(
 
 
 def _end_ms(record: GroupRecord, seen: Seen) -> int:
-    """Return when the join phase ended; before Kafka 2.1, when the generation was stored."""
+    """Return when the join phase ended or, before Kafka 2.1, when the generation was stored."""
     stored_ms = record.state_timestamp_ms
     return seen.at_ms if stored_ms < 0 else min(stored_ms, seen.at_ms)
 
