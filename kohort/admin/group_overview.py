@@ -45,9 +45,9 @@ class GroupRow:
     listed: ListedGroup
     members: int | None
     lag: int | None
-    """Unread records, if it has offsets."""
+    """Number of unread records; None if the group has no offsets."""
     rebalances: int | None
-    """Rebalances within `RECENT_S`, if the broker stores a history."""
+    """Rebalances in the last `RECENT_S`; None if the broker stores no history."""
 
 
 def overview(cluster: Cluster) -> list[GroupRow]:

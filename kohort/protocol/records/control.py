@@ -30,7 +30,7 @@ _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 
 _AS_WRITTEN = Struct(">5shhshis")
-"""The record of a marker as coordinators write it: key and value with the bytes around them."""
+"""A marker's record as coordinators write it: key, value, and the bytes around both."""
 _AROUND = b"\x20\0\0\0\x08", _VERSION, b"\x0c", _VERSION, b"\0"
 
 
@@ -114,7 +114,7 @@ def make_marker(
 
 @lru_cache(maxsize=32)
 def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
-    """Return the records block of a marker. Cached: producer and offset are in the batch header."""
+    """Return a marker's records block; cached, because producer and offset are not part of it."""
     record = Record(key=encode_key(control_type), value=encode_value(coordinator_epoch))
     block = bytearray()
     write_record(block, record, 0, 0)

@@ -43,7 +43,7 @@ class _Run:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.topics: Topics
-        """Set after the start."""
+        """Set when the broker has started."""
         self.is_up = asyncio.Event()
         self.stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name="broker of a test")
@@ -67,12 +67,12 @@ class _Run:
 
 
 class KitBroker:
-    """A broker that can be stopped, killed and restarted; its machine and faults persist."""
+    """A broker that can be stopped, killed and restarted; its disks and injected faults persist."""
 
     def __init__(
         self, settings: Mapping[str, object], machine: Machine, port: int, random: Random
     ) -> None:
-        """`settings` are under Kafka's names; `random` determines which writes a crash loses."""
+        """`settings`: by Kafka's setting names; `random` determines which writes a crash loses."""
         self.machine = machine
         self.port = port
         self.faults = Faults()
