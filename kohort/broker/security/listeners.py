@@ -103,7 +103,7 @@ class SecureListeners:
         background_tasks: BackgroundTasks,
     ) -> None:
         """`count` is called with listener, mechanism and result of each authentication attempt;
-        `background_tasks` runs the checks of files.
+        `background_tasks` runs the checks for changed files.
         """
         self.tls: dict[str, TlsListener] = {}
         """TLS settings of the listeners that use it, by name."""
@@ -166,8 +166,8 @@ class SecureListeners:
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if the initial settings disable users: disabling another one at run time
-        would store a new list without them, and so enable them again.
+        """Raise StoreError if the initial settings disable users: disabling another user at run
+        time would replace the list, and so enable these users again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:
@@ -238,7 +238,7 @@ class SecureListeners:
                 )
 
     def _warn_of_names(self) -> None:
-        """Log a warning for each listener whose clients are redirected to another listener."""
+        """Log a warning for each unadvertised listener: its clients are redirected to another."""
         config = self._settings.config
         advertised = config.advertised_endpoints
         for endpoint in config.listener_endpoints:
@@ -384,7 +384,7 @@ class SecureListeners:
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
-        """Return the function that starts an attempt, given the client's IP address."""
+        """Return the function that starts a SASL exchange, given the client's IP address."""
         if mechanism == "PLAIN":
             from kohort.broker.security.passwords import PlainExchange  # noqa: PLC0415
 
@@ -416,7 +416,7 @@ class SecureListeners:
         return reason if others else "unknown user"
 
     def _check(self, config: BrokerConfig, own: Mapping[str, str]) -> None:
-        """Raise ValueError if the settings refer to unusable stores. Reads files."""
+        """Raise ValueError if the settings name unusable key or trust stores. Reads files."""
         try:
             for name in self._changed(config, own):
                 self.tls[name].check(of_listener(config, own, name))

@@ -31,7 +31,7 @@ from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
 WAITING_MAX: Final = 256
-"""The most queued checks; beyond that, `FairQueue` drops a check of the longest queue."""
+"""Maximum number of queued checks; beyond that, `FairQueue` drops a check of the longest queue."""
 REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
@@ -175,7 +175,7 @@ class PlainExchange:
         self._ip = ip
 
     def step(self, token: bytes) -> Done | Deferred[Done]:
-        """Process the only token. Raises SaslFailure."""
+        """Process the client's only SASL message. Raises SaslFailure."""
         login = read_plain(token)
         self.user = login.user
         given = self._given.get(login.user)

@@ -20,7 +20,7 @@ from kohort.broker.core.security.session import (
 )
 
 ANSWERS_MAX: Final = 10_000
-"""Maximum cached decisions; when it is reached, all are dropped, and recomputed in microseconds."""
+"""Maximum number of cached decisions; a full cache is emptied, as a decision takes microseconds."""
 NAME_LENGTH_MAX: Final = 300
 """Longer names cannot be topics; decisions about them are not cached."""
 _PROBE: Final = "hardcode"
@@ -37,7 +37,7 @@ class _Decisions:
         self.denied: dict[Right, set[str]] = {}
 
     def find(self, right: Right, name: str) -> bool | None:
-        """The decision about a name; None if it is not cached."""
+        """Whether the principal has this right on the resource; None if that is not cached."""
         names = self.allowed.get(right)
         if names is not None and name in names:
             return True
@@ -61,7 +61,7 @@ class Explanation(NamedTuple):
 
 
 class Authorizer:
-    """The current rules, and the decisions based on them."""
+    """Decides by the current ACL rules, and caches the decisions."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Authorizer:
         self.revision += 1
 
     def suspend(self, *, is_suspended: bool) -> None:
-        """Allow only super users, while it is unknown whether rules are missing."""
+        """Allow only super users while `is_suspended`: it is unknown whether rules are missing."""
         if is_suspended is not self._is_suspended:
             self._is_suspended = is_suspended
             self.change()
@@ -207,7 +207,7 @@ class Authorizer:
     def operations(
         self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
     ) -> int:
-        """The operations that the principal may do, as the protocol's bit field (KIP-430)."""
+        """The operations that the principal may perform, as the protocol's bit field (KIP-430)."""
         return sum(
             1 << operation
             for operation in applicable

@@ -1,4 +1,4 @@
-"""The interface of the server, the host of connections, that a connection uses."""
+"""The interface of the server for its connections."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Accepts connections, owns their shared resources, and closes them in order.
+"""Accepts connections, owns their shared resources, and closes them in an orderly way.
 
 Guarantees: `close` answers the current requests, sends the written responses and returns within its
-grace period, whatever clients do; the periodic checks block the event loop for one slice of the
-connections at a time.
+grace period, whatever clients do; the periodic checks return to the event loop after each
+CHECKS_PER_SLICE connections.
 """
 
 import asyncio
@@ -56,24 +56,24 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_MS_MAX = 1_000
 CHECKS_PER_TIMEOUT = 10
 CHECKS_PER_SLICE = 200
-"""Connections that are checked before control returns to the event loop: 0.3 ms."""
+"""Number of connections that are checked before control returns to the event loop: 0.3 ms."""
 
 DELAYED_MAX = 1_000
-"""Refused connections that are closed after a delay of at most a second, because their address
-exceeds its rate; beyond this number, refused connections are closed immediately."""
+"""Maximum number of refused connections whose close is delayed, by a second at most, because their
+address exceeds its rate. Further ones are closed immediately."""
 
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
-"""Free memory is returned to the system after large requests of this total size."""
+"""Free memory is returned to the system after requests have used this much memory at once."""
 
 BURST = 100
-"""Closed connections after which free memory is returned to the system; with TLS, each used about
-50 KiB."""
+"""Number of closed connections after which free memory is returned to the system; with TLS, each
+used about 50 KiB."""
 BURST_END_MAX = 10
 """A burst of disconnects is over when fewer connections than this closed since the last check."""
 
 
 class NetworkServer:
-    """All listeners and connections of one broker. To be created by the running event loop."""
+    """All listeners and connections of one broker. Must be created in a running event loop."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class NetworkServer:
 
         Args:
             limit_of_ip: returns the connections per second that an address may open.
-            senders_max: the most connections with a second descriptor, for sending files.
+            senders_max: maximum number of connections with a second descriptor, for sendfile.
             handshake_threads: compute TLS handshakes; by default two threads of a lower priority.
         """
         self.service = service
@@ -100,7 +100,7 @@ class NetworkServer:
         self.metrics = metrics
         self.log = log
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        """Shared by all connections; empty between two reads."""
+        """The receive buffer of all connections; empty between two reads."""
         self.memory = RequestMemoryBudget(limits.queued_max_request_bytes, self._on_memory_shortage)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self.activity = activity or Activity(clock)
@@ -110,7 +110,7 @@ class NetworkServer:
         self.disconnects = DisconnectQueue(clock)
         self.reads = FileReads(self._loop, senders_max)
         self.sends_files = False
-        """Whether sendfile(2) is available (Linux); set with the first sockets."""
+        """Whether sendfile(2) is available (Linux); set by `listen`."""
         self.ciphertext_buffer = memoryview(b"")
         """Receive buffer for the ciphertext of all TLS connections; created when needed."""
         self._handshake_threads = handshake_threads
@@ -200,7 +200,7 @@ class NetworkServer:
             self._policy_handle.cancel()
 
     def abort(self) -> None:
-        """Stop accepting and close all connections immediately, as a crash would."""
+        """Stop accepting connections, and close all connections immediately, as a crash would."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.abort(CloseReason.SHUTDOWN)
@@ -279,7 +279,7 @@ class NetworkServer:
             acceptor.pause(time_ms / 1_000)
 
     def _delay_close(self, connection: Connection, time_ms: int) -> bool:
-        """Close a refused connection after `time_ms`; return False if there are too many."""
+        """Close a refused connection after `time_ms`; return False if too many are waiting."""
         if len(self._delayed) >= DELAYED_MAX:
             return False
         self._loop.call_soon(connection.pause)
@@ -321,8 +321,8 @@ class NetworkServer:
             self._policy_handle = self._loop.call_soon(self._close_slow_uploads)
 
     def _close_slow_uploads(self) -> None:
-        """Close the uploads that the policy selects; runs periodically while a request waits for
-        memory, and once more afterwards.
+        """Close the connections that the policy selects because their requests arrive too slowly;
+        runs periodically while a request waits for memory, and once more afterwards.
         """
         self._policy_handle = None
         for upload in self._upload_policy.run(self._clock.monotonic_ms()):
@@ -340,9 +340,9 @@ class NetworkServer:
     def _trim_memory(self) -> None:
         """Return free memory to the system after large requests, or a burst of disconnects.
 
-        The allocator keeps it otherwise: the growing buffer of a large frame leaves gaps in the
-        heap, and small objects that were created meanwhile keep the heap's end in use. OpenSSL's
-        buffers do the same.
+        The allocator does not return it by itself: the growing buffer of a large frame leaves gaps
+        in the heap, and small objects that were created meanwhile keep the heap's end in use.
+        OpenSSL's buffers do the same.
         """
         has_large_requests = self.memory.take_peak_bytes() >= LARGE_REQUESTS_BYTES
         should_trim = self._had_large_requests and not has_large_requests
