@@ -1,7 +1,7 @@
 """Reads the log for the acquisition of records: whole batches, and their headers.
 
-Acquisition looks at headers only, and stops at a number of records. So a read takes the estimated
-size of that number of records, not the maximum of the request, which is 50 MB in most clients.
+Acquisition reads only the headers, up to a maximum number of records. So the estimated size of
+these records is read, not the maximum size in the request, which is 50 MB in most clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ class LogRead(NamedTuple):
     data: bytes | memoryview
     batches: Sequence[LogBatch]
     stops: Sequence[int]
-    """The position after each batch in the data; a batch starts where the one before it stops."""
+    """Where each batch ends in the data; the next batch starts there."""
 
     def part(self, first_offset: int, last_offset: int) -> bytes | memoryview:
         """Return the batches from the one with `first_offset` to the one with `last_offset`."""
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
     stop_offset: int
     """Batches from this offset on are not needed."""
     max_bytes: int
-    """Upper bound, except that the first batch may exceed it."""
+    """Maximum size of the data; the first batch may exceed it."""
     chunk_bytes: int
     """Bytes to read at once: the estimated size of the wanted records."""
     committed_only: bool
@@ -143,7 +143,7 @@ def _add_batches(
     batches: list[LogBatch],
     stops: list[int],
 ) -> None:
-    """Add the batches in `data`, which begins at byte `position` of the whole read."""
+    """Add the batches in `data`, which begins at byte `position` of all data read."""
     by_producer: dict[int, list[AbortedTransaction]] = {}
     for transaction in aborted:
         by_producer.setdefault(transaction.producer_id, []).append(transaction)

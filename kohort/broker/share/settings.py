@@ -15,9 +15,9 @@ class GroupSettings(NamedTuple):
     committed_only: bool = False
     """Whether the group reads committed records only."""
     reset_policy: int = LATEST
-    """Where a share-partition begins: EARLIEST, LATEST, or milliseconds before now."""
+    """Where a share-partition begins: EARLIEST, LATEST, or this many milliseconds before now."""
     dead_letter_topic: str = ""
-    """The name of the topic; empty if the group has no dead-letter queue."""
+    """Topic for dead letters; empty if the group has no dead-letter queue."""
     copies_records: bool = False
     """Whether dead letters have the key and value of their record."""
 

@@ -5,8 +5,8 @@ from collections.abc import Hashable
 
 TAIL_CACHE_BYTES = 16 * 1024 * 1024
 ENTRY_BYTES_MAX = 1024 * 1024
-"""Maximum size of a cached read. Larger reads are of consumers that catch up, and hardly ever
-shared.
+"""Maximum size of a cached read. Larger reads come from consumers that are catching up, and are
+hardly ever shared.
 """
 
 

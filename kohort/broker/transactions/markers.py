@@ -1,4 +1,4 @@
-"""Writes the markers that end transactions in their partitions: at once, in several slices, or
+"""Writes the transaction markers to a transaction's partitions: at once, in several time slices, or
 after the response.
 
 If possible, markers are written after the response to EndTxn: the Prepare* record is durable by
@@ -26,10 +26,10 @@ from kohort.protocol.records.control import ControlType
 
 
 class EndsOffsets(Protocol):
-    """Stores the offsets that producers commit for groups in transactions."""
+    """Applies or drops a transaction's offset commits for groups when the transaction ends."""
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
-        """Called when the producer's marker is in this partition of __consumer_offsets."""
+        """Called when the marker is in this partition of __consumer_offsets."""
         ...
 
 
@@ -119,8 +119,8 @@ class PartitionMarkers:
 logger = logging.getLogger(__name__)
 
 ANSWERED_FIRST_MAX: Final = 10
-"""Maximum partitions of a transaction whose markers follow the response: more markers may need
-several event loop iterations.
+"""Maximum number of partitions of a transaction whose markers are written after the response. More
+markers may need several event loop iterations.
 """
 
 Work: TypeAlias = Callable[[], None]
@@ -138,7 +138,7 @@ class Marking:
         slices: RoundRobin,
         run_step: RunStep,
     ) -> None:
-        """`run_step` runs a step of an id, and executes its effects."""
+        """`run_step` calls a function that changes an id, and executes the resulting effects."""
         self.writer = writer
         self.after_answers: Callable[[Work], object] = lambda work: work()
         """Schedules work after the responses of this event loop iteration have been sent, and
@@ -192,7 +192,7 @@ class Marking:
             self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
     def forget(self, txn: TransactionalId) -> None:
-        """Leave the markers of this id to the next start: the id must not be changed any more."""
+        """Drop the markers of an unusable id; the broker writes them at its next start."""
         self._answered.pop(txn, None)
 
     def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:

@@ -1,7 +1,7 @@
 """Timers of transactional ids: transaction timeouts, and retries of failed writes.
 
-The timeout uses the wall clock, which may jump, so it is checked every few seconds at least.
-Many ids may be due at once, after a pause of the process for instance: they share slices.
+The timeout uses the wall clock, which may jump, so it is checked every few seconds at least. Many
+ids may be due at once, such as after a pause of the process; they are handled in time slices.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class TransactionTimers:
         *,
         timeout_check_ms: int,
     ) -> None:
-        """`run_step` runs a step of the id with that name, if it exists."""
+        """`run_step` calls a function with the transactional id of this name, if it exists."""
         self._clock = clock
         self._slices = slices
         self._run_step = run_step
@@ -69,7 +69,7 @@ class TransactionTimers:
         self._retries.schedule(name, self._clock.monotonic_ms() + RETRY_MS)
 
     def cancel(self, name: str) -> None:
-        """Cancel the timers of an id that was removed or is broken."""
+        """Cancel the timers of a transactional id that was removed or is broken."""
         self._timeouts.cancel(name)
         self._retries.cancel(name)
 

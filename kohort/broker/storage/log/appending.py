@@ -78,8 +78,8 @@ class LogAppender(LogState):
     def _note_control(
         self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int
     ) -> None:
-        """Process a marker; an aborted transaction is added to the active segment's transaction
-        index.
+        """Apply a marker to the producers; if it aborts a transaction, add that to the active
+        segment's transaction index.
         """
         aborted = note_control(
             self.producers, batch, header, base_offset=base_offset, timestamp=wall_ms

@@ -68,7 +68,7 @@ class LogFlusher:
         """Flush the segments to disk. Raises OSError: the log must then be abandoned.
 
         Args:
-            end_offset: read before `segments`, so that they contain all batches below it.
+            end_offset: log end, read before `segments`, so that they have all batches below it.
             with_indexes: whether to include the indexes of the active segment.
         """
         with self._lock:
@@ -132,7 +132,7 @@ class LogState:
         self.path = path
         """The directory of the log."""
         self.config = config
-        """May be replaced while the log is open."""
+        """The log's config; may be replaced while the log is open."""
         self.terms = terms
         self.segments = tuple(opened.segments)
         """The segments, oldest first; the last is active. Replaced as a whole: other threads read
@@ -154,7 +154,7 @@ class LogState:
             for offset in opened.snapshots
             if (value := sums.get(file_name(offset, SNAPSHOT_SUFFIX))) is not None
         }
-        """The known checksums of snapshots, by offset."""
+        """The checksums of snapshots by offset; a snapshot may have none."""
         self.lost = opened.lost
         self.deleted = opened.deleted
         self.is_tail_known = opened.is_tail_known
@@ -207,7 +207,7 @@ class LogState:
             return self.load()
 
     def load(self) -> ProducerState:
-        """Load the producers on first use, and repair their files if necessary. Raises OSError."""
+        """Load the producers on first use; correct the snapshots if necessary. Raises OSError."""
         if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
@@ -222,11 +222,11 @@ class LogState:
         return self.loaded_producers
 
     def producer_log(self) -> ProducerLog:
-        """Return the present files of the log that describe its producers."""
+        """Return the present snapshots and segments, from which the producers can be loaded."""
         return self._producer_log(self.snapshots, self.segments, self.log_end_offset)
 
     def detached_aborted(self, segment: LogSegment) -> Detached[CorrectIndex]:
-        """Return a query for another thread: the correct content of a transaction index."""
+        """Return a job that computes a transaction index's correct content in another thread."""
         number = self.segments.index(segment)
         segments, snapshots = self.segments[: number + 1], self.snapshots[:]
         end_offset = self.end_of_segment(number)
@@ -250,11 +250,11 @@ class LogState:
         )
 
     def finish_recovery(self) -> None:
-        """After an unclean shutdown, load the producers, whose batches recovery has just read into
-        memory, and flush the snapshots beyond the recovery point.
+        """After an unclean shutdown, flush the snapshots beyond the recovery point, and load the
+        producers: recovery has just read their batches into memory. Raises OSError.
 
-        If the recovery point is within a segment, loading would read batches below it as well, so
-        the producers are left to first use. Raises OSError.
+        If the recovery point is within a segment, loading would also read that segment's batches
+        below it, so the producers are loaded on first use instead.
         """
         point = self._recovered_from
         if point is None:
@@ -274,9 +274,9 @@ class LogState:
         ]
 
     def _drop_checksums(self, point: int) -> None:
-        """Remove checksums of segments beyond the recovery point: they may be older than the
-        batches, and would be trusted at the next start, whose recovery point is the present log
-        end.
+        """Remove the checksums of segments beyond the recovery point: they may predate the
+        batches, but the next start would trust them, because its recovery point will be the present
+        log end.
         """
         try:
             self.note_checksums(without=self._beyond(point))
@@ -352,12 +352,12 @@ class LogState:
             self._sync_snapshots([base_offset])
 
     def mend_snapshots(self) -> None:
-        """Replace damaged snapshots after an unclean shutdown, from batches. Raises OSError."""
+        """Rebuild damaged snapshots from batches after an unclean shutdown. Raises OSError."""
         if self._recovered_from is not None and len(self.segments) > 1:
             self.load()
 
     def _sync_snapshots(self, offsets: Sequence[int]) -> None:
-        """Flush snapshots to disk. OSError if that fails; the log has then failed permanently."""
+        """Flush snapshots to disk. Raises OSError; the log has then failed permanently."""
         if not offsets:
             return
         try:
