@@ -259,6 +259,6 @@ def share_problems(config: ShareSettings) -> list[str]:
 
 
 def number_of(config: Settings, name: str) -> int:
-    """Return the value of an integer setting by Kafka's name."""
+    """Return the value of the integer setting with this Kafka name."""
     value: int = getattr(config, name.replace(".", "_"))
     return value

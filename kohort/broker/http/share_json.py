@@ -1,4 +1,4 @@
-"""GET /groups/{group}/share: the share-partitions of a group, with sentences about them.
+"""GET /groups/{group}/share: a group's share-partitions, their state in words, and warnings.
 
 The console's page of a share group has the same data.
 """
@@ -73,7 +73,7 @@ class ShareGroupView:
 
     def partition_json(self, topic: str, number: int, offset: int | None) -> Json | None:
         """Return a share-partition, with the state and deliveries of the record at `offset`, if
-        given; None if the group has not initialized the share-partition.
+        given; None if the group has not initialized it, or the requester may not see its topic.
         """
         for view in self._views():
             if (view.log.topic_name, view.log.index) == (topic, number):

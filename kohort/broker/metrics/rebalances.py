@@ -1,4 +1,4 @@
-"""Counts events of groups, as an observer of the group coordinator and of the rebalance history."""
+"""Counts group events for the metrics; observes the group coordinator and the rebalance history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RebalanceMetrics:
     """Counters since the start. Causes and reasons are from fixed lists, so they can be labels."""
 
     def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
-        """`groups_max` is the number of groups with their own counters."""
+        """`groups_max` is the maximum number of groups with their own counters."""
         self.started: Counter[str] = Counter()
         self.avoided: Counter[tuple[str, str]] = Counter()
         """Avoided rebalances by cause and stated reason."""
@@ -64,9 +64,9 @@ class RebalanceMetrics:
         self.completed_count = 0
         """Completed rebalances of classic groups."""
         self.bump_count = 0
-        """Epoch bumps of consumer groups."""
+        """Number of group epoch bumps of consumer groups."""
         self.share_bump_count = 0
-        """Epoch bumps of share groups."""
+        """Number of group epoch bumps of share groups."""
         self.offsets_stored = 0
         self.offsets_expired = 0
         self.offsets_deleted = 0
@@ -76,8 +76,8 @@ class RebalanceMetrics:
         self.join_phase = HistogramTally(PHASE_BOUNDS_S)
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
-        """Durations of rebalances until the group is Stable or Empty; a rebalance that supersedes
-        another continues its duration."""
+        """Durations of rebalances until the group is Stable or Empty. If rebalances supersede each
+        other, they count as one, from the start of the first."""
         self.of_consumers = {
             phase: HistogramTally(PHASE_BOUNDS_S)
             for phase in ("assign", "reconcile", "revoke", "notice")
