@@ -1,7 +1,7 @@
-"""The effects of a group's steps, which its shell carries out.
+"""The effects of a group's commands, for the caller to carry out: responses, appends, timers.
 
-Effects are named tuples. `Reply` and `Note`, of which a rebalance has thousands, are dataclasses
-that are not frozen: creating one takes half the time. They must not be changed either.
+Effects are named tuples and must not be changed. `Reply` and `Note`, of which a rebalance has
+thousands, are dataclasses that are not frozen, because creating one takes half the time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reply:
-    """Answer a request. Each ticket comes back in exactly one Reply, alone or within `Replies`."""
+    """Answer the request of `ticket`. Each request gets one Reply, alone or within `Replies`."""
 
     ticket: Ticket
     body: Any
@@ -34,8 +34,8 @@ class Reply:
 class Replies(NamedTuple):
     """Answer these requests in this order, but not necessarily at once.
 
-    The end of a phase answers thousands of requests. Their content is fixed by the step; the
-    answers themselves are created as they are taken, so that a shell can run other work in between.
+    The end of a phase answers thousands of requests. The content is determined by the command, but
+    each `Reply` is created only when it is taken, so that other work can run in between.
     """
 
     replies: Iterator[Reply]
@@ -46,14 +46,14 @@ class Append(NamedTuple):
     """Make these records durable, in order, as one unit; then call `on_appended` or
     `on_append_failed`.
 
-    A step has at most one Append, as its last effect. Until the result is reported, only reads and
-    the methods that say so, such as `heartbeat`, may be called.
+    A list of effects has at most one Append, as the last. Until the result is reported, only reads
+    and methods documented as callable during an append, such as `heartbeat`, may be called.
     """
 
     records: tuple[DurableRecord, ...]
     is_paced: bool = False
-    """Whether a pause should follow before the next append of the whole group's record; see
-    `kohort.broker.coordinator.inbox`."""
+    """Whether a pause should follow before the next append of the GroupMetadata record, which
+    contains all members; see `kohort.broker.coordinator.inbox`."""
 
 
 class Schedule(NamedTuple):

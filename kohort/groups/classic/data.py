@@ -2,10 +2,10 @@
 
 How changes become durable is described in :mod:`kohort.groups.group`. Here:
 
-- *Durable state* (generation, protocol, members with their assignments) is what `durable.apply`
-  makes of the records in the log. Two changes take effect immediately, and are undone or kept if
-  the append fails: the new id of a static member that replaces another (undone), and an empty
-  group's generation (kept; no member could notice).
+- *Durable state* (generation, protocol, members with their assignments) is changed by
+  `durable.apply` once the records are in the log. Two changes take effect before: the new id of a
+  static member that replaces another, which is undone if the append fails, and the generation of an
+  empty group, which is kept (no member could notice).
 - *Volatile state* is parked requests, unused ids, timers, and the state machine before Stable.
 """
 
@@ -56,7 +56,7 @@ class InitialDelay:
     remaining_ms: int
     """The rest of the rebalance timeout, which limits the length of further windows."""
     member_added: bool = False
-    """Whether a member joined during the present window."""
+    """Whether a member joined during the present window of the delay."""
 
 
 _SILENT: Final = frozenset(
@@ -75,12 +75,12 @@ class HeldJoin:
     previous: Member
     """The member to restore if the new id does not become durable."""
     ticket: Ticket | None
-    """Ticket of the join; None once answered."""
+    """Identifies the join request to answer; None once answered."""
     result: JoinResult
 
 
 class ClassicData:
-    """The state of one classic group; `ClassicMembership` is the interface for shells."""
+    """The state of one classic group; callers use `ClassicMembership`."""
 
     __slots__ = (
         "_make_member_id",
@@ -148,14 +148,14 @@ class ClassicData:
         self.protocol_name: str | None = None
         self.roster = Roster(member_memory)
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
-        """Counts the unused ids of all groups, including the pending ids of the roster."""
+        """Unused member ids that all groups have handed out; includes `roster.pending`."""
         self.pending_sync: dict[str, None] = {}
-        """Members that have not synced in this generation, in order."""
+        """Members that have not synced in this generation, in order of arrival."""
         self.initial: InitialDelay | None = None
         """The initial delay, while the first members of an empty group are collected."""
         self.held: dict[str, HeldJoin] = {}
-        """Joins of returned static members, by their new member ids; answered when the append of
-        these ids is durable."""
+        """Joins of returned static members, by their new member ids; answered when these ids
+        are durable."""
         self.assignment_on_its_way: int | None = None
         """The generation for which the leader has submitted an assignment; further assignments for
         it are ignored."""
@@ -166,12 +166,12 @@ class ClassicData:
         """The encoded cause of the last rebalance, stored with its generation."""
         self.lost = LostMembers()
         self.replaced: dict[str, str] = {}
-        """Instance ids of the latest replaced static members, by their member ids."""
+        """Instance ids of the latest replaced static members, by the replaced member id."""
         self.refusals = Refusals()
         self.is_stored = False
         """Whether there is a group record in the log, or in an append in progress."""
         self.deadlines: dict[TimerKey, int] = {}
-        """Deadlines of the join, sync and pending timers; members keep their own."""
+        """Deadlines of the join and sync timers, and of pending members; a `Member` has its own."""
         self._offers: list[Protocols] = []
         """Protocols of the generation's members, as they were when the generation began."""
         self._topics: frozenset[str] | None = frozenset()
@@ -188,7 +188,7 @@ class ClassicData:
             self.outbox.emit(Cancel(key))
 
     def take_due(self, key: TimerKey, now_ms: int) -> bool:
-        """Remove the deadline of `key`; False if it was rescheduled or cancelled since it fired."""
+        """Remove a timer's deadline; False if it was rescheduled or cancelled after it fired."""
         deadline_ms = self.deadlines.get(key)
         if deadline_ms is None or deadline_ms > now_ms:
             return False
@@ -198,7 +198,7 @@ class ClassicData:
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
-        The timer is rescheduled only if it would fire after this end; if before, it is set again.
+        A later timer is rescheduled; an earlier one is set to the session's end when it fires.
         """
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
@@ -269,7 +269,7 @@ class ClassicData:
         return found
 
     def request_rejoin(self, member: Member) -> None:
-        """Publish MemberTold with the first REBALANCE_IN_PROGRESS to `member` in a rebalance."""
+        """Publish MemberTold when `member` first gets REBALANCE_IN_PROGRESS in a rebalance."""
         if not member.rejoin_requested:
             member.rejoin_requested = True
             self.outbox.note(MemberTold(member.member_id))
@@ -316,7 +316,7 @@ class ClassicData:
 
     def forget_pending_sync(self, member: Member) -> None:
         """Record that `member` has synced or was removed; after the last pending member, cancel the
-        timer.
+        sync timer.
         """
         if member.member_id in self.pending_sync:
             del self.pending_sync[member.member_id]

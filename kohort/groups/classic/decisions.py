@@ -1,9 +1,9 @@
 """Decides whether a join causes a rebalance: the decision table of joins, row by row.
 
-Rows 1 to 4 need no reason and are not looked up here: a request with an unknown member id is
-refused, an empty group begins its initial rebalance, a first join without an identity gets an id,
-and during the join phase a join takes part in that rebalance. `decide` looks up the other rows; the
-first matching row wins.
+Rows 1 to 4 do not depend on the stated reason, and the callers of `decide` handle them: a request
+with an unknown member id is refused, an empty group begins its initial rebalance, a first join
+without an identity gets an id, and during the join phase a join takes part in that rebalance.
+`decide` looks up the other rows; the first matching row wins.
 
 | # | State | Member | Reason | Rebalance |
 |---|---|---|---|---|
@@ -33,11 +33,11 @@ class Joiner(Enum):
     """The kinds of joining members that the decision table distinguishes."""
 
     NEW = auto()
-    """Joins with an unused id, or with an instance id that no member holds."""
+    """A member that joins with an unused id, or with an instance id that no member holds."""
     KNOWN = auto()
     """A member that rejoins under its own id."""
     REPLACEMENT = auto()
-    """Has no member id, but the instance id of a member (KIP-345)."""
+    """A client without a member id, but with the instance id of a member (KIP-345)."""
 
 
 class Decision(NamedTuple):

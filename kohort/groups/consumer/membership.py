@@ -1,8 +1,8 @@
 """The membership of a consumer group: the broker assigns, and members reconcile one by one.
 
-This is the interface for a shell: the methods of every
-:class:`~kohort.groups.membership.Membership`, and the heartbeat. Steps that may change something
-must run alone, with no append in progress; `answer_at_once` answers other heartbeats at any time.
+Provides the methods of every :class:`~kohort.groups.membership.Membership`, and the heartbeat.
+Methods that may change something must run alone, with no append in progress; `answer_at_once`
+answers other heartbeats at any time.
 """
 
 import weakref
@@ -67,7 +67,7 @@ RESOLVE_INTERVAL_MS: Final = 10_000
 
 
 class ConsumerMembership:
-    """The membership of one consumer group; its state is in `data`."""
+    """Executes the members' requests of one consumer group, whose state is in `data`."""
 
     __slots__ = ("_group", "_new_classic", "_new_member_id", "data", "resolved_ms")
 
@@ -92,7 +92,7 @@ class ConsumerMembership:
         self._new_member_id = new_member_id
         self.data = ConsumerData(group.group_id, group.outbox, topics, read_settings, account)
         self.resolved_ms: int | None = None
-        """When expressions were last resolved; monotonic, None if never."""
+        """When regular expressions were last resolved; monotonic, None if never."""
 
     # Requests.
 
@@ -129,8 +129,8 @@ class ConsumerMembership:
             request: the heartbeat.
             ticket: answered when its changes are durable.
             now: the time of the step.
-            begins: the group whose membership this becomes with this heartbeat; its classic
-            members, if it has any, are taken over.
+            begins: the group, if this heartbeat makes it a consumer group; its classic members, if
+            it has any, are taken over.
             shares_append: whether more heartbeats may follow before the changes are appended; see
                 `Outbox.shared`.
         """
@@ -188,8 +188,8 @@ class ConsumerMembership:
 
     def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
         """Take over the members of a classic group, if it has any, and continue from its
-        generation, so that a group's history never repeats a generation. Returns the records for
-        this, and the cause if it is an upgrade.
+        generation, so that a group's history never repeats a generation. Returns the records that
+        replace the group's, and UPGRADED as the cause if members were taken over.
         """
         previous = group.membership
         if previous is None:
@@ -207,8 +207,8 @@ class ConsumerMembership:
     def _store(
         self, draft: Draft, answers: Answers | None, now: Now, *, shares_append: bool = False
     ) -> Steps[None]:
-        """Store the changes of a step, and answer when they are durable; at once if there are
-        none.
+        """Store the draft's changes, and send the answers when they are durable; at once if there
+        are none.
         """
         data = self.data
         outbox = data.outbox
@@ -279,7 +279,7 @@ class ConsumerMembership:
     # Regular expressions.
 
     def needs_resolution(self, now_ms: int) -> bool:
-        """Whether `resolve` is to be executed, in a step of its own."""
+        """Whether `resolve` must be executed, as a command of its own."""
         data = self.data
         if not data.regex_subscribers:
             return False
@@ -299,7 +299,7 @@ class ConsumerMembership:
         return False
 
     def resolve(self, may_describe: Callable[[str], bool], now: Now) -> Steps[None]:
-        """Match all expressions of the group against all topics that `may_describe` allows."""
+        """Match the group's regular expressions against all topics that `may_describe` allows."""
         data = self.data
         self.resolved_ms = now.ms
         version = data.topics.version
@@ -332,7 +332,7 @@ class ConsumerMembership:
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:
-        """Let the offsets of topics expire that no member subscribes to."""
+        """Let the offsets of a topic expire once no member subscribes to it."""
         return OffsetRetention(self.data.subscribed_topics())
 
     # Deleted topics.
@@ -340,7 +340,7 @@ class ConsumerMembership:
     has_lost_topics = False
 
     def forget_topics(self, now: Now) -> None:
-        """Do nothing: only offsets are stored with topics."""
+        """Do nothing: only share groups store states of partitions, which this method deletes."""
 
     # Records.
 
@@ -368,7 +368,7 @@ class ConsumerMembership:
             self._go_on_rebalancing()
 
     def _go_on_rebalancing(self) -> None:
-        """Report a restored rebalance again, because its target was not computed yet."""
+        """Publish the start of a restored rebalance whose target has not been computed."""
         data = self.data
         try:
             begun = None if data.begun is None else decode_cause(data.begun)
@@ -380,8 +380,8 @@ class ConsumerMembership:
             data.outbox.note(event._replace(causes_lost=lost_count))
 
     def _claim(self, member: Member) -> None:
-        """Restore the owner of a member's partitions. If the log assigns a partition to two
-        members, the one with the higher epoch keeps it, and the other must rejoin.
+        """Make a member the owner of its partitions. If the log assigns a partition to two members,
+        the one with the higher epoch keeps it, and the other must rejoin.
         """
         data = self.data
         for partition in (*member.assigned, *member.pending):

@@ -1,4 +1,4 @@
-"""The parts of the record of a consumer group's rebalance: members, partitions, stops, waits."""
+"""The parts of a consumer group's rebalance record: members, partitions, stopped time, waits."""
 
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
@@ -47,7 +47,7 @@ def member_fields(
 def stop(
     facts: RebalanceFacts, consumers: ConsumerFacts, progress: Progress | None
 ) -> tuple[int, bool]:
-    """Return how long gained partitions had no owner, and whether revoked ones still have none."""
+    """Return how long gained partitions had no owner, and whether revoked ones now have none."""
     if progress is None:
         return 0, False
     is_over = facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}
@@ -70,7 +70,7 @@ def partitions(member: Progress | None) -> MemberPartitions:
 
 
 def listed_partitions(names: Iterable[Partition]) -> tuple[str, ...]:
-    """Return the first partitions, each as "topic-partition"."""
+    """Return the first PARTITIONS_LISTED partitions, each as "topic-partition"."""
     listed = [f"{topic}-{partition}" for topic, partition in sorted(names)]
     return cut_ids(listed, PARTITIONS_LISTED)
 
@@ -80,7 +80,7 @@ def _kept_count(member: Progress) -> int:
 
 
 def partition_counts(facts: ConsumerFacts) -> PartitionCounts:
-    """Return the counts over all members that have made progress or were removed."""
+    """Return the partition counts, summed over members that reconciled or were removed."""
     members = facts.members.values()
     return PartitionCounts(
         known=True,

@@ -1,7 +1,7 @@
 """Collects the facts about a rebalance in progress: its events with their times, by kind.
 
-Nothing is derived here, because this code runs within the steps of a group and must take only a few
-microseconds per event; `build` creates the record later.
+Nothing is derived here, because this code runs while a group executes a command and must take only
+a few microseconds per event; `build` creates the record later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,17 +59,17 @@ class Departure(NamedTuple):
     text: str | None = None
     replaced_by: str | None = None
     held: tuple[Partition, ...] = ()
-    """The partitions that the member had, in a consumer group."""
+    """The member's partitions, in a consumer group."""
 
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """The members and ids that the join phase waited for last: those that joined, left or were
-    dropped at `at_ms`, the latest moment at which that happened.
+    """The members and pending member ids that the join phase waited for last: they joined, left or
+    were dropped at `at_ms`, the latest time of such an event.
     """
 
     before_ms: int
-    """The latest moment before `at_ms` at which a member joined or left, or an id was dropped."""
+    """The latest time before `at_ms` of such an event."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Awaited:
 
 @dataclass(slots=True, eq=False)
 class RebalanceFacts:
-    """One rebalance. Times are monotonic milliseconds."""
+    """The facts about one rebalance. Times are monotonic milliseconds."""
 
     sequence: int
     began: Now
@@ -103,7 +103,7 @@ class RebalanceFacts:
     follows: int | None = None
     superseded_by: int | None = None
     previous: int | None = None
-    """Sequence of the previous rebalance, whatever its outcome."""
+    """Sequence number of the previous rebalance, whatever its outcome."""
     causes: list[Cause] = field(default_factory=list)
     causes_dropped: int = 0
     extensions_ms: list[int] = field(default_factory=list)
@@ -116,15 +116,15 @@ class RebalanceFacts:
     join_phase_ms: int = 0
     leader_synced_ms: int | None = None
     syncs: dict[str, int] = field(default_factory=dict)
-    """Times at which syncs were received."""
+    """When each member's sync was received."""
     awaits: set[str] = field(default_factory=set)
-    """After the end: members of the new generation that have not requested their assignment yet."""
+    """Once the rebalance has ended: members of the new generation that have not synced yet."""
     outcome: RebalanceOutcome | None = None
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
     generation: int | None = None
     restart_ms: int | None = None
-    """Time since the broker's restart, if that explains the rebalance."""
+    """Time since the broker's restart, if the restart explains the rebalance."""
     fenced_commits: int = 0
     """Commits that were fenced since the previous rebalance."""
     protocol_type: str | None = None
@@ -134,7 +134,7 @@ class RebalanceFacts:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether the join phase is in progress or, in a consumer group, no target is assigned."""
+        """Whether the join phase runs or, in a consumer group, no target has been stored yet."""
         if self.consumers is not None:
             return self.consumers.epoch is None and self.outcome is None
         return self.join_phase is None and self.outcome is None
@@ -168,7 +168,7 @@ class RebalanceFacts:
             self.awaited.came(departure.at_ms, member_id)
 
     def add_stranger(self, departure: Departure) -> None:
-        """Add the departure of a client that was not a member."""
+        """Add a client that was fenced or refused although it was not a member."""
         if len(self.gone) < STRANGERS_KEPT:
             self.gone.setdefault(departure.member.member_id, departure)
         else:
@@ -188,7 +188,7 @@ class RebalanceFacts:
 
 
 def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
-    """Copy the present facts, for a reader that takes several steps."""
+    """Copy the facts collected so far, for a reader that runs in several time slices."""
     return replace(
         facts,
         awaited=replace(
@@ -257,7 +257,7 @@ class Bumps:
         sequence: int,
         generation: int,
     ) -> AssignedFacts:
-        """Return the facts about the assignment that follows; `generation` is that before it."""
+        """Return the facts about an assignment; `generation` is the epoch of the previous one."""
         unknown = Cause(Trigger(TriggerKind.UNKNOWN, certainty=Certainty.UNCLEAR), now)
         causes = tuple(self.causes) or (unknown,)
         return AssignedFacts(

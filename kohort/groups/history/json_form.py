@@ -1,8 +1,8 @@
 """Records as JSON: the schema of the history topic, the HTTP pages and the command line.
 
-Every field is always present, null if it does not apply, so that a reader needs no defaults.
-`from_json` accepts the output of `as_json`, of this version of the broker and of earlier ones with
-the same schema; unknown fields are skipped, missing ones get their default.
+Every field is always present, null if it does not apply, except `after_ms` and `certainty`, which
+may be left out. `from_json` accepts the output of `as_json` of this version and of earlier ones
+with the same schema; unknown fields are skipped, missing ones get their default.
 """
 
 import dataclasses
@@ -38,9 +38,9 @@ from kohort.groups.steps import SOME, Steps
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""A field of additional causes, left out of other causes."""
+"""A field of causes; left out if it is None, as for all but additional causes."""
 _CERTAINTY: Final = "certainty"
-"""A field that is left out of members with a certain fate, because records list many members."""
+"""A field of members; left out if the fate is certain, because records list many members."""
 
 
 def kind_of(record: HistoryRecord) -> str:
@@ -136,7 +136,7 @@ def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
 
 
 def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
-    """Read the field `partitions` of a record, or that of a member, which has other fields."""
+    """Read `partitions` of a record (with totals, such as `moved`) or of a member."""
     is_total = "moved" in data
     made: PartitionCounts | MemberPartitions
     made = _made(PartitionCounts if is_total else MemberPartitions, data)
@@ -164,7 +164,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": _partitions,
     "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
 }
-"""Readers by the name of the field; numbers, texts and lists of texts need no conversion."""
+"""Conversions from JSON by field name; numbers, texts and lists of texts need none."""
 
 _READERS_OF_SHARES: Final = _READERS | {
     "members": lambda items: tuple(_made(MemberChange, data) for data in items)
@@ -207,8 +207,8 @@ _CERTAINTIES: Final = {
 
 
 def member_text(member: MemberTimeline) -> str:
-    """Return the JSON of one of a record's `members`, in ASCII and without spaces: the same as by
-    `json.dumps`, but five times as fast.
+    """Return one of a record's `members` as JSON, in ASCII and without spaces: the text that
+    `json.dumps` would create, but five times as fast.
 
     A record lists a thousand members. Inspecting the type of every field costs several times as
     much as writing it, so here each field is written as its known type.

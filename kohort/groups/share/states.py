@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 
 class RecordState(IntEnum):
-    """State of an offset in a window; the numbers are those of the state topic."""
+    """State of an in-flight offset; the numbers are those of the state topic."""
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """Locked for a member. Never written."""
+    """Locked for a member. Never written to the state topic."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
     """To be archived once its dead letter is appended."""
     ARCHIVED = 4
     SKIPPED = 5
-    """Archived because of the log: the record's transaction was aborted, or the log has no such
-    record. Never written, since the log shows the same again after a restart. The count includes a
-    delivery that is not stored."""
+    """Archived because the record's transaction was aborted, or the log has no such record. Never
+    written: the log is read again after a restart. The delivery count includes one delivery that
+    is not stored."""
 
 
 class StateBatch(NamedTuple):
@@ -33,17 +33,17 @@ class StateBatch(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """A change of a share-partition for the state topic."""
+    """A state change of a share-partition, to be written to the state topic."""
 
     start_offset: int
-    """Start offset of the window before this change."""
+    """Start offset of the share-partition before this change."""
     delivery_complete_count: int
-    """Finished offsets from `start_offset` on, after this change."""
+    """Number of finished offsets at or above `start_offset`, after this change."""
     batches: Sequence[StateBatch]
 
 
 def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBatch]:
-    """Join neighbours in the same state with equal counts; the batches are disjoint and sorted."""
+    """Merge adjacent batches of equal state and delivery count; all are disjoint and sorted."""
     rest = iter(batches)
     head = next(rest, None)
     if head is None:
@@ -61,10 +61,10 @@ def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBa
 
 
 def overlay(batches: list[StateBatch], changes: Iterable[StateBatch], start_offset: int) -> None:
-    """Apply changes to disjoint, sorted batches, and remove what lies below the start.
+    """Apply changes to disjoint, sorted batches, and remove offsets below `start_offset`.
 
     Where ranges overlap, the higher delivery count wins, and at equal counts the higher state. A
-    window never lowers a delivery count, so the changes in its records always win.
+    delivery count never decreases, so the changes in a record always win.
     """
     for change in changes:
         low = bisect_left(batches, change.first_offset, key=_last_offset)
