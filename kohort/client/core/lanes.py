@@ -1,4 +1,4 @@
-"""Records that wait for handlers or are being handled, in lanes, by partition."""
+"""Records waiting for or in handlers, by partition and lane; a lane is handled in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.client.core.records import AnyRecord
 
 
 class Failure:
-    """The failed attempts at a record, and the decision that followed."""
+    """A record's failed attempts, and how it is handled next."""
 
     __slots__ = ("attempts", "error", "failed_at_ms", "is_alone", "is_final", "write_failures")
 
@@ -30,11 +30,11 @@ class Failure:
         self.write_failures = 0
         """How often storing the dead letter has failed."""
         self.is_alone = False
-        """Whether the record is handled by itself, because a batch with it has failed."""
+        """Whether to handle the record in a batch of its own, as after its batch has failed."""
 
 
 class Item:
-    """A record being handled or waiting; or several of a lane that are handled as a batch."""
+    """A record that waits or is being handled; or several of a lane, handled as one batch."""
 
     __slots__ = (
         "began_ms",
@@ -54,7 +54,7 @@ class Item:
         self.byte_count = byte_count
         self.failure: Failure | None = None
         self.began_ms: int | None = None
-        """When its first attempt began."""
+        """When the first attempt began."""
         self.runs_since_ms: int | None = None
         """When the current attempt began; None if none is running."""
         self.members: list[Item] | None = None
@@ -66,16 +66,16 @@ class Item:
 
     @property
     def is_void(self) -> bool:
-        """Whether its partition was revoked, so that its result is ignored."""
+        """Whether the partition was revoked, so that the result is ignored."""
         return self.lane.share.is_dropped
 
     @property
     def is_final(self) -> bool:
-        """Whether it is to be stored as a dead letter."""
+        """Whether the record is to be stored as a dead letter."""
         return self.failure is not None and self.failure.is_final
 
     def singles(self) -> list[Item]:
-        """Split a batch into its records, as if none of them had been begun."""
+        """Split a batch into its records, as if none had been started."""
         members, self.members = self.members or [self], None
         for member in members:
             member.began_ms = None
@@ -99,7 +99,7 @@ class Lane:
         self.share = share
         self.items: deque[Item] = deque()
         self.resting = 0
-        """The number of this lane's valid entry in `Work._resting`; 0 if it has none."""
+        """Number of the lane's valid entry in the heap `Work._resting`; 0 if it does not wait."""
         self.since_ms: int | None = None
         """With batches: when the lane began to wait for more records for its next batch; None if it
         does not wait."""
@@ -137,11 +137,11 @@ class Share:
         self.is_held = False
         """Whether only records up to `started_to` may start."""
         self.drain_until_ms: float = float("inf")
-        """While held: the end of the drain. Retries that were scheduled after it are made at once;
-        no more are scheduled after it."""
+        """When the drain ends; infinite if there is none. Retries that were due later are made at
+        once, and no more are scheduled for later."""
         self.end: float = float("inf")
-        """While held: no record from this offset on may start. The record at this offset was given
-        up, so all records from there on will be delivered again."""
+        """If `is_held`, no record from this offset on may start: the first abandoned record's
+        offset, or NOTHING_BEGUN to start none. These records will be delivered again."""
 
     def restart(self, items: Iterable[Item]) -> None:
         """Put the records of these items into new lanes, by offset, as if none had been started."""
@@ -183,13 +183,13 @@ class DoneOffsets:
         """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
         self._last_done = (NOTHING_BEGUN - 1, UNKNOWN_EPOCH)
-        """Offset and leader epoch of the last record before the position."""
+        """Offset and leader epoch of the last record before `position`."""
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """The offset up to which everything is done; None until a record has started. Until the
-        first record is done, it is that record's offset: committing it keeps a restarted consumer
-        from starting at the end of the log, behind that record.
+        """The offset below which all records are done; None until a record has started. Until the
+        first record is done, it is that record's offset: if this is committed, a restarted consumer
+        does not start after the record, at the log end.
         """
         if self.last_begun < 0:
             return None
@@ -198,7 +198,7 @@ class DoneOffsets:
 
     @property
     def open_count(self) -> int:
-        """How many records after the position are not done, or wait for earlier ones."""
+        """How many started records are not done, or come after one that is not."""
         return len(self._begun)
 
     def begin(self, records: Sequence[tuple[int, int]]) -> None:

@@ -24,7 +24,7 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = UNKNOWN_EPOCH
-    """Leader epoch of the last record before that offset (KIP-320), -1 if unknown."""
+    """Leader epoch of the last record before `offset` (KIP-320), -1 if unknown."""
 
 
 ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
@@ -50,7 +50,7 @@ def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
 def as_committed(
     offsets: Mapping[TopicPartition, ToCommit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Convert offsets that users give, also as aiokafka's pairs. Raises TypeError, ValueError."""
+    """Convert users' offsets, also aiokafka's (offset, metadata). Raises TypeError, ValueError."""
     for partition in offsets:
         if not isinstance(partition, tuple):
             raise TypeError(f"{partition!r} is not a TopicPartition: each offset is given for one")
@@ -80,7 +80,7 @@ class OffsetAndTimestamp(NamedTuple):
 
     offset: int
     timestamp_ms: int
-    """The record's timestamp; -1 if an end of the log was requested."""
+    """The record's timestamp; -1 if EARLIEST or LATEST was requested."""
     leader_epoch: int = UNKNOWN_EPOCH
 
     @property
@@ -136,7 +136,7 @@ _POLICIES: Final = {"earliest": RESET_EARLIEST, "latest": RESET_LATEST, "none": 
 
 
 def _milliseconds(text: str) -> int:
-    """Parse a duration as Java's Duration.parse does; in milliseconds."""
+    """Parse a duration as Java's Duration.parse does, and return milliseconds."""
     match = _DURATION.fullmatch(text.upper())
     parts = {unit: value for unit, value in match.groupdict().items() if value} if match else {}
     if not parts or text.upper().endswith("T"):

@@ -62,13 +62,13 @@ JOIN_ANSWER_TIMEOUT_S: Final = 1.0
 """How long a leaving consumer waits for the response to its first join."""
 
 NEW_ASSIGNMENT: Final = f"{JoinReason.GROUP_REBALANCING.name}: new assignment"
-"""The recorded cause of a rebalance that this member did not request."""
+"""The cause that the statistics record for a rebalance that this member did not request."""
 
 THREAD_END_S: Final = 1.0
 
 
 class MembershipShell:
-    """Runs the `Membership` of one consumer, for the consumer's lifetime."""
+    """Carries out the actions of one consumer's `Membership`, for the consumer's lifetime."""
 
     def __init__(
         self,
@@ -95,17 +95,16 @@ class MembershipShell:
         """The error that ended a round, to be raised by the next poll."""
         self._requests = ClassicRequests(config, coordinator, metadata, self.statistics)
         self._heard = asyncio.Event()
-        """Set when the heartbeat thread has findings, or a heartbeat for `confirm` succeeded."""
+        """Set by `_learn`, on findings of the heartbeat thread or a heartbeat for `confirm`."""
         self._learned = asyncio.Event()
-        """Set when findings of the heartbeat thread were processed."""
+        """Set when the membership may have changed; `_wait_joined` waits for it."""
         self._is_started = False
         self._is_leaving = False
         self._reported = Report()
         """The state last passed to the heartbeat thread (consumer group protocol)."""
         self.leave_sender = LeaveSender(coordinator, config.group_instance_id)
         self.idle_until_ms: int | None = None
-        """When `advance` may have something to do if no event occurs before; on the monotonic
-        clock."""
+        """When `advance` should run again even if no event occurs; on the monotonic clock."""
         self.membership: Membership | ConsumerMembership
         self.use_protocol(is_consumer=config.group_protocol == "consumer")
 
@@ -298,7 +297,7 @@ class MembershipShell:
         return action
 
     def _note_state(self) -> None:
-        """Update the statistics; called at each state change to count every short rebalance."""
+        """Update the statistics. Called at each state change, to count even short rebalances."""
         if not self._subscription.is_by_group:
             return
         state, now_ms = self.membership.state, monotonic_ms()
@@ -342,7 +341,7 @@ class MembershipShell:
         self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
 
     def _learn(self) -> None:
-        """Apply the heartbeat thread's findings."""
+        """Process the findings of the heartbeat thread, such as a lost coordinator."""
         findings = self.heartbeats.take_findings()
         self._heard.set()
         if not findings:
@@ -378,7 +377,7 @@ class MembershipShell:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
     def _align_consumer_heartbeats(self, membership: ConsumerMembership) -> None:
-        """Make the heartbeat thread join or end, and pass it the membership's report."""
+        """Make the heartbeat thread join or stop, and pass it the state that heartbeats report."""
         if membership.state is MemberState.UNJOINED:
             if self._beating is not NO_MEMBER:
                 self._beating = NO_MEMBER
@@ -400,7 +399,7 @@ class MembershipShell:
 
         Args:
             leaves: whether to send LeaveGroup (KIP-1092); None: only dynamic members do.
-            deadline_s: when to stop trying to send it, on the clock of `time.monotonic`.
+            deadline_s: until when LeaveGroup is retried, on the clock of `time.monotonic`.
         """
         membership = self.membership
         is_lost = not membership.is_member
@@ -426,7 +425,7 @@ class MembershipShell:
 
     async def _wait_joined(self, deadline_s: float) -> None:
         """Wait for the response to a first join, which has the member id and comes at once. If the
-        LeaveGroup overtook it, the group would wait until the new member's session expires.
+        LeaveGroup were sent before, the group would wait for the member until its session expires.
         """
         if self.membership.state is MemberState.JOINING:
             left_s = max(0.0, deadline_s - time.monotonic())

@@ -1,4 +1,4 @@
-"""Settings shared by all connections of a client, on the event loop and in threads."""
+"""Settings shared by all connections of a client, asynchronous and blocking ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 SETTING: Final = "sasl_oauth_token_provider"
-"""The name of the setting, for errors."""
+"""The name of the setting, for error messages."""
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
 """Maximum size of a token. Kohort's broker accepts 16 KiB; Kafka limits only the whole request, to
@@ -34,7 +34,7 @@ _OWN_NAME: Final = "auth"
 
 
 class NoTokenError(ValueError):
-    """The provider did not return a valid token. The message does not contain the value."""
+    """The provider did not return a valid token. The message never contains the token."""
 
 
 class TokenObject(Protocol):
@@ -87,14 +87,14 @@ def token_from(given: object, now_s: float) -> OAuthToken:
 
 
 def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
-    """Whether a token fetched at `fetched_s` can be reused without fetching another."""
+    """Whether a token fetched at `fetched_s` is recent enough not to be renewed; see RENEW_AT."""
     if token.expires_s is None:
         return False
     return now_s < fetched_s + RENEW_AT * (token.expires_s - fetched_s)
 
 
 def is_good(token: OAuthToken, now_s: float) -> bool:
-    """Whether a previously used token is still valid."""
+    """Whether the last token has not expired, so that it is used if no new one can be fetched."""
     return token.expires_s is not None and now_s < token.expires_s
 
 
@@ -116,7 +116,7 @@ class Provider:
         """Whether calling the provider returns a coroutine, so that the call does not block."""
 
     def begin(self) -> Any:  # noqa: ANN401 - as the application has it.
-        """Call the provider; return its result, or an awaitable of that if `is_async`."""
+        """Call the provider; return its result, an awaitable if `is_async`."""
         return self._call()
 
     def finish(self, answer: object, now_s: float) -> OAuthToken:
