@@ -53,7 +53,7 @@ class Metrics:
             raise UnavailableError(f"--metrics-port {port}: {error.strerror}") from error
 
     def write_into(self, path: Path) -> None:
-        """Write the metrics to this file from now on. Raises UnavailableError."""
+        """Write the metrics to this file now and after each batch. Raises UnavailableError."""
         self._file = path
         try:
             self._write()

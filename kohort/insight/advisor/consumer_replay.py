@@ -32,7 +32,7 @@ even those that check at intervals in classic groups."""
 
 
 class ReplayedTopics:
-    """The group's partitions as one topic, and a topic without partitions. The latter changes
+    """The group's partitions as one topic, and a second topic without partitions, which changes
     whenever topics caused a recorded rebalance: the history does not say what changed.
     """
 
@@ -146,7 +146,7 @@ class ConsumerReplay(Replay[ConsumerMember]):
             member.rejoin(rejoin.reason, changes_protocols=rejoin.changes_protocols)
 
     def schedule_heartbeat(self, member: ConsumerMember) -> None:
-        """Schedule the next heartbeat, unless the member sends another request before."""
+        """Schedule the next heartbeat; it is omitted if the member sends another request first."""
         if member.scheduled == member.number:
             return
         number = member.scheduled = member.number

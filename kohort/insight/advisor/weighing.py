@@ -12,11 +12,11 @@ from kohort.insight.advisor.prediction import CLOSE, Prediction, gain_by_pairs
 from kohort.insight.advisor.setting import Setting
 
 CHANCE_MS: Final = 1_000
-"""Differences in stopped time below this are chance."""
+"""Smaller differences in stopped or unread time are attributed to chance."""
 GAIN_LEAST: Final = 0.05
-"""Saving a smaller share of the rebalances, or of the stopped time, is no gain."""
+"""Saving a smaller share of the rebalances, or of the stopped time, does not count as a gain."""
 UNREAD_SHOWN: Final = 0.1
-"""A change of unread time by less than this share is ignored."""
+"""Smaller relative changes of unread time are ignored."""
 UNREAD_WEIGHT: Final = 0.75
 """Weight of unread time; rebalances and stopped time have weight 1. It is lower because the history
 does not show how many records a partition receives."""
@@ -44,7 +44,7 @@ def is_improved_by_every_part(
     by_setting: Mapping[Setting, Prediction],
     slack_ms: int,
 ) -> bool:
-    """Whether the setting beats each of its `ablations` that was predicted."""
+    """Whether the setting improves on each of its `ablations` that was replayed."""
     candidates = (by_setting.get(setting) for setting in ablations(prediction.setting, recorded))
     return all(
         ablation is None or improves_on(prediction, ablation, slack_ms) for ablation in candidates
@@ -52,7 +52,7 @@ def is_improved_by_every_part(
 
 
 def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
-    """Yield the setting with each of its changes undone."""
+    """Yield, for each change of `setting` from `recorded`, the setting without that change."""
     names = [field.name for field in fields(Setting) if field.name not in (*_SESSION, "consumer")]
     # The session settings are undone with the protocol: each protocol has its own.
     protocol = () if setting.consumer == recorded.consumer else ("consumer",)
@@ -63,7 +63,7 @@ def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
 
 
 def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> bool:
-    """Whether the gain over the ablation, beyond chance on the same seeds, outweighs the cost.
+    """Whether a gain over the ablation, on the same seeds, exceeds chance and is worth its cost.
 
     For example, fewer rebalances at the price of some unread time may be an improvement; equal
     results are not, nor is one percent less of one quantity for fifty percent more of the others.

@@ -1,4 +1,4 @@
-"""A lake of Delta tables under one root; implements `Lake`.
+"""Stores the tables of a lake as Delta tables under one root; implements the interface `Lake`.
 
 The root is a directory or any URL that Hadoop supports; a table is stored under its name. A catalog
 may list the tables too, as external tables.
@@ -45,7 +45,7 @@ _OF_S3A: Final = {
     "secret.key": "AWS_SECRET_ACCESS_KEY",
     "session.token": "AWS_SESSION_TOKEN",
 }
-"""Hadoop's settings of S3, without `spark.hadoop.fs.s3a.`, and their names in delta-rs."""
+"""Hadoop's S3 settings, without the prefix `spark.hadoop.fs.s3a.`, and their names in delta-rs."""
 
 
 class DeltaLake:
@@ -223,7 +223,7 @@ class DeltaLake:
         return place.getFileSystem(jvm.hadoop_configuration(self.spark))
 
     def _qualified(self, path: str) -> str:
-        """Return the path as a URL with its file system, as paths in the catalog have one."""
+        """Return the path as a URL with its file system, as the catalog stores paths."""
         place = self._place(path)
         return str(self._files(place).makeQualified(place).toString())
 
@@ -232,8 +232,8 @@ class DeltaLake:
 
 
 def _storage_options(spark: SparkSession, root: str) -> dict[str, str]:
-    """Return Hadoop's settings of an object store for delta-rs, which takes other settings from the
-    environment.
+    """Return Hadoop's S3 settings under delta-rs's names; delta-rs takes settings that are missing
+    here from the environment.
     """
     if not root.startswith("s3a://"):
         return {}

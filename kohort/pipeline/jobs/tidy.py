@@ -30,8 +30,8 @@ MOMENTS: Final = {
     AVOIDED.name: "at",
     RUNNING.name: "started_at",
 }
-"""The time column of each table. Members are deleted first, so that none remains without its
-rebalance."""
+"""The time column of each table, in the order of deletion: members come first, so that none remains
+without its rebalance."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def forget(lake: Lake, days: int) -> None:
-    """Delete events that began over `days` ago, and renew the findings. Raises ReportedError."""
+    """Delete events that began over `days` ago, and recompute findings. Raises ReportedError."""
     is_history = False
     for name, moment in MOMENTS.items():
         if lake.exists(name):

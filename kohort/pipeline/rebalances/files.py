@@ -1,4 +1,4 @@
-"""Reads histories from files as records, in a task: their lines do not pass through the driver."""
+"""Reads history records from files in a Spark task, so that they do not pass through the driver."""
 
 import shutil
 import sys
@@ -39,8 +39,8 @@ _BYTES: Final = 4 << 20
 
 @contextmanager
 def named(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the absolute paths of the files; standard input is copied to a file while the context
-    lasts.
+    """Yield the absolute paths of the files; standard input is copied to a temporary file, which
+    exists until the context ends.
     """
     with tempfile.TemporaryDirectory(prefix="kohort-") as directory:
         spooled = Path(directory, STDIN)
@@ -70,8 +70,8 @@ def read(spark: SparkSession, paths: Sequence[str], zone: tzinfo) -> DataFrame:
 
 
 def events(records: DataFrame, cluster_id: str) -> DataFrame:
-    """Return the complete events among records, each once, in the columns of EVENTS. Invalid
-    records become rows of nulls; events of unfinished rebalances are left out.
+    """Convert records to events in the columns of EVENTS, each event once. Invalid records become
+    rows of nulls; unfinished rebalances are left out.
     """
     found = records.mapInArrow(
         partial(_events, cluster_id),
