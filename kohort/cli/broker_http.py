@@ -16,7 +16,7 @@ _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - not b
 
 
 def http_of(cluster: Cluster, which: str = METRICS) -> str | None:
-    """Return the URL of an HTTP port of the first broker, as its configs say.
+    """Return the URL of an HTTP port of the first broker, according to that broker's configs.
 
     None if the broker has no port that can be reached from here, if it is Apache Kafka, or if the
     user may not see configs. Raises DisconnectedError.

@@ -16,9 +16,9 @@ def is_pattern(text: str) -> bool:
 
 
 def matching(texts: Sequence[str], known: Callable[[], Iterable[str]]) -> list[str]:
-    """The names that texts match, each once, in the order of the texts; without texts, all known.
+    """The names in `texts`, and those that its patterns match, each once; all known if it is empty.
 
-    `known` is called only for patterns. A name is returned whether it is known or not.
+    `known` is called only if needed. A name without a pattern is returned even if it is not known.
 
     Raises:
         NotFoundError: nothing matches a pattern.

@@ -1,4 +1,4 @@
-"""Asks the brokers which groups are rebalancing, and for their members."""
+"""Polls the brokers for the rebalancing groups and their members."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from kohort.watch.core.followed import Poll
 from kohort.watch.core.watcher import Watcher
 
 GROUPS_AT_ONCE: Final = 500
-"""Maximum number of groups in one request for their members."""
+"""Maximum number of groups in one DescribeGroups request."""
 
 DENIALS: Final = frozenset(
     {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""Errors if the user may not describe a group, or a topic of a consumer group."""
+"""Error codes if the user may not describe a group, or one of a consumer group's topics."""
 
 _VISIBLE_S: Final = 30.0
 """Interval at which all groups are listed."""
@@ -65,7 +65,7 @@ class Poller:
         self.is_busy = False
         """Whether the last poll showed any rebalance."""
         self.denials: set[int] = set()
-        """Authorization errors in the descriptions of groups."""
+        """Authorization error codes in DescribeGroups responses."""
         self.is_blind = False
         """Whether ListGroups returned no group: none exists, or the user may describe none."""
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 COUNT_MAX: Final = 1_000
 NO_HTTP: Final = "none"
-"""Value of --http."""
+"""Value of --http: read only the stored records."""
 WIDTH_WITHOUT_TERMINAL: Final = 120
 MEMBERS: Final = 20
 
@@ -154,7 +154,7 @@ def history_of(
 
 
 def _through_broker(options: argparse.Namespace, kind: str | None, enough: int | None) -> Json:
-    """The history of a broker whose Kafka port is known. Raises CommandError."""
+    """Return the history from the broker over HTTP, or from its topic. Raises CommandError."""
     from kohort.cli.broker_http import http_of  # noqa: PLC0415 - not needed with --http.
 
     with cluster_of(options) as cluster:
@@ -221,8 +221,8 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _share_partitions(options: argparse.Namespace) -> Json | None:
-    """Return the page of a share group's records; None if `kohort watch` serves the port, because
-    it has no such page.
+    """Return the response of GET /groups/{group}/share; None if `kohort watch` serves the HTTP
+    port: it has no such page.
     """
     query = {name: getattr(options, name) for name in ("topic", "partition", "offset")}
     path = share_path(options.group, **query)
@@ -235,8 +235,8 @@ def _share_partitions(options: argparse.Namespace) -> Json | None:
 
 
 def _summarized(options: argparse.Namespace) -> Json:
-    """The last `--last` rebalances, with the rebalances avoided between and after them, and the act
-    of the newest one, such as a rolling restart. Raises CommandError.
+    """The last `--last` rebalances, with the rebalances avoided between and after them, and the
+    newest act: a series of related rebalances, such as a rolling restart. Raises CommandError.
     """
     from kohort.insight.analysis.group_acts import RECORDS  # noqa: PLC0415 - as for `last_act`.
 
@@ -259,7 +259,7 @@ def _summarized(options: argparse.Namespace) -> Json:
 
 
 def _is_told(record: Json) -> bool:
-    """Whether a record is of a rebalance, or of a problem that began no rebalance."""
+    """Whether a record describes a rebalance, or a problem (`PROBLEMS`) that caused none."""
     if record.get("kind") != AVOIDED:
         return True
     kind = (record.get("trigger") or {}).get("kind")
@@ -313,7 +313,7 @@ _SETTLED: Final = frozenset({None, "Stable", "Empty", "Dead"})
 
 
 def _as_of_lines(record: Json, answer: Json, clock_text: ClockText) -> Iterator[str]:
-    """Yield when the record of an unfinished rebalance was stored, as it may be outdated."""
+    """Yield a line with the time at which the record of an unfinished rebalance was stored."""
     stored_ms = record.get("stored_at_ms")
     if stored_ms is None or record.get("outcome") != "running":
         return

@@ -44,7 +44,7 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
-    """Read the bits of a value before zig-zag decoding; at most 32 or 64 of them."""
+    """Read a varint before zig-zag decoding: up to 32 bits if `bytes_max` is 5, else up to 64."""
     if position < 0:
         raise DecodeError(f"varint at negative position {position}")
     value = 0
