@@ -30,8 +30,8 @@ class DelayedOperation(TimerEntry, ABC):
     """Name in the metrics: Fetch, Produce, DeleteRecords ..."""
 
     def __init__(self, *, owner: Hashable | None = None, held_bytes: int = 0) -> None:
-        """`owner` is the connection whose quota the operation uses, `held_bytes` the memory that it
-        keeps allocated.
+        """`owner` is the connection against whose limits the operation counts, `held_bytes` the
+        memory that the operation keeps allocated.
         """
         super().__init__()
         self.owner = owner
@@ -39,11 +39,11 @@ class DelayedOperation(TimerEntry, ABC):
         self.watch_keys: tuple[Hashable, ...] = ()
         """The keys under which the operation waits; set by the purgatory."""
         self.is_completed = False
-        """Answered, failed or cancelled; set by the purgatory."""
+        """Whether the operation was answered, failed or cancelled; set by the purgatory."""
 
     @abstractmethod
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Whether the condition is satisfied. Called repeatedly: its effects must be idempotent.
+        """Whether the request can be answered now. Called repeatedly: effects must be idempotent.
 
         `key` is the key whose state has changed: an operation may update a running total for it
         instead of checking all its keys. None requires a check of all keys.
@@ -51,7 +51,7 @@ class DelayedOperation(TimerEntry, ABC):
 
     @abstractmethod
     def on_complete(self, completion: Completion) -> None:
-        """Execute the request with the available data, and answer it."""
+        """Answer the request with the available data."""
 
     @abstractmethod
     def on_failed(self, error: Exception) -> None:

@@ -1,9 +1,9 @@
-"""The accounts of clients: measure recent use, charge requests, and determine throttle times
+"""Clients' quota accounts: measure recent use, charge requests, and compute throttle times
 (KIP-124, KIP-219).
 
-Kafka's arithmetic, to the millisecond: samples of one window each; the first use after a sample is
-over begins the next one. The rate is the sum of the samples divided by the time since the oldest of
-them began, which counts as at least all windows but one.
+The arithmetic is Kafka's, to the millisecond. A sample covers one window; the first use after its
+end begins the next one. The rate is the sum of the samples divided by the time since the oldest
+began. If this time is shorter than all windows but one, the missing full windows are added to it.
 """
 
 from collections.abc import Sequence, Sized
@@ -20,7 +20,7 @@ _START, _LAST, _SUM = range(3)
 
 
 class Rate:
-    """The recent use of one account. Times are monotonic milliseconds."""
+    """The recent use charged to one account. Times are in monotonic milliseconds."""
 
     __slots__ = ("_samples", "_windows", "least_ms", "total", "window_ms")
 
@@ -30,16 +30,16 @@ class Rate:
         self.least_ms = (windows - 1) * window_ms
         """The shortest time over which a rate is computed, even if the oldest sample is younger."""
         self._samples: list[list[int]] = []
-        """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
+        """(start, time of the last use, sum) of each sample, oldest first; at most windows + 1."""
         self.total = 0
 
     @property
     def sample_end_ms(self) -> int:
-        """The time from which a use begins a new sample. Requires an earlier use."""
+        """The time from which `record` begins a new sample. Requires an earlier call."""
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
-        """Record a use; a negative amount reverts the last record."""
+        """Add an amount that was used now; a negative amount reverts the previous call."""
         samples = self._samples
         if not samples or now_ms - samples[-1][_START] >= self.window_ms:
             self._forget(now_ms)
@@ -77,17 +77,17 @@ MICROSECONDS_OF_A_PERCENT: Final = 10_000
 _NEVER: Final = -1
 """A time before all others."""
 _AT_ONCE_MAX: Final = (1 << 31) - 1
-"""The maximum amount that a client can request at once."""
+"""The largest `max_bytes` that a Fetch can have."""
 _BUDGET_MAX: Final = 1 << 62
-"""Upper bound of budgets: a limit on time has no maximum, so its budget may be infinite."""
+"""Upper bound of budgets: a request quota has no maximum, so its budget could be infinite."""
 
 
 class Account:
-    """A limit that applies to a client, and its recent use.
+    """A limit that applies to a client, and the client's recent use.
 
-    Most uses leave the rate far below the limit. They are only subtracted from a budget: the amount
-    that cannot exceed the limit even if it is used within the shortest period over which a rate is
-    measured. `Rate` records them when the budget is used up, or when its next sample begins.
+    Most requests leave the rate far below the limit. Their use is only subtracted from a budget,
+    which is so small that using all of it within `Rate.least_ms` does not exceed the limit. `Rate`
+    records their total when the budget is used up, or when its next sample begins.
     """
 
     __slots__ = (
@@ -99,15 +99,13 @@ class Account:
         """Create an account without a limit; call `limit_to` before charging anything."""
         self.limit = 0.0
         self.at_once = 0
-        """The maximum bytes of one response: the amount that the limit allows in all windows but
-        one.
-        """
+        """The maximum bytes of one response: as many as the limit allows in `Rate.least_ms`."""
         self._rate = rate
         self._per_second = 0.0
         self._longest_ms = THROTTLE_MAX_MS
         self._budget = 0
         self._left = self._left_at_record = 0
-        """The rest of the budget, now and when `Rate` last recorded a use."""
+        """The remaining budget: now, and when `Rate` last recorded a use."""
         self._sample_end_ms = self._last_ms = _NEVER
 
     def limit_to(self, limit: float, *, is_time: bool) -> None:
@@ -124,9 +122,9 @@ class Account:
         self._sample_end_ms = _NEVER
 
     def charge(self, amount: int, now_ms: int) -> int:
-        """Record a use in bytes, or in microseconds of time. Returns the milliseconds for which the
-        client has to be throttled, 0 if it is within its limit. A negative amount takes back the
-        last use.
+        """Record used bytes, or microseconds of processing. Returns the milliseconds for which the
+        client has to be throttled, 0 if it is within its limit. A negative amount reverts the
+        previous call.
         """
         if 0 <= amount <= self._left and now_ms < self._sample_end_ms:
             self._left -= amount
@@ -148,7 +146,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts on which a client is charged; None in place of an account without a limit."""
+    """The quota accounts of a client. An account is None if the client has no such limit."""
 
     __slots__ = ("at_once", "client_id", "consumer", "is_current", "producer", "request")
 
@@ -173,8 +171,8 @@ class Accounts:
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Return whether one response may have the larger of `max_bytes` and `min_bytes`. False if
-        these accounts are another client's, or no longer current.
+        """Whether the consumer quota allows a response of `max_bytes` and one of `min_bytes`. False
+        if these are another client's accounts, or have to be looked up again.
         """
         return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 
@@ -186,9 +184,9 @@ class Accounts:
         now_s: float,
         response: Sequence[Sized] | None,
     ) -> int:
-        """Charge a request for the time that it used, and for its own bytes if it is a Produce, or
-        those of its response if it is a Fetch. Returns the milliseconds for which the client has to
-        be throttled, 0 if it is within its limits.
+        """Charge a request for its processing time, a Produce also for its bytes, and a Fetch or
+        ShareFetch for the bytes of its response. Returns the milliseconds for which the client has
+        to be throttled, 0 if it is within its limits.
 
         Args:
             response: the encoded response, in parts; None for a request without one, which is not

@@ -1,7 +1,7 @@
 """Access rules as clients create and list them: their fields, and filters that select them.
 
 A rule (Kafka: ACL binding) allows or denies a principal, from a host, an operation on the resources
-of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-290).
+of one type whose names match a pattern. Numbers are those of the protocol (KIP-11, KIP-290).
 """
 
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ class Rule(NamedTuple):
 
 ANY: Final = 1
 MATCH: Final = 2
-"""Pattern type of a filter that selects every rule which would apply to the name."""
+"""Pattern type of a filter that selects all rules which apply to its resource name."""
 
 
 class UnknownFilterError(Exception):
@@ -160,8 +160,8 @@ class RuleFilter(NamedTuple):
         )
 
     def only(self) -> Rule | None:
-        """The only rule that the filter can select, which need not exist; None if it can select
-        several.
+        """The only rule that the filter can select, whether or not the rule exists; None if the
+        filter can select several, or none.
         """
         if None in self:
             return None
@@ -197,7 +197,7 @@ _MEMBERS: Final[Mapping[type[Number], Mapping[int, Any]]] = {
 
 
 class InvalidRuleError(Exception):
-    """An invalid rule; the text is for the client that asked for it."""
+    """An invalid rule; the text is for the client that sent the rule."""
 
 
 def rule_of(
