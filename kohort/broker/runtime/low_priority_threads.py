@@ -1,4 +1,4 @@
-"""Low-priority threads for work of milliseconds that releases the GIL, mostly cryptography.
+"""Low-priority threads for work that takes milliseconds without the GIL, mostly cryptography.
 
 Their priority is below that of the event loop's thread, so that they do not delay it.
 """
@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 NICER: Final = 5
-"""Added to the nice value of the event loop's thread."""
+"""How much higher the threads' nice value is than that of the event loop's thread."""
 
 
 class Threads(Protocol):

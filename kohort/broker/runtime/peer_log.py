@@ -13,13 +13,13 @@ from kohort.formats.text import shown
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10
-"""Maximum lines of each kind. Kinds are constants in the code, so there are few."""
+"""Maximum lines of each kind per interval. Kinds are constants in the code, so there are few."""
 
 SAME_PEER_MS: Final = 600_000
 """The time after which a once-per-peer line is written again."""
 
 PEERS_REMEMBERED: Final = 1_000
-"""The number of peers remembered; above it, all are forgotten."""
+"""Maximum number of peers that `note_once` remembers; it forgets all before adding one more."""
 
 
 class PeerLog:

@@ -26,35 +26,35 @@ CHECK_EVERY_S: Final = 0.25
 """Interval of the checks; short, because thousands of members can join in a second."""
 
 COLLECT_EVERY_S: Final = 0.01
-"""Interval of collections while there are many members: about as long as one iteration may take."""
+"""Interval between garbage collections with many members; a loop iteration may take as long."""
 
 MANY: Final = 3_000
 """From this number of waiting operations and deadlines on, reclaiming memory is worth its cost."""
 
 DEPARTED_FACTOR: Final = 4
-"""When the number of operations, deadlines and departed members in memory has fallen to the peak
-divided by this, most members count as departed."""
+"""Most members count as departed when `waiting_count() + left_count()` has fallen to this fraction
+(1/4) of the peak of `waiting_count()`."""
 
 RETURN_EVERY_DEPARTURES: Final = 7_500
-"""Memory is returned after this many departures while many leave: returning a page takes a
-microsecond, so the memory of 100,000 members at once would take a tenth of a second. Searching for
-free pages takes ten milliseconds each time."""
+"""While many members leave, memory is returned whenever this many have left: returning a page takes
+a microsecond, so returning the memory of 100,000 members at once would take a tenth of a second.
+Searching for free pages takes ten milliseconds each time."""
 
 RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
-"""Memory is returned after these numbers of checks without notable further departures. The
-last is late, because groups without members remain until the next expiry sweep."""
+"""Memory is returned after these numbers of checks in which hardly any more members have left. The
+last number is large, because groups without members remain until the next expiry sweep."""
 
 COLLECT_ALL_EVERY_CHECKS: Final = 14_400
-"""Checks between two full collections while few objects live: an hour. Cycles among old objects are
-rare."""
+"""Checks between two full garbage collections unless there are many members: an hour. Cycles among
+old objects are rare."""
 
 COLLECT_ALL_LATEST_CHECKS: Final = 24 * COLLECT_ALL_EVERY_CHECKS
-"""Checks after which everything is collected even if many objects live, to bound leaks: a day. With
+"""Checks between two full collections while there are many members: a day, to bound leaks. With
 100,000 members, a full collection takes a quarter of a second."""
 
 
 class MemoryReclaimer:
-    """Manages the memory of a process with one broker; for the event loop's thread."""
+    """Manages the memory of a process with one broker. Not thread-safe: used by the event loop."""
 
     def __init__(
         self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
@@ -66,7 +66,7 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The lowest `waiting_count() + left_count()` since the peak; ignores small decreases."""
+        """The lowest `waiting_count() + left_count()` since the peak; ignores small changes."""
         self._high = 0
         """The highest `waiting_count() + left_count()` since memory was last returned."""
         self._checks_since_departures = 0
@@ -77,7 +77,7 @@ class MemoryReclaimer:
         self._collect_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start incremental collection and periodic checks."""
+        """Start incremental garbage collection and periodic checks."""
         collect_in_steps()
         self._schedule_check()
 
@@ -155,14 +155,13 @@ M_MMAP_THRESHOLD: Final = -3
 """A constant of glibc's malloc.h."""
 
 MMAP_THRESHOLD_BYTES: Final = 8 * 1024 * 1024
-"""Larger blocks get a mapping of their own. Above an ordinary batch, and above the 4 MiB buffers
-that liblz4 allocates for a frame with its largest block size: the page faults of a new mapping take
-longer than decompression."""
+"""malloc gives larger blocks a mapping of their own. Ordinary batches are smaller, and so are the
+4 MiB buffers that liblz4 allocates for a frame with its largest block size: the page faults of a
+new mapping take longer than decompression."""
 
 TRIM_THRESHOLD_BYTES: Final = 32 * 1024 * 1024
-"""Free bytes at the end of the heap beyond which it shrinks. Above what one Produce needs, so that
-the heap does not shrink and grow with each batch; free memory is returned when the broker is
-idle."""
+"""The heap shrinks when more bytes than this are free at its end. One Produce needs less, so the
+heap does not shrink and grow with each batch; free memory is returned when the broker is idle."""
 
 _LIMITS: Final = (
     (M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES),
@@ -171,7 +170,7 @@ _LIMITS: Final = (
 
 
 def limit_retained_memory() -> None:
-    """Limit the free memory that the C library keeps, and return what startup used.
+    """Limit the free memory that the C library keeps, and return the memory freed by startup.
 
     glibc allocates large blocks by mappings of their own, which go back to the system when they are
     freed. But each time such a block is freed, glibc adapts its limits: the next block of that size
