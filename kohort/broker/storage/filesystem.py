@@ -33,7 +33,7 @@ _RANGES_PART = 8
 """Ranges keep descriptors of evicted or removed files open beyond the limit of open descriptors, so
 the number of ranges is at most this fraction (1/8) of the limit."""
 _RANGES_ALWAYS = 16
-"""Number of ranges allowed in any case, however low the limit of open descriptors is."""
+"""Number of file ranges that are allowed even if the limit of open descriptors is low."""
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
@@ -76,7 +76,7 @@ class File(Protocol):
     def range(self, start: int, stop: int) -> FileRange | None:
         """Return a range to send without reading it into memory; None if `pread` has to be used.
 
-        Only for data in the page cache, and only for a limited number of ranges at a time.
+        The data must be in the page cache, and the number of ranges in use is limited.
         """
         ...
 
@@ -291,7 +291,7 @@ class OsFileSystem:
         """Reentrant, because a range may be released anywhere, also by the garbage collector."""
 
     def may_give_range(self) -> bool:
-        """Count a new range; False, without counting it, if there are too many."""
+        """Count a new file range and return True; if there are too many, only return False."""
         with self._range_lock:
             count = self._range_count
             if count >= _RANGES_ALWAYS and count * _RANGES_PART >= self._limit():

@@ -85,10 +85,10 @@ class CorrectIndex(NamedTuple):
 
     entries: list[AbortedTransaction]
     found: list[AbortedTransaction] | None
-    """The entries of the file; None if it is missing or malformed."""
+    """The entries of the index file; None if it is missing or malformed."""
 
     def matches(self, count: int) -> bool:
-        """Whether the first `count` entries of the file equal those found in the batches."""
+        """Whether the first `count` entries of the index file are the correct ones, if any are."""
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:
@@ -104,7 +104,7 @@ class CorrectIndex(NamedTuple):
 
 
 class ProducerLog:
-    """The files of a log that describe its producers. Methods raise OSError."""
+    """Loads and repairs the producer state of one log. Methods raise OSError."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class ProducerLog:
         """Create an instance for one load.
 
         Args:
-            snapshots: offsets of the snapshot files, ascending; damaged files are removed, and also
-                from this list.
+            snapshots: offsets of the snapshot files, ascending; damaged files are deleted, and
+                their offsets are removed from this list.
             end_offset: end offset of the last segment.
             wall_ms: used in place of unknown append times, so that no producer expires because the
                 broker was down.
@@ -135,7 +135,7 @@ class ProducerLog:
         self._wall_ms = wall_ms
         self._snapshot_sums = snapshot_sums
         self.written: list[int] = []
-        """Offsets of snapshots that were missing or damaged and are not synced yet."""
+        """Offsets of snapshots written in place of missing or damaged ones; not synced yet."""
 
     def load(self) -> ProducerState:
         """Load the producer state from the latest valid snapshot and the batches after it."""
@@ -146,7 +146,7 @@ class ProducerLog:
         return state
 
     def load_after_unclean_stop(self, recovery_point: int) -> ProducerState:
-        """Load the producer state, and correct indexes and snapshots beyond the recovery point."""
+        """Load the producers; repair snapshots, and transaction indexes beyond `recovery_point`."""
         # Includes the last segment even if it is empty now: its index may have entries for
         # truncated batches.
         renewed = [
@@ -245,7 +245,7 @@ class ProducerLog:
         self._renew(segment, right)
 
     def correct_index(self, segment: LogSegment) -> CorrectIndex:
-        """Return the correct index content of a segment; changes no file."""
+        """Return the correct content of a segment's transaction index; changes no file."""
         state, offset = self._restored(segment.base_offset, removes_damaged=False)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
         for before, end in with_ends(self._segments, self._end_offset):
@@ -360,8 +360,8 @@ class ProducerLog:
             replayed.aborted.append(entry)
 
     def _pass_hole(self, replayed: _Replayed, hole: range, state: ProducerState) -> None:
-        """Apply the aborts that the segment's index lists at offsets in `hole`, whose batches are
-        damaged.
+        """Apply the aborts that the segment's transaction index lists in `hole`, a range of offsets
+        whose batches are damaged.
         """
         replayed.holes.append(hole)
         for entry in replayed.found or ():
@@ -426,10 +426,10 @@ class ProducerLog:
 
     @staticmethod
     def _correct_index(replayed: _Replayed, *, knows_all: bool) -> CorrectIndex:
-        """Return what the index of a replayed segment should contain.
+        """Return the correct content of a replayed segment's transaction index.
 
-        An entry of the file is kept if the batches are inconclusive because the transaction began
-        in segments that have been deleted with their producer state.
+        Unless `knows_all`, the file's entries for `unknown` markers are kept: their transactions
+        may have begun in segments that have been deleted with their producer state.
         """
         kept = [
             entry
@@ -458,6 +458,6 @@ class _Replayed(NamedTuple):
     found: list[AbortedTransaction] | None
     """The entries of the segment's index file; None if it is missing or malformed."""
     unknown: set[int]
-    """Offsets of markers that are commits, or for which no open transaction is known."""
+    """Offsets of control batches other than the aborts of known open transactions."""
     holes: list[range]
     """The offsets without an intact batch."""

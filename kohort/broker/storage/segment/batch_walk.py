@@ -3,8 +3,8 @@
 The CRC of a batch covers neither its base offset nor its length nor its leader epoch. These are
 checked against the neighbours: each batch starts where the one before it ends, in bytes and in
 offsets. Kohort's compaction preserves that (:mod:`kohort.broker.storage.compaction.cleaner`);
-Kafka's leaves gaps between batches. A gap is accepted if the batch after it ends before the next
-batch begins. In a log without gaps, a damaged base offset that looks like a gap also moves the
+Kafka's leaves gaps between batches. A batch after a gap is accepted if its offsets are below those
+of the next one. In a log without gaps, a damaged base offset that looks like a gap also moves the
 end of its batch beyond the start of the next one, so no single damaged byte goes undetected.
 """
 
@@ -20,7 +20,7 @@ from kohort.protocol.records.crc import crc32c
 FEW_BYTES = 4096
 """Bytes read at a time to examine the next few headers."""
 MANY_BYTES = 1 << 17
-"""Bytes read at a time to examine everything."""
+"""Bytes read at a time to examine whole batches."""
 
 _CRC_START = 21
 
@@ -127,9 +127,7 @@ def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt |
 
 
 def _leaves_room(file: File, end: int, next_offset: int, following_offset: int | None) -> bool:
-    """Whether the batch that ends at `end`, after a gap, has lower offsets than the following
-    batch.
-    """
+    """Whether the batch that ends at position `end` has lower offsets than the one after it."""
     behind = file.pread(HEADER_BYTES, end)
     if len(behind) == HEADER_BYTES:
         try:
