@@ -180,7 +180,7 @@ class GroupConsole:
         return await self._data(lambda: self._group.wait_group(group))
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/groups/{group}/rebalances?last=N: summaries of records, oldest first."""
+        """GET /api/groups/{group}/rebalances?last=N: summaries of N records, oldest first."""
         (group_id,) = request.path_values
         query = Query(request.query, "last")
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
@@ -313,7 +313,7 @@ class ConsolePages(GroupConsole):
             return answer(await wait_dump(data, Slice(self._source.clock, SLICE_MS)))
 
     async def preview_reset(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/groups/{group}/reset; see `Resetting`."""
+        """GET /api/groups/{group}/reset: show what an offset reset would change."""
         async with self._slow:
             return await self._resetting.preview(request)
 

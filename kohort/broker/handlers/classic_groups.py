@@ -52,7 +52,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
-    """Join; usually answered at the end of the rebalance's join phase."""
+    """Process a JoinGroup; usually answered at the end of the rebalance's join phase."""
     version = ctx.api_version
     if not ctx.may(Operation.READ, ResourceType.GROUP, request.group_id):
         return RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
@@ -110,7 +110,7 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
-    """Sync; answered when the leader's assignment is durable."""
+    """Process a SyncGroup; answered when the leader's assignment is durable."""
     version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
@@ -150,7 +150,7 @@ _GROUP: Final = ResourceType.GROUP
 def heartbeat(
     ctx: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | EncodedResponse:
-    """Process a heartbeat: REBALANCE_IN_PROGRESS while joins are collected."""
+    """Process a heartbeat; answer REBALANCE_IN_PROGRESS during the join phase."""
     ctx.require(_READ, _GROUP, request.group_id)
     error = ctx.broker.classic_groups.heartbeat(
         request.group_id,

@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): the committed offsets of a group, from v8 of several groups.
+"""OffsetFetch (key 9): the committed offsets of a group, or in v8 and later of several groups.
 
 Only durable offsets are returned, and only for the topic that they were committed for, not for a
 later topic of the same name. A partition without a commit has offset -1, which is no error; a

@@ -59,7 +59,7 @@ ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 
 _LENGTH_LEAST: Final = 14
-"""The minimum length field of a batch, of any magic, as in Kafka."""
+"""The minimum value of a batch's length field, in any magic version, as in Kafka."""
 
 APPENDS_MS: Final = 5
 """Budget of a time slice: how long a request validates and appends batches before other connections
@@ -94,7 +94,7 @@ _Response: TypeAlias = ProduceResponse | None
     long_bytes=sys.maxsize,
 )
 def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Deferred[_Response]:
-    """Append the batches at once; if that takes long or has to wait, continue in a task."""
+    """Append the batches at once; if this takes long or has to wait, continue in a task."""
     if _is_transactional(request):
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -159,8 +159,8 @@ class ProduceCall:
         self._time_slice = Slice(ctx.broker.clock, APPENDS_MS)
 
     def serve(self) -> _Steps:
-        """Validate and append batch by batch; pauses when the time slice is over, around large
-        batches, and for the transaction coordinator.
+        """Validate and append batch by batch. Pauses at the end of a time slice, when a large batch
+        has to wait for another request's, and for the transaction coordinator.
         """
         ctx, time_slice = self.ctx, self._time_slice
         topics = ctx.broker.topics
@@ -252,8 +252,8 @@ class ProduceCall:
         return validation_steps(data.records, partition.config, terms, limit)
 
     def _validate_now(self, steps: Steps[Verdict]) -> Verdict | None:
-        """Validate a batch within the time slice; None if the slice ends first, or another request
-        validates a large batch.
+        """Validate a batch within the time slice; None if that takes longer, or more than one step
+        while another request validates a large batch.
         """
         large_batch = self.ctx.broker.large_batch
         while True:
@@ -270,8 +270,8 @@ class ProduceCall:
     def _validate_large(
         self, partition: Partition, data: PartitionProduceData, wall_ms: int
     ) -> Generator[_Wait, None, Verdict]:
-        """Validate a batch from its beginning, while no other request validates a large batch,
-        because validation may take much memory.
+        """Validate a batch from its beginning, as soon as no other request validates a large batch:
+        validation may take much memory.
 
         The data decompressed so far is dropped, because each waiting request would keep some. That
         costs one time slice at most.

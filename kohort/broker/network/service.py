@@ -62,7 +62,7 @@ class Authentication(Protocol):
     def authenticate(self, token: bytes) -> "TokenAnswer | Deferred[TokenAnswer]": ...
 
     def failure_delay_ms(self) -> int:
-        """Count a bad frame as a failed attempt; return the delay before the close."""
+        """Count a bad frame as a failed authentication; return the delay before the close."""
         ...
 
 
@@ -100,7 +100,7 @@ class ConnectionInfo:
     sends_files: bool = False
     """Whether responses may contain file ranges."""
     opened_share_session: bool = False
-    """Whether share sessions may have to end with the connection; set by ShareFetch."""
+    """Whether the client has sent a ShareFetch: its share sessions end with the connection."""
     is_open: bool = True
 
 
@@ -152,7 +152,7 @@ class Service(Protocol):
         ...
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """Cancel everything that waits for this connection, which is closed."""
+        """Cancel the pending requests of this connection; it has been closed."""
         ...
 
 

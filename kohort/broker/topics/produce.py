@@ -1,4 +1,4 @@
-"""Waiting until the batches of a Produce request are as durable as their partitions require."""
+"""Delays the response to a Produce until the high watermarks have reached its batches' ends."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class DelayedProduce(DelayedOperation):
         return [append.partition for append in self._pending]
 
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Whether the high watermark covers every append, or its partition has failed."""
+        """Whether the high watermark has reached each append's end, or the partition failed."""
         del key
         return all(append.is_decided for append in self._pending)
 
