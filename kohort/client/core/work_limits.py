@@ -1,4 +1,4 @@
-"""Limits of the records that a run holds."""
+"""Limits on the records that `Consumer.run` holds in memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ RECORD_OVERHEAD_BYTES: Final = 500
 class WorkLimits(NamedTuple):
     records: int
     byte_count: int
-    """Maximum bytes of the held records. The records taken last may exceed it."""
+    """Maximum bytes of the records in memory. The records read last may exceed it."""
     uncommitted: int
-    """Maximum records of one partition after its committable position, done or not."""
+    """Maximum records of one partition, finished or not, after the offset that can be committed."""
 
     def most_held(self, *, once_full: bool) -> tuple[int, int]:
-        """Return the held records and bytes above which no more records are taken."""
+        """Return the numbers of records and bytes in memory up to which more records are taken;
+        `once_full`: after a limit was reached.
+        """
         share = ROOM_SHARE if once_full else max(self.records, self.byte_count) + 1
         free_records = max(1, self.records // share)
         return self.records - free_records, self.byte_count - max(1, self.byte_count // share)
@@ -32,4 +34,4 @@ class WorkLimits(NamedTuple):
 class BatchLimits(NamedTuple):
     records: int
     wait_ms: int
-    """How long a record waits for others, unless there is no room for more."""
+    """How long an incomplete batch waits for more records, if more can be taken."""

@@ -1,4 +1,4 @@
-"""Deserialisers, and the error for data that they refuse."""
+"""Deserialisers, and the error for data that they reject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.client.core.records import AnyRecord
 
 Deserialiser: TypeAlias = Callable[[Any], Any]
 """Takes bytes or None; typed loosely so that functions that refuse None, such as json.loads, are
-accepted. Returns the key or value, or is a coroutine function that does."""
+accepted. Returns the key or value; may be a coroutine function."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class BackgroundDeserialiser(Protocol):
     """Runs deserialisers that are coroutine functions, in background tasks."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether `take` would raise NotMadeYet, because a task deserialises the partition."""
+        """Whether a task deserialises the partition's next records; `take` raises NotMadeYet."""
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         """Return the leading records of `records` that are deserialised.

@@ -68,7 +68,7 @@ class Membership(BaseMembership):
         self._is_prepared = False
         self._joined_topics: frozenset[str] = frozenset()
         self._known_topics: frozenset[str] | None = None
-        """The subscription that the group still has for a static member that has since left."""
+        """The subscription of a static member's last join; set when its membership is lost."""
         self._watched = WatchedTopics()
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
@@ -77,7 +77,7 @@ class Membership(BaseMembership):
     # Actions.
 
     def next_action(self, now_ms: int) -> MemberAction:
-        """Return the next action, which counts as started.
+        """Return the next action, which the consumer then performs.
 
         Raises:
             FencedInstanceError: another process uses this member's instance id. Raised every time.
@@ -136,7 +136,7 @@ class Membership(BaseMembership):
             self.state = MemberState.UNJOINED
 
     def prepared(self) -> None:
-        """Record that preparation is complete: the partitions to revoke have been revoked."""
+        """Record that the partitions to revoke before the join have been revoked."""
         self._is_prepared = True
         self.is_leader = False
 
@@ -160,7 +160,7 @@ class Membership(BaseMembership):
             self._failed("JoinGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
-        """Record the leader's assignment; empty if no assignor was to be run."""
+        """Record the assignment that this leader made; empty if `Assign.assignor` is None."""
         if isinstance(self._next, Assign):
             self._watched.assigned(partition_counts)
             if self._next.assignor is not None:
@@ -187,7 +187,7 @@ class Membership(BaseMembership):
             self._failed("SyncGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def applied(self) -> None:
-        """Record that the new assignment has been taken over."""
+        """Record that the new assignment has been applied."""
         if isinstance(self._next, Apply):
             assigned, self._next = self._next.assigned, None
             chosen = self._assignors.get(self.identity.protocol_name or "")
@@ -254,7 +254,7 @@ class Membership(BaseMembership):
     # Other events.
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """Act on findings of the heartbeat thread that concern the present identity."""
+        """Process the heartbeat thread's findings; of a former identity, only COORDINATOR_LOST."""
         for kind, identity, code, *_ in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
@@ -277,7 +277,7 @@ class Membership(BaseMembership):
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
         """If this member leads the group, rejoin if the partition counts differ from those on which
-        its assignment is based; while a rebalance is in progress, keep them until its end.
+        its assignment is based; during a rebalance, store the counts and compare them at its end.
         `partition_counts` lacks topics that do not exist.
         """
         if not self.is_leader:
@@ -319,12 +319,12 @@ class Membership(BaseMembership):
         return True
 
     def is_pending(self, action: Apply) -> bool:
-        """Whether this assignment is still to be taken over."""
+        """Whether this assignment is still to be applied."""
         return self._next is action
 
     def renewed(self, requested: Identity) -> Identity | None:
         """Return the identity for sending a commit that was requested under `requested`; None if
-        another member may have owned its partitions meanwhile.
+        another member may have owned the partitions of the commit meanwhile.
         """
         return requested if requested == self.identity else None
 
@@ -337,7 +337,7 @@ class Membership(BaseMembership):
 
     @property
     def is_member(self) -> bool:
-        """Whether this consumer is a member, whose partitions its group assigns."""
+        """Whether this consumer has joined its group and got an assignment."""
         return self.state is MemberState.STABLE and self.identity.is_valid
 
     @property
@@ -351,7 +351,7 @@ class Membership(BaseMembership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the member has taken over its assignment and need not rejoin."""
+        """Whether the member has applied its assignment and need not rejoin."""
         return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
 
     # Internals.
