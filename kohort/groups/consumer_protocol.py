@@ -1,5 +1,5 @@
-"""The bytes that classic members exchange in JoinGroup and SyncGroup, as the broker reads and
-writes them. Partitions that do not exist are left out.
+"""The broker's decoding and encoding of the bytes that classic members exchange in JoinGroup and
+SyncGroup. Partitions that do not exist are left out in both directions.
 """
 
 from collections.abc import Iterable

@@ -1,16 +1,16 @@
 """A group of any kind: its id, its committed offsets, its log, and its membership if it has one.
 
-This is the interface for the shell that runs a group. Every method is one atomic step; after one or
-several steps `take_effects` returns what the shell has to do. Nothing here waits, keeps a clock or
-uses randomness. What depends on the protocol of the members is in the :mod:`membership
-<kohort.groups.membership>`, which a group acquires, replaces (`convert`) or loses while its id,
-offsets, outbox and unanswered tickets stay.
+This is the interface for the shell, which does the I/O of a group. Every method is one atomic step;
+after one or several steps `take_effects` returns the effects that the shell has to carry out.
+Nothing here waits, keeps a clock or uses randomness. The rules of the members' protocol are in the
+:mod:`membership <kohort.groups.membership>`, which a group acquires, replaces (`convert`) or loses
+while its id, offsets, outbox and unanswered requests (tickets) stay.
 
 How changes become durable:
 
-- *Durable state* (offsets, and what the membership stores) is what applying the records of the log
-  results in. A change goes from the step to `Outbox.stage`, Append, `on_appended`, and is answered
-  only then. A membership documents its exceptions.
+- *Durable state* (offsets, and the membership's records) is the result of applying the records of
+  the log. A change goes from the step to `Outbox.stage`, Append, `on_appended`; then its request is
+  answered. A membership documents its exceptions.
 - *Volatile state* (parked requests, timers) exists only in memory and is lost with the process, as
   in Kafka.
 
@@ -95,7 +95,7 @@ Restorers: TypeAlias = Mapping[type[Any], NewMembership]
 
 
 class Group:
-    """A group. Requests to all kinds of groups are methods of this class."""
+    """A group of any kind. Requests that are the same for all kinds are methods of this class."""
 
     __slots__ = (
         "__weakref__",
@@ -166,7 +166,7 @@ class Group:
         )
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker of the log; also while an append is in progress."""
+        """Apply a transaction marker of the log. An append may be in progress."""
         offsets.end_transaction(self, producer_id, commit=commit)
 
     # Removal. Each operation needs a step of its own, with no append in progress.
@@ -202,8 +202,8 @@ class Group:
         removal.expire(self, now)
 
     def tombstones(self) -> tuple[DurableRecord, ...]:
-        """Return the records that remove the group, except its offsets, from the log. As in Kafka,
-        a group that has only offsets counts as classic.
+        """Return the records that remove the group, except its offsets, from the log. For a group
+        that has only offsets, they are those of a classic group, as in Kafka.
         """
         membership = self.membership
         return (GroupTombstone(self.group_id),) if membership is None else membership.tombstones()
@@ -235,9 +235,9 @@ class Group:
         nothing has changed. To be called in a step of its own, with no append in progress.
 
         Args:
-            membership: the membership once `records` are durable; not started.
+            membership: the new membership, which is started once `records` are durable.
             records: records from which `membership` can be restored.
-            answers: the request that caused it.
+            answers: the request that caused the conversion, and its possible responses.
             events: reported when `records` are durable.
         """
         assert not self.outbox.is_writing
@@ -283,10 +283,10 @@ class Group:
     def restore(
         self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[Generation] = ()
     ) -> None:
-        """Restore the group from its log; call it on a fresh group, with the last record of each
-        key. The records determine the kind: those that are not about offsets belong to the
-        membership. If a damaged log has records of several kinds, the last one counts, and those of
-        other kinds are left out. `earlier` are previous generations, for GroupRestored.
+        """Restore a newly created group from its log, that is from the last record of each key.
+        Records that are not about offsets belong to the membership, and determine its kind. If a
+        damaged log has records of several kinds of groups, only those of the last record's kind are
+        applied. `earlier` are previous generations, for GroupRestored.
         """
         of_members: list[DurableRecord] = []
         new_membership: NewMembership | None = None
@@ -313,10 +313,10 @@ class Group:
             self.end(now)
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Hand the group over to its next coordinator: it is dead, parked requests are answered
-        `error`.
+        """Hand the group over to its next coordinator: mark it as dead, and answer parked requests
+        with `error`.
 
-        Requests whose append is in progress are answered `error` too, whatever its result.
+        Requests whose append is in progress get `error` too, whether or not the append succeeds.
         """
         for write in self.outbox.unfinished:
             write.answer_early(error)
@@ -353,7 +353,7 @@ class Group:
         return {} if self.membership is None else self.membership.gauges()
 
     def describe(self) -> GroupDescription:
-        """Return the group without members; with only offsets it is an empty classic group."""
+        """Describe the group without its members. With only offsets, it counts as classic."""
         if self.membership is not None:
             return self.membership.describe()
         return GroupDescription(self.group_id, GroupKind.CLASSIC, DEAD if self.is_dead else EMPTY)

@@ -17,7 +17,7 @@ class GroupKind(Enum):
     """`value` is the name in ListGroups, where it is called the type."""
 
     CLASSIC = "classic"
-    """Members choose a leader, which assigns: JoinGroup and SyncGroup."""
+    """One member, the leader, assigns: JoinGroup and SyncGroup."""
     CONSUMER = "consumer"
     """The broker assigns: ConsumerGroupHeartbeat (KIP-848)."""
     SHARE = "share"

@@ -24,7 +24,7 @@ FORCING: Final = frozenset(
 
 
 class ReasonSource(Enum):
-    """Where a reason comes from."""
+    """How the reason of a join is known: from its tag, or inferred from its text."""
 
     TAG = "tag"
     INFERRED = "inferred"
@@ -35,7 +35,7 @@ class StatedReason(NamedTuple):
     reason: JoinReason = JoinReason.UNKNOWN
     source: ReasonSource = ReasonSource.NONE
     raw: int = 0
-    """The number in the tag, kept even if it is unknown."""
+    """The number in the JoinReason tag, even if no reason with this number is known."""
     text: str | None = None
     """The reason text, at most `TEXT_MAX` characters of it."""
 
@@ -47,10 +47,10 @@ class StatedReason(NamedTuple):
 NO_REASON: Final = StatedReason()
 
 POLL_TIMEOUT: Final = "poll timeout"
-"""Part of the reason with which Java's consumer and Kohort's leave if they are not polled."""
+"""Part of the reason text of Java and Kohort consumers that leave because they are not polled."""
 
 _GIVEN_ID: Final = "given member-id"
-"""Part of the reason of the second request of every first join (KIP-394)."""
+"""Part of the reason text in the second request of every first join (KIP-394)."""
 
 TEXT_MAX: Final = 255
 """Longest reason text that is kept; the Java client truncates its own at this length."""
@@ -81,7 +81,7 @@ def classify_text(text: str | None) -> JoinReason:
 
 
 def is_first_join(text: str) -> bool:
-    """Whether a reason text says only that its member is new."""
+    """Whether a reason text is that of a new member's first join."""
     return _GIVEN_ID in text.lower()
 
 
@@ -101,7 +101,7 @@ def has_stopped_polling(
 
 
 def state_reason(tag: int, text: str | None) -> StatedReason:
-    """Return the reason of a request with this tag (0 if absent) and text."""
+    """Return the reason of a request with this JoinReason tag (0 if absent) and reason text."""
     if not tag and text is None:
         return NO_REASON
     return _stated(tag, None if text is None else text[:TEXT_MAX])

@@ -1,8 +1,8 @@
-"""Handles expired timers: silent members, unused ids, the join and the sync phase.
+"""Handles expired timers: of sessions, unused member ids, the join phase and the sync phase.
 
-Keys that expire together are handled together, so that a thousand members that fail at once cause
-one rebalance. Every key is checked against its present deadline, because a heartbeat, a response or
-a new rebalance may have moved it after the expiry was queued.
+Timers that expire together are handled together, so that a thousand members that fail at the same
+time cause one rebalance. Each is checked against its present deadline, because a heartbeat, a
+response or a new rebalance may have moved the deadline after the expiry was queued.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The regular expressions of consumers, in RE2's syntax, as in Kafka.
+"""The regular expressions to which consumers subscribe, in RE2's syntax, as in Kafka.
 
 RE2 takes time proportional to the length of what it matches, whatever the expression. The re module
 of Python can take exponential time, and the expressions come from clients.

@@ -33,8 +33,8 @@ class InstanceConflicts:
             del self._successors[next(iter(self._successors))]
 
     def fenced(self, event: MemberFenced, now_ms: int) -> Trigger | None:
-        """Return the conflict that the fencing of a member shows; None if it shows none, or it is
-        recorded already.
+        """Return the conflict that caused a member to be fenced; None if there is none, or if a
+        conflict on this instance id has been recorded recently.
         """
         successor = self._successors.pop(event.member_id, None)
         instance = event.instance_id
@@ -47,8 +47,8 @@ class InstanceConflicts:
         return Trigger(TriggerKind.INSTANCE_FENCED, successor, error=ErrorCode.FENCED_INSTANCE_ID)
 
     def explains(self, trigger: Trigger, now_ms: int) -> bool:
-        """Whether an avoided rebalance belongs to a recorded conflict: its member has taken its
-        instance id back soon after another process took it. To be called once for each avoided
+        """Whether a recorded conflict explains an avoided rebalance: a process has taken back an
+        instance id soon after another process took it. To be called once for each avoided
         rebalance.
         """
         instance = None if trigger.member is None else trigger.member.instance_id

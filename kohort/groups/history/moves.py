@@ -19,7 +19,7 @@ class Taken(NamedTuple):
     member; None if another rebalance began before the member got the assignment without the
     partition."""
     sequence: int
-    """Sequence of the rebalance that revoked the partition."""
+    """Sequence number of the rebalance that revoked the partition."""
 
 
 TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
@@ -39,7 +39,7 @@ NO_MOVE: Final = Move(0, NOTHING, NOTHING)
 
 @dataclass(slots=True, eq=False)
 class Moves:
-    """Moves of all members in one rebalance, added one by one."""
+    """The partitions that each member gave up or gained in one rebalance."""
 
     taken_before: TakenPartitions
     is_known: bool
@@ -52,7 +52,7 @@ class Moves:
     given_up_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
-    """Parsed assignments by their bytes: members often have the same bytes before and after."""
+    """Parsed assignments by their bytes, which a rebalance often does not change."""
 
     def add(self, member_id: str, before: bytes, after: bytes) -> None:
         """Add a member's assignment before and after the rebalance."""

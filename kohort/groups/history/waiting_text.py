@@ -1,4 +1,4 @@
-"""Text on the members that a running rebalance is waiting for, since when and until when."""
+"""Describes which members a running rebalance waits for, since when, and until when."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -21,7 +21,7 @@ _TO_DO: Final = {
 
 
 def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
-    """Yield a summary line; then one line for each of the members, as far as they fit."""
+    """Yield a summary line, and if there are several members a line for each of the first ten."""
     waiting = answer["waiting"]
     now_ms = answer["at_ms"]
     alive = "".join(f" {text}." for text in _signs_of_life(waiting, now_ms, clock_text))
@@ -78,8 +78,8 @@ shorter intervals."""
 
 
 def session_end_ms(waiting: Json) -> int | None:
-    """Return when the only member that the rebalance waits for is removed unless it sends a
-    heartbeat; None if the wait ends before, or if the time is unknown.
+    """If the rebalance waits for a single member, return when its session ends without another
+    heartbeat; None if the rebalance stops waiting before that time, or if the time is unknown.
     """
     members, until_ms = waiting.get("members", ()), waiting["until_ms"]
     end_ms: int | None = members[0].get("session_until_ms") if len(members) == 1 else None

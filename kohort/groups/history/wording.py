@@ -21,8 +21,8 @@ ClockText: TypeAlias = Callable[[int], str]
 
 
 def begins_with_client_id(member_id: str, client_id: str) -> bool:
-    """Whether an id contains the client.id, as those of classic dynamic members do. Consumers
-    (KIP-848) choose theirs at random.
+    """Whether a member id begins with the client id, as the ids of classic dynamic members do.
+    Members of consumer groups (KIP-848) choose random ids.
     """
     return member_id.startswith(f"{client_id}-")
 
@@ -31,14 +31,14 @@ _RANDOM: Final = re.compile(
     r"(?P<uuid>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
     r"|^(?P<base64>[\w+/-]{8})[\w+/-]{14}$"
 )
-"""Matches the random end of the ids that brokers create, and the whole of those that consumers
-(KIP-848) create."""
+"""Matches the random end of a member id that a broker created, or an id that a client created
+(KIP-848), which is entirely random."""
 _CHARS_MAX: Final = 48
 _TAIL: Final = 12
 
 
 def short_id(member_id: str) -> str:
-    """Shorten a member id to fit in a sentence; eight characters remain of its random part."""
+    """Shorten a member id to fit in a sentence: keep eight characters of its random part."""
     text = shown(member_id)
     match = _RANDOM.search(text)
     if match is not None:
@@ -54,8 +54,8 @@ def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
 def member_text(
     member_id: str, instance_id: str | None, host: str | None, client_id: str | None = None
 ) -> str:
-    """Format a member: member X (static id y, host z). The client.id is a detail of members whose
-    ids do not contain it.
+    """Format a member: member X (static id y, host z). The client id is included if the member is
+    dynamic and its member id does not begin with the client id.
     """
     details = []
     if instance_id is not None:
@@ -131,7 +131,7 @@ def cause_text(
     """Describe a cause as a clause: "member X (host z) left".
 
     Args:
-        follows: sequence of the rebalance whose revoked partitions this one assigns.
+        follows: sequence number of the rebalance whose revoked partitions this one assigns.
     """
     return _happened(trigger, protocol_type, follows) + _stated(trigger) + _certainty(trigger)
 
@@ -248,7 +248,7 @@ def _unchanged(trigger: TriggerRecord) -> str:
 
 
 def _stuck(trigger: TriggerRecord) -> str:
-    """Say what shows that a member left because its application did not poll."""
+    """Return the evidence that a member left because its application did not poll."""
     if trigger.unfetched_ms is None and not trigger.reason_text:
         return (
             " without a reason and stayed connected, as a client does whose application no longer"
@@ -317,7 +317,7 @@ def _stated(trigger: TriggerRecord) -> str:
 
 
 def _certainty(trigger: TriggerRecord) -> str:
-    """Say how certain a cause is that was not seen by the broker but concluded from evidence."""
+    """Return how certain a cause is, and why; "" for a certain cause."""
     if trigger.certainty is Certainty.CERTAIN:
         return ""
     others = [_NOUNS[kind] for kind in trigger.candidates if kind is not trigger.kind]
