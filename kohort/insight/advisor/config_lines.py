@@ -28,17 +28,17 @@ class _Client:
     rebalance: str
     eager: tuple[str, ...]
     cooperative: tuple[str, ...] = ()
-    """Lines that change to a cooperative assignor, for libraries that need one rolling restart
-    only."""
+    """Lines that switch to a cooperative assignor, for libraries that cannot do so by two rolling
+    restarts."""
     both: str = ""
     """The assignors for the first of two rolling restarts; members stay eager until the second
     restart."""
     alone: str = ""
     assignors: Mapping[str, str] = field(default_factory=dict)
-    """The client's names of assignors, by protocol name."""
+    """How the client's configuration names the assignors, by protocol name."""
     reasons: tuple[str, ...] = ("# only Kohort's own client states JoinReason",)
     consumer: str = "group.protocol=consumer"
-    """The line that changes to the consumer protocol."""
+    """The line that switches to the consumer protocol."""
     text: str = "{}"
     end: str = ""
 
@@ -104,7 +104,7 @@ def config_lines(
     assignor: str | None = None,
     libraries: Sequence[str] = (),
 ) -> ConfigLines:
-    """Return the lines that change `recorded` to `setting`, for targets with changes only.
+    """Return the lines that change `recorded` to `setting`, without targets that need no change.
 
     Args:
         assignor: protocol name of the current assignor; None if it is unknown.
@@ -127,7 +127,7 @@ def config_lines(
 
 
 def _of_broker(recorded: Setting, setting: Setting) -> Iterator[str]:
-    """Yield the broker's settings of consumer groups that differ from the settings in force."""
+    """Yield the broker's consumer group settings that differ from those in force."""
     before = recorded if recorded.consumer else CONSUMER_DEFAULTS
     for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
         value = getattr(setting, name)

@@ -26,14 +26,14 @@ LOOK_MS: Final = 100
 """Poll interval of the Java client's heartbeat thread."""
 LOOK_LEAST_MS: Final = 2
 SAMPLES_LEAST: Final = 2
-"""Number of rebalances, or of first heartbeats, needed to estimate the drift from the history."""
+"""Minimum number of samples (rebalances or heartbeats) for an estimate from the history."""
 HEARTBEATS_MOST: Final = 50
-"""Number of heartbeats after which drift may have spread their times over the whole interval."""
+"""Number of heartbeats after which their times may have drifted across the whole interval."""
 LIBRDKAFKA_LOOK_MS: Final = 20
 """Poll interval assumed for librdkafka: its thread wakes up when a timer fires, but may be busy."""
 OWN_TIME_LEAST: Final = 0.1
-"""A member's timer counts as running on if its heartbeats differ by more than this share of the
-interval from those of a timer that restarts at a join."""
+"""A member's timer is assumed to continue during joins if its heartbeats are off by more than this
+share of the interval from the times of a timer that is restarted by a join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class HeartbeatTimer:
     look_ms: int = LOOK_MS
     """The library's poll interval: heartbeats are late by half of it on average."""
     runs_on: bool = False
-    """Whether the timer runs on while the member joins, instead of being restarted."""
+    """Whether the heartbeat timer continues during a join, instead of being restarted."""
 
 
 JAVA_TIMER: Final = HeartbeatTimer()
@@ -49,20 +49,18 @@ TIMERS: Final = {
     JAVA: JAVA_TIMER,
     LIBRDKAFKA: HeartbeatTimer(LIBRDKAFKA_LOOK_MS, runs_on=True),
 }
-"""Timers by client library; the timers of other libraries are unknown."""
+"""Heartbeat timers by client library; the timers of other libraries are unknown."""
 
 
 @dataclass(slots=True)
 class HeartbeatTimes:
-    """Heartbeat times of one member, counted from its last known heartbeat or the restart of its
-    timer.
-    """
+    """A member's heartbeat times, computed from its last known heartbeat or timer restart."""
 
     random: Random
     interval_ms: int
     timer: HeartbeatTimer = JAVA_TIMER
     origin_ms: int | None = None
-    """None if the timer was not started yet."""
+    """Time of the last known heartbeat or timer restart; None before the timer's start."""
 
     def on_join_sent(self, now_ms: int) -> None:
         """Record that the member joins: it sends no heartbeats until it has its assignment."""
@@ -90,7 +88,7 @@ class HeartbeatTimes:
             self.origin_ms -= moved_ms
 
     def last_before(self, now_ms: int) -> int:
-        """Return the time of the last heartbeat up to `now_ms`, or the origin."""
+        """Return the time of the last heartbeat up to `now_ms`; before the first, `origin_ms`."""
         if self.origin_ms is None:
             return now_ms
         since_ms = now_ms - self.origin_ms
@@ -147,11 +145,12 @@ def look_ms(
 
 
 def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | None:
-    """Estimate whether a member's timer runs on while it joins; None if there are too few samples.
+    """Estimate whether a member's heartbeat timer continues during joins; None if there are too
+    few samples.
 
     Args:
-        notified: for each notification of the member except the first: the time since its previous
-            notification, and since the response to its previous join, in ms.
+        notified: for each time but the first that the member was notified of a rebalance: the ms
+            since the previous time, and since the response to its previous join.
     """
     since_notified, since_joined = [], []
     for notified_ms, joined_ms in notified:
@@ -170,8 +169,8 @@ def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | Non
 
 
 def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
-    """Estimate the poll interval of librdkafka's timer: twice the mean delay that each heartbeat
-    has added since the previous notification. `notified` is as in `runs_on`.
+    """Estimate the poll interval of librdkafka's timer: twice the mean delay of a heartbeat.
+    `notified` is as in `runs_on`.
     """
     late_ms = [
         phase_ms / beats

@@ -59,13 +59,13 @@ class SimulatedMember(Process):
     phase: Phase = Phase.JOINING
     topics_version: int = 0
     is_new: bool = True
-    """Whether no join has been answered under its id."""
+    """True until a JoinGroup with the present member id succeeds."""
     wants_rejoin: bool = False
     _joined_ms: int = 0
-    """Time of the response to its last join."""
+    """Time of the response to the member's last JoinGroup."""
     _number: int = 0
     _pending: int = 0
-    """Number of the pending request; 0 if there is no such request."""
+    """`RequestHandle.number` of the pending request; 0 if none is pending."""
     _missed: list[tuple[RequestHandle, Any]] = field(default_factory=list)
 
     @property

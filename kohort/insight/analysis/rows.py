@@ -113,7 +113,7 @@ Group: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class GroupHistory:
-    """All rows of a group in the history tables, by sequence."""
+    """All rows of one group in the history tables."""
 
     cluster_id: str
     group: str
@@ -156,8 +156,8 @@ def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistor
 
 
 def unique_events(records: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Return the complete events in the order of their sequences, from records in any order; of
-    several records with the same sequence, the last.
+    """Return the complete events, sorted by sequence number, from records in any order; if several
+    records have the same number, the one read last.
     """
     events = {int(record["sequence"]): record for record in records if is_event(record)}
     return [events[sequence] for sequence in sorted(events)]
@@ -188,7 +188,7 @@ def as_row(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of any table
 
 
 ID_CHARS: Final = 8
-"""Characters of a member id that distinguish processes with the same client id."""
+"""How many characters of the member ids distinguish processes with the same client id."""
 
 
 def process_name(member: Mapping[str, Any], shared: Collection[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""Tables of history events, each event by itself. Rows are written once and never change."""
+"""Tables of the history's events. Rows are written once and never change."""
 
 from typing import Final
 
