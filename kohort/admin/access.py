@@ -90,7 +90,7 @@ def _filter_of(wanted: Rule | RuleFilter) -> dict[str, Any]:
 
 
 Parts = tuple[tuple[str, str | None], ...]
-"""Types and names of an entity; None as name means the default of the type."""
+"""Types and names of a quota entity; None as name means the default of the type."""
 
 
 class Limits(NamedTuple):

@@ -68,7 +68,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A group's offsets in a partition; None if unknown."""
+    """A group's offsets in a partition; unknown ones are None."""
 
     topic: str
     partition: int
@@ -190,7 +190,7 @@ def _describe_kind(cluster: Cluster, group_id: str, kind: str) -> Group | None:
 
 
 def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int] | None:
-    """Return the start offsets of a share group that are set; None if it is not a share group."""
+    """Return the start offsets that a share group has; None if it is not a share group."""
     coordinator, described = _ask_kind(cluster, group_id, SHARE)
     if described is None:
         return None
@@ -204,7 +204,7 @@ def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int] 
 def start_offsets(
     cluster: Cluster, coordinator: BlockingConnection, group_ids: Iterable[str]
 ) -> dict[str, list[Position]]:
-    """The positions of share groups, without those that cannot be described."""
+    """The positions of share groups, without groups that cannot be described."""
     asked = [
         DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
         for group_id in group_ids
@@ -253,7 +253,7 @@ def describe_state(cluster: Cluster, group_id: str) -> str | None:
 
 
 def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
-    """A group's coordinator, and the description of the group; None if it is no classic group."""
+    """A group's coordinator and description; no description unless it is a classic group."""
 
     def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, DescribedGroup]:
         request = DescribeGroupsRequest(groups=[group_id])
@@ -285,7 +285,7 @@ def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
 
 
 def partitions_in(assignment: bytes) -> list[TopicPartition] | None:
-    """Decode the assignment of a consumer; None if it is not one."""
+    """Decode the assignment of a consumer; None if the bytes are not in its format."""
     if not assignment:
         return []
     try:

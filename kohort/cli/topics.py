@@ -281,7 +281,7 @@ def _advised(error: RefusedError) -> CommandError | RefusedError:
 
 
 class Cut(NamedTuple):
-    """A partition and its log start offset, before and after."""
+    """A partition, and its log start offset before and after `kohort topics trim`."""
 
     topic: str
     partition: int

@@ -17,7 +17,7 @@ from kohort.pipeline import jvm
 from kohort.pipeline.errors import UnavailableError
 
 _END_TIMEOUT_S: Final = 5.0
-"""How long a JVM may take to show that it is ending."""
+"""How long to wait, after an error, for a sign that the JVM is ending."""
 _PAUSE_S_MAX: Final = 30.0
 
 

@@ -31,7 +31,7 @@ _IN_ONE_STEP: Final = {
     "decode_in_steps": "decode",
     "encode_in_steps": "encode_into",
 }
-"""For each attribute that is generated on first use, the equivalent one that runs in one step."""
+"""For each attribute that is generated on first use, the one that does the same in one step."""
 
 
 class Codec(Generic[T]):
@@ -112,8 +112,8 @@ def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None,
 def _compiled(
     message: type, version: int, generated: Callable[[str], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
-    """Return the compiled function that decodes or encodes `message`; None if no module was
-    generated from this declaration.
+    """Return the compiled function that decodes or encodes `message`; None if none was compiled
+    from its present declaration.
     """
     # Imported on first use, so that a broker starts without it.
     try:

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures with a broker, and a report of its groups for failed tests.
+"""The pytest plugin: fixtures with a broker; reports on the broker's groups if a test fails.
 
 pytest loads this wherever Kohort is installed, so it imports nothing until a fixture is used, and
 does not affect tests without one.
@@ -82,7 +82,7 @@ def kafka_session(
 
 @pytest.fixture
 def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
-    """A broker on virtual time; tests are coroutines on its loop, or `run` them."""
+    """A broker on virtual time; a test is a coroutine on the broker's loop, or calls `run`."""
     from kohort.testing.virtual_kafka import VirtualKafka  # noqa: PLC0415 - see the module.
 
     seed = request.config.getoption("--kafka-seed")
@@ -156,7 +156,7 @@ def _running(
 
 
 def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - an item, a module.
-    """Return the settings of a test's markers, and whether data are on disk."""
+    """Return the settings in a test's markers, and whether the broker's data are on disk."""
     given: dict[str, object] = {}
     on_disk = False
     for marker in reversed(list(node.iter_markers(MARKER))):
@@ -170,7 +170,7 @@ def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the rebalances of its groups, with reasons, to the report of a failed test."""
+    """Add the groups' rebalances, with reasons, to the report of a failed test."""
     report = yield
     if call.when == "call" and report.failed:
         for name in FIXTURES:

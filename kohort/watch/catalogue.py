@@ -1,4 +1,4 @@
-"""The metrics of ``kohort watch``: a broker's metrics that a client can compute, and its own.
+"""The metrics of ``kohort watch``: broker metrics that a client can compute, and some of its own.
 
 All have the label `cluster`.
 """

@@ -28,7 +28,7 @@ from kohort.pipeline.executors import SLICES, slice_of
 from kohort.pipeline.lake import Change, Groups, by_cluster
 
 FILE_BYTES: Final = 64 << 20
-"""Size of a file at which a new file begins."""
+"""Size of a data file at which the next file is begun."""
 
 SMALL_FILE_BYTES: Final = FILE_BYTES // 2
 """Files below this size are compacted."""
@@ -172,8 +172,8 @@ class DeltaChange(Change):
 
 
 def _app_ids(rows: pa.Table) -> set[str]:
-    """Return the application ids of an append, one for each slice of groups with rows in it. Delta
-    rejects the second of two concurrent appends that have an id in common.
+    """Return the Delta application ids for appending `rows`, one for each slice of groups in them.
+    Delta rejects the second of two concurrent appends that have an id in common.
     """
     if "group" not in rows.column_names:
         return {"kohort"}

@@ -94,7 +94,7 @@ class MemoryMachine(_TestMachine):
     data: Final = DATA
 
     def __init__(self, clock: Clock | None = None, random: Random | None = None) -> None:
-        """`random` generates ids of topics and members; by default they differ in each run."""
+        """`random` generates ids of topics and members; without it, ids differ from run to run."""
         if clock is not None:
             self.clock = clock
         self._random = random
