@@ -252,8 +252,8 @@ class ProduceCall:
         return validation_steps(data.records, partition.config, terms, limit)
 
     def _validate_now(self, steps: Steps[Verdict]) -> Verdict | None:
-        """Validate a batch within the time slice; None if that takes longer, or more than one step
-        while another request validates a large batch.
+        """Validate a batch within the time slice; None if the slice ends first, or if the batch
+        needs a second step while another request validates a large batch.
         """
         large_batch = self.ctx.broker.large_batch
         while True:

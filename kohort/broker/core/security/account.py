@@ -35,7 +35,7 @@ class Rate:
 
     @property
     def sample_end_ms(self) -> int:
-        """The time from which `record` begins a new sample. Requires an earlier call."""
+        """The time from which `record` begins a new sample; call `record` first."""
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:

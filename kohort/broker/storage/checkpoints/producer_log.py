@@ -88,7 +88,7 @@ class CorrectIndex(NamedTuple):
     """The entries of the index file; None if it is missing or malformed."""
 
     def matches(self, count: int) -> bool:
-        """Whether the first `count` entries of the index file are the correct ones, if any are."""
+        """Whether the file begins with all `count` correct entries; False if there are none."""
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:

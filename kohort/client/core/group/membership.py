@@ -254,7 +254,9 @@ class Membership(BaseMembership):
     # Other events.
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """Process the heartbeat thread's findings; of a former identity, only COORDINATOR_LOST."""
+        """Process the heartbeat thread's findings. Those about a former identity are skipped,
+        except COORDINATOR_LOST.
+        """
         for kind, identity, code, *_ in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
