@@ -1,1 +1,1 @@
-"""The broker: pure rules in `core`, files in `storage`, shells around them, wired in `app`."""
+"""The broker: logic without I/O in `core`, files in `storage`; `app` wires all parts."""

@@ -58,7 +58,7 @@ class Environment:
         return ThreadPoolExecutor(IO_THREADS, thread_name_prefix="kohort-io")
 
     def new_uuid(self) -> uuid.UUID:
-        """Return a new UUID, for the end of a member id or for a topic id."""
+        """Return a new UUID, for a member id or a topic id."""
         import uuid  # noqa: PLC0415 - 2 ms, with the first member or topic.
 
         return uuid.uuid4()

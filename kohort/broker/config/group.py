@@ -18,7 +18,7 @@ BOUNDED: Final = (
     "consumer.session.timeout.ms",
     *(f"share.{name}" for name in BOUNDED_OF_SHARE),
 )
-"""Configs that override a broker setting, within the range of its `.min.` and `.max.` settings."""
+"""Configs that override a broker setting, bounded by the broker's `.min.` and `.max.` settings."""
 
 _OWN: Final = settings_of(ShareGroupConfigs)
 
@@ -33,7 +33,7 @@ def broker_name(name: str) -> str | None:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return the declaration of a group config, without the upper bound of the broker setting."""
+    """Return a group config's declaration; one copied from a broker setting has no upper bound."""
     overridden = broker_name(name)
     if overridden is None:
         return _OWN[name]

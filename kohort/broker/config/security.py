@@ -34,7 +34,7 @@ LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLogi
 
 
 def jaas_problem(text: str) -> str | None:
-    """Return the error in a `sasl.jaas.config`, without its values; None if it is valid."""
+    """Return why a `sasl.jaas.config` is invalid, without its option values; None if valid."""
     if not text:
         return None
     from kohort.formats.jaas import JaasError, parse_login_module  # noqa: PLC0415 - few brokers set it.
@@ -230,7 +230,7 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 
 def super_users_problem(text: str) -> str | None:
-    """Return, without names, why the list of principals is invalid; None if it is valid."""
+    """Return why the list of principals is invalid, without quoting it; None if it is valid."""
     for number, principal in enumerate(parse_super_users(text), 1):
         if ":" not in principal:
             return f"super.users: principal {number} has no type, as in User:name"

@@ -1,9 +1,9 @@
-"""Client quotas: their entities, the limit that applies, and the account that is charged.
+"""Client quotas: their entities, a client's limit, and the account on which a client is charged.
 
 Defined by KIP-13, KIP-55, KIP-124, KIP-599 and KIP-612. An entity is a user, a client id, or both,
-or else an address. In place of a name it may have the default, which applies to every name without
-a limit of its own. Each client is charged on an account of its own: a default limits each client,
-not all together.
+or else an address. Each of these can also be `DEFAULT`, which stands for all names without a limit
+of their own. Each client is charged on its own account: a default limits each client, not all
+together.
 """
 
 import math
@@ -20,9 +20,9 @@ class TokenBucket:
     """The tokens of one account, each for one partition created or deleted (KIP-599). Times are
     monotonic milliseconds.
 
-    Kafka's arithmetic: the bucket gains tokens at the rate of the limit, up to those of all
-    windows. A change may take more tokens than available: the next change must wait until the debt
-    is refilled.
+    Kafka's arithmetic: the bucket gains `limit` tokens a second, up to the amount of all quota
+    windows together. A request may take more tokens than available: the next one must wait until
+    the debt is refilled.
     """
 
     __slots__ = ("_saved_ms", "_seen_ms", "_tokens")
@@ -67,11 +67,11 @@ MUTATION: Final = "controller_mutation_rate"
 _OF_REQUESTS: Final = (REQUEST, PRODUCER, CONSUMER)
 """Limits on requests, in the order of the fields of `Accounts`."""
 KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
-"""Limits of clients: bytes a second, percent of the single thread, partitions created or removed a
-second."""
+"""Quota keys of users and client ids: bytes a second, percent of the event loop thread's time,
+partitions created or deleted a second."""
 CONNECTION: Final = "connection_creation_rate"
 KEYS_OF_IP: Final = frozenset({CONNECTION})
-"""Limits of addresses: new connections a second."""
+"""Quota keys of addresses: new connections a second."""
 _WHOLE_MAX: Final = {PRODUCER: 2**63 - 1, CONSUMER: 2**63 - 1, CONNECTION: 2**31 - 1}
 """Limits that are whole numbers, and the largest value of each."""
 
@@ -86,11 +86,11 @@ CLIENT_ID_LENGTH_MAX: Final = 255
 
 
 class QuotaError(Exception):
-    """An invalid limit or entity; the text is for the client that asked for it."""
+    """An invalid limit or entity; the text is sent to the client."""
 
 
 class Default:
-    """Names the default, for entities without a limit of their own. A singleton."""
+    """The type of `DEFAULT`, which stands for all names without a limit of their own."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class Default:
 
 DEFAULT: Final = Default()
 Name = str | Default | None
-"""The name of a part of an entity; None if the entity has no such part."""
+"""The user, client id or address of an entity; None if the entity does not have one."""
 
 
 class Entity(NamedTuple):
@@ -110,7 +110,7 @@ class Entity(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of the limits that the entity can have."""
+        """The quota keys that are allowed for this entity."""
         return KEYS if self.ip is None else KEYS_OF_IP
 
     def parts(self) -> Iterator[tuple[str, str | None]]:
@@ -121,7 +121,7 @@ class Entity(NamedTuple):
 
 
 def entity_of(parts: list[tuple[str, str | None]]) -> Entity:
-    """The entity of these types and names. Raises QuotaError."""
+    """Return the quota entity of these (type, name) pairs. Raises QuotaError if it is invalid."""
     names: dict[str, Name] = {}
     for kind, name in parts:
         if kind not in {USER, CLIENT_ID, IP}:
@@ -175,7 +175,7 @@ class Quotas:
         self._used: RecentlyUsed[tuple[str, str, str], Account] = RecentlyUsed(
             partial(self._new_account, windows, window_ms), ACCOUNTS_MAX
         )
-        """Accounts by (key, user, client id); "" for a part that the account does not depend on."""
+        """Accounts by (quota key, user, client id); "" if all users or all client ids share one."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )
@@ -193,7 +193,7 @@ class Quotas:
         self._forget()
 
     def accounts(self, user: str, client_id: str) -> Accounts:
-        """Return the accounts for a client's requests; they may be cached while `is_current`."""
+        """Return the accounts for a client's requests, valid while their `is_current` is true."""
         kept = _kept(client_id)
         try:
             return self._of_clients[user, kept]
@@ -205,7 +205,7 @@ class Quotas:
             return accounts
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
-        """The account of a client for bytes or time; None if it has no limit."""
+        """Return a client's account for a quota on bytes or time; None if there is no limit."""
         first = self._first(key, user, client_id)
         if first is None:
             return None
@@ -248,8 +248,8 @@ class Quotas:
 
     def take_mutations(self, user: str, client_id: str, amount: int, now_ms: int) -> int:
         """Record the creation or deletion of `amount` partitions. Return the milliseconds until the
-        balance is no longer negative; 0 if it is not, or if there is no limit. An amount of 0 only
-        reads the balance.
+        balance is no longer negative; 0 if it is not negative or there is no limit. With an
+        `amount` of 0, only read the balance.
         """
         first = self._first(MUTATION, user, client_id)
         if first is None:

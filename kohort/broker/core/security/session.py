@@ -1,7 +1,7 @@
-"""Principals and sessions: the identity of a connection's client, and how long it is valid.
+"""Principals and sessions: the identity of a connection's client, and when the session expires.
 
-A session is created when a connection is authenticated, and replaced as a whole when the client
-authenticates again (KIP-368), which cannot change the principal.
+A session is created when a connection is authenticated. Reauthentication (KIP-368) replaces the
+whole session, but cannot change the principal.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,17 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 USER: Final = "User"
-"""The only type of principal that Kafka's own authorizer knows."""
+"""The only principal type that Kafka's own authorizer supports."""
 
 
 class Principal(NamedTuple):
-    """The identity of a client, to which rules apply. Equal only if type and name are exactly
-    equal.
-    """
+    """The identity of a client, as ACLs name it. Type and name are case-sensitive."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """The text of the principal in rules and `super.users`: ``User:alice``."""
+        """The text of the principal in ACLs and `super.users`: ``User:alice``."""
         return f"{self.type}:{self.name}"
 
 
@@ -40,7 +38,7 @@ class Session(NamedTuple):
 
     principal: Principal
     host: str
-    """The numeric address of the client as `host_text` writes it; rules compare it as text."""
+    """The numeric address of the client as `host_text` writes it; ACLs compare it as text."""
     listener: str
     """The name of the listener that the client connected to, in upper case."""
     mechanism: str = ""

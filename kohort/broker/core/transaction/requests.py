@@ -19,7 +19,7 @@ EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
 NEVER_TIMES_OUT_MS: Final = 2_147_483_647
 """Timeout of a record written for two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767
-"""Maximum bytes of UTF-8 in the key of a record."""
+"""Maximum length of a transactional id in UTF-8: it is the key of its records."""
 
 
 class ClientVersion(IntEnum):
@@ -41,7 +41,7 @@ class InitRequest(NamedTuple):
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    """The producer's id and epoch are both -1 if it has none yet."""
+    """`producer_id` and `producer_epoch` are both -1 if the producer has no id yet."""
     client: Client | None = None
 
 
@@ -62,7 +62,7 @@ class AddRequest(NamedTuple):
 
 
 class EndRequest(NamedTuple):
-    """EndTxn; version V2 from v5 on."""
+    """EndTxn; `client_version` is V2 from request version 5 on."""
 
     producer_id: int
     producer_epoch: int
@@ -71,5 +71,4 @@ class EndRequest(NamedTuple):
 
 
 EndResult: TypeAlias = InitResult
-"""An error, or the producer's id and epoch for the next transaction, which only version 5
-returns."""
+"""An error, or the producer id and epoch for the next transaction; only EndTxn v5 returns these."""
