@@ -32,11 +32,11 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 60_000
-"""Generations of a group that were stored less than this time before its last are loaded, too: the
-history may lack their rebalances, which it records some ten seconds after a generation."""
+"""Generations stored at most this long before a group's last one are loaded, too: the history may
+lack their rebalances, because it is written some ten seconds after a generation."""
 
 GENERATION_KEYS: Final = frozenset({KEY_PREFIX, TARGET_EPOCH.to_bytes(2, "big")})
-"""First bytes of the keys of records that store a generation."""
+"""Record types (first two bytes of the key) that store a group's generation or target epoch."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Limit for the size of one group's earlier generations, which are kept in addition to the last
@@ -46,12 +46,10 @@ generation."""
 class LoadedGroups(NamedTuple):
     records_by_group: dict[str, list[DurableRecord]]
     earlier_by_group: dict[str, list[Generation]]
-    """By group id, the generations before the last that were stored less than `RECENT_MS` before
-    it."""
+    """By group id, the earlier generations stored at most `RECENT_MS` before the last one."""
     unreadable_partitions: frozenset[int]
     pending: dict[tuple[int, int], set[str]]
-    """Groups with offsets in a producer's open transaction, by their partition and the producer
-    id."""
+    """Groups with offsets in a producer's open transaction, by (log partition, producer id)."""
     load_times_ms: tuple[int, ...]
     """How long loading took, for each partition that has records."""
 
@@ -164,7 +162,7 @@ class _PartitionContent:
                 self.latest[record.key] = record
 
     def decode(self) -> Iterator[DurableRecord]:
-        """Yield the valid records. For each key these are the last record that counts, and the
+        """Yield the valid records: for each key, the last record outside open transactions, and the
         records of open transactions before and after it, in log order.
         """
         held = self._resolver.held
@@ -174,10 +172,10 @@ class _PartitionContent:
         yield from _decode_pending(record for _, record in held.items(overtaken=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
-        """Keep the generation that `record` replaces, if its record states the cause of a
+        """Keep the generation that `record` replaces, if the replaced record states the cause of a
         rebalance.
 
-        Drop kept generations that were appended `RECENT_MS` or more before `record`: the history
+        Drop kept generations that were appended more than `RECENT_MS` before `record`: the history
         already has their rebalances.
         """
         previous = self.latest.get(record.key)

@@ -1,4 +1,4 @@
-"""The data directory for the loop's thread: blocking work runs in the executor."""
+"""Runs the blocking work on the data directory in threads, for callers on the event loop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 CLOSING_THREADS: Final = 4
 
 NOTED_AT_ONCE: Final = 500
-"""Partitions whose checkpoint values are set between two pauses: three microseconds each."""
+"""Number of partitions whose checkpoint values are set per slice, in three microseconds each."""
 
 
 class DataDirectoryShell:
-    """The shell of the data directory; `data` has the metadata store and the directories."""
+    """Runs the blocking work on the data directory `data` in an executor's threads."""
 
     def __init__(self, data: DataDirectory, catalog: Catalog, executor: Executor) -> None:
         self.data = data
@@ -48,7 +48,7 @@ class DataDirectoryShell:
             await self.run(directories.write_checkpoints, *directories.notes())
 
     def remove_later(self, refuse: Sequence[Path]) -> None:
-        """Remove unused directories in the background; `close` waits for it."""
+        """Remove the unused directories `refuse` in the background; `close` waits for that."""
         if refuse:
             loop = asyncio.get_running_loop()
             removal = loop.run_in_executor(self._executor, self.data.directories.remove, refuse)
@@ -56,7 +56,7 @@ class DataDirectoryShell:
             removal.add_done_callback(self._removals.discard)
 
     async def close(self) -> None:
-        """Make everything durable, and mark the shutdown as clean if it is. Raises StorageError."""
+        """Make everything durable; on success, mark the shutdown as clean. Raises StorageError."""
         async with self._checkpointing:
             partitions = list(self.opened())
             for partition in partitions:

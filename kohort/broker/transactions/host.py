@@ -5,9 +5,9 @@ is served. A request's changes are durable before its response. If no partition 
 disk, EndTxn is answered when the Prepare* record is durable, and the markers are written before any
 later request is executed.
 
-The rules are in :mod:`kohort.broker.core.transaction`. This shell executes their effects. There is
-no lock and no queue: the rules reject a request that arrives while a record of its id is being
-written.
+The rules are in :mod:`kohort.broker.core.transaction`; the host executes their effects. There is no
+lock and no queue: the rules reject a request that arrives while a record of its transactional id is
+being written.
 """
 
 import asyncio
@@ -55,16 +55,15 @@ CLOSE_WAIT_S: Final = 5.0
 
 
 class TransactionsConfig(NamedTuple):
-    """Settings of all ids; `rules` is passed to each of them."""
+    """Settings for all transactional ids; `rules` contains those that the rules read."""
 
     rules: TransactionConfig = TransactionConfig()
     ids_max: int = 100_000
-    """Maximum number of ids: above it, the id idle the longest is removed for each new one."""
+    """Maximum number of transactional ids: above it, a new one replaces the longest idle one."""
     timeout_check_ms: int = 10_000
-    """The maximum delay of the abort of an overdue transaction, even if the wall clock has
-    jumped."""
+    """Maximum delay until an overdue transaction is aborted, even if the wall clock has jumped."""
     expiry_check_ms: int = 3_600_000
-    """The interval between checks for expired ids."""
+    """The interval between checks for expired transactional ids."""
 
 
 def _nothing() -> tuple[Never, ...]:
@@ -95,15 +94,15 @@ class TransactionHost:
         self.ids = KnownIds()
         """The known ids, read-only for other objects; only this host changes them."""
         self._unreadable: frozenset[int] = frozenset()
-        """Partitions of the log that could not be read; their ids are unavailable."""
+        """Partitions of __transaction_state that could not be read: their ids are unavailable."""
         self._broken: set[str] = set()
-        """Ids whose rules raised an exception; unavailable until the next start."""
+        """Transactional ids that are unavailable until the next start, after an internal error."""
         self._stuck: set[str] = set()
-        """Ids that wait for a partition to accept its marker; logged when the wait begins."""
+        """Ids whose transaction in Prepare* cannot be completed yet; logged when that begins."""
         self._unanswered: dict[Deferred[Any], TransactionalId] = {}
-        """The responses (tickets) of pending requests, with the ids that will set them."""
+        """The pending requests' responses (tickets), and the transactional ids that set them."""
         self._settling: dict[str, list[Deferred[None]]] = {}
-        """Waiters for the end of an id's operation in progress, by id."""
+        """By transactional id, the waiters for the end of its operation in progress."""
         self._slices = RoundRobin(clock)
         """Schedules ids with many markers to write, or with expired timers, round robin."""
         self._timers = TransactionTimers(
@@ -126,7 +125,7 @@ class TransactionHost:
         self._is_closed = False
         self.counts = EventCounts()
         self.load_times_ms: Sequence[int] = ()
-        """How long the startup took to read each partition of the log that has records."""
+        """Time that the start took to read each partition of __transaction_state with records."""
 
     # Start and stop.
 
@@ -206,22 +205,22 @@ class TransactionHost:
         return ErrorCode.NONE
 
     def transactional_id(self, transactional_id: str) -> TransactionalId | None:
-        """Find an id, for reading; None if it is unknown or not durable yet."""
+        """Find a transactional id, for reading; None if it is unknown or not durable yet."""
         txn = self.ids.get(transactional_id)
         return None if txn is None or txn.record is None else txn
 
     @property
     def stuck_count(self) -> int:
-        """Number of transactions in Prepare* that wait for a partition to accept its marker."""
+        """Number of transactions in Prepare* that cannot be completed yet."""
         return len(self._stuck)
 
     @property
     def late_before_ms(self) -> int:
-        """Wall time: an open transaction without a batch since then is late."""
+        """An open transaction is late if its last batch is older than this wall-clock time."""
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:
-        """Whether `stuck_count` includes the transaction of this id."""
+        """Whether `stuck_count` includes this id's transaction."""
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
@@ -253,7 +252,7 @@ class TransactionHost:
         return txn
 
     def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
-        """Return the id, created if necessary; or the error code for its clients."""
+        """Return the transactional id, created if necessary, or the error code to respond with."""
         txn = self.ids.get(transactional_id)
         error = self.error(transactional_id)
         if not error and txn is None:
@@ -270,12 +269,12 @@ class TransactionHost:
     def step(
         self, txn: TransactionalId, ticket: Deferred[Any], step: Callable[[int], None]
     ) -> None:
-        """Execute a request of an id; `step` takes the wall time."""
+        """Execute a request: call `step` with the wall-clock time. `ticket` gets the response."""
         self._unanswered[ticket] = txn
         self._run_step(txn, lambda: step(self._clock.wall_ms()))
 
     def settled(self, txn: TransactionalId) -> Deferred[None]:
-        """Return a `Deferred` that completes when the id's operation in progress has ended."""
+        """Return a `Deferred` that completes when the operation in progress of `txn` has ended."""
         waiter: Deferred[None] = Deferred()
         self._settling.setdefault(txn.transactional_id, []).append(waiter)
         return waiter
@@ -287,7 +286,7 @@ class TransactionHost:
         self._carry_out_effects(txn)
 
     def is_broken(self, transactional_id: str) -> bool:
-        """Whether the id's rules raised an exception: it must not change before the next start."""
+        """Whether the id had an internal error: it must not change before the next start."""
         return transactional_id in self._broken
 
     def add_lost(self, txn: TransactionalId, partition: TopicPartition) -> None:
@@ -397,7 +396,7 @@ class TransactionHost:
             )
 
     def _break(self, txn: TransactionalId) -> None:
-        """Make the id unavailable after an internal error, until the next start reads the log."""
+        """Make the transactional id unavailable until the next start, after an internal error."""
         name = txn.transactional_id
         self._broken.add(name)
         self.marking.forget(txn)

@@ -105,7 +105,7 @@ def forget_topic(topic_id: bytes) -> Statement:
 
 
 def _at_once(statements: Sequence[Statement]) -> Statement | None:
-    """Return one statement equivalent to all, if they are few and all change properties; else None.
+    """Combine 1 to `_ROWS_MAX` statements that all change properties into one; else return None.
 
     SQLite's module releases the GIL several times per statement, and while the event loop is busy,
     each reacquisition costs an event loop iteration.
@@ -153,7 +153,7 @@ class TopicRecord(NamedTuple):
     """Whether the topic is deleted: its name is free, and remaining directories are removed."""
 
     def put(self) -> Statement:
-        """Return the statement that stores the topic, replacing any row with its id."""
+        """Return the statement that inserts the topic, or updates the row with its topic id."""
         columns = self._columns()
         return (_PUT_TOPIC, (*columns, checksum_of(columns)))
 
@@ -341,8 +341,8 @@ class MetadataDatabase:
             )
 
     def _is_writable(self) -> bool:
-        """Whether the header allows writing. SQLite takes a damaged format version for that of a
-        later SQLite: it reads the file, and fails only at the first change.
+        """Whether the header allows writing. SQLite mistakes a damaged format version for one of
+        a later release: it reads the file, and fails only at the first change.
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123 - in memory it is no path
@@ -359,7 +359,8 @@ class MetadataDatabase:
 def _our_tables() -> set[_Row]:
     """Return the result of the query `_TABLES` for a database created by this release.
 
-    No other program has any of these tables, and no later release has exactly these.
+    These tables identify a file with a damaged header: no other program has any of them, and no
+    later release has exactly these.
     """
     with closing(sqlite3.connect(":memory:")) as made:
         made.text_factory = bytes
@@ -368,7 +369,7 @@ def _our_tables() -> set[_Row]:
 
 
 def salvage(path: Path) -> Content:
-    """Return the rows of a damaged database whose checksum is correct; never raises.
+    """Return those rows of a damaged database that have a correct checksum; never raises.
 
     An unreadable page hides the rows after it, so tables are read from both ends.
     """
@@ -389,10 +390,9 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Make a database, which has credentials, and SQLite's files beside it readable only by the
-    owner.
+    """Make the database, which contains credentials, accessible only to its owner.
 
-    SQLite uses the same mode when it creates its other files.
+    SQLite creates its other files with the same mode; existing ones get it here.
     """
     if path == ":memory:":
         return
@@ -441,7 +441,7 @@ def _topic_of(row: Sequence[Any]) -> TopicRecord:
 
 
 def explained(path: str, doing: str, error: Exception) -> MetadataError | StorageError:
-    """Convert an SQLite error in opening or reading a file."""
+    """Return the exception to raise for an SQLite error in opening or reading a file."""
     text = f"{path} {doing}: {error}"
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in _SHORT_FILE:
