@@ -149,7 +149,7 @@ class GroupsView:
         self._recents = recents
 
     async def wait_page(self, query: Query) -> Json:
-        """Return one page of the list.
+        """Return one page of the list of groups.
 
         Raises:
             BadRequestError: the query is invalid.

@@ -50,7 +50,7 @@ CLIENT_MAKES_ID_SINCE: Final = 1
 def consumer_group_heartbeat(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-    """Process a heartbeat; answered when its changes, if any, are durable."""
+    """Process a heartbeat. Respond once the changes that it makes are durable."""
     if not ctx.broker.consumer_groups.is_enabled:
         return response_for(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)

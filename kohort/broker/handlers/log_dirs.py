@@ -48,7 +48,7 @@ from kohort.protocol.messages.log_dirs import (
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> Steps[AlterReplicaLogDirsResponse]:
-    """Return a result per partition; if the request names several directories for it, the last."""
+    """Return a result per partition, for the last directory that the request names for it."""
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:

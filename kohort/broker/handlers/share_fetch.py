@@ -125,7 +125,7 @@ class _DelayedRefusal(DelayedOperation):
 
 
 class _LocatedPartitions(NamedTuple):
-    """Cached lookups of a session's partitions; fetches use them while `valid_for` is the same."""
+    """Cached lookups of a session's partitions; outdated once `valid_for` is not current."""
 
     valid_for: tuple[object, object]
     """Versions of the topics and share-partitions, and everything that permissions depend on."""
@@ -155,7 +155,7 @@ class _ShareFetchCall:
         self._answer: Deferred[ShareFetchResponse] = Deferred()
 
     def begin(self) -> Steps[_Answer]:
-        """Apply the acknowledgements, and acquire records when they are durable."""
+        """Apply the acknowledgements; once these are durable, acquire records."""
         session, named = self._session, self._named
         acknowledging = Acknowledging(self._ctx.broker.share_delivery.partitions, session.member_id)
         if self._is_final:

@@ -45,7 +45,7 @@ from kohort.protocol.messages.share_group_heartbeat import (
 def share_group_heartbeat(
     ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
-    """Process a heartbeat; answered when its changes, if any, are durable."""
+    """Process a heartbeat. Respond once the changes that it makes are durable."""
     ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     if not is_member_id(request.member_id):
         return _response(HeartbeatResult(ErrorCode.INVALID_REQUEST))

@@ -174,7 +174,7 @@ def scrape_metrics(folded: Mapping[str, int], seconds: float) -> Iterator[Metric
     """Yield the metrics of the scrape itself.
 
     Args:
-        folded: the number of label sets without their own series, by kind.
+        folded: how many topics, partitions or groups have no series of their own, by kind.
         seconds: the duration of the previous scrape.
     """
     yield counted("kohort_metrics_folded", folded)
@@ -253,7 +253,7 @@ class Exposition:
         return parts
 
     async def _refresh_disk(self) -> None:
-        """Read the sizes on another thread: a network file system may not respond."""
+        """Read the disk's size in another thread: a network file system may not respond."""
         loop, directory = asyncio.get_running_loop(), self._source.topics.directory
         try:
             self._disk = await loop.run_in_executor(self._source.executor, os.statvfs, directory)

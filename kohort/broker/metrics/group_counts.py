@@ -20,7 +20,7 @@ SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
 """How long a removed group is shown: long enough for every scraper to read its last counts."""
 
 _NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
-"""Shared by all groups without counts of a kind, because most groups have none."""
+"""Shared by all empty counters: most groups count few kinds of events."""
 
 
 class GroupCounts:
@@ -51,7 +51,7 @@ class GroupCounts:
         """Monotonic time at which the group was removed, if it was."""
 
     def count(self, counter: str, label: object) -> None:
-        """Increment the count of a label in one of the counters by label."""
+        """Increment the count of `label` in the counter of this name, such as `removed`."""
         counts = getattr(self, counter)
         if counts is _NOTHING:
             setattr(self, counter, {label: 1})
@@ -77,7 +77,7 @@ class CountsByGroup:
         return group_id in self._live
 
     def own(self) -> Iterable[str]:
-        """Return the groups with their own counters that were not removed; at most `groups_max`."""
+        """Return the existing groups that have their own counters; at most `groups_max`."""
         return self._live.keys()
 
     def of(self, group_id: str) -> GroupCounts:
@@ -85,7 +85,7 @@ class CountsByGroup:
         return self._place(group_id) if counts is None else counts
 
     def of_past(self, group_id: str) -> GroupCounts:
-        """Return the counters for a late event of a group, which may have been removed."""
+        """Return the counters for a late event; its group may have been removed since."""
         return self._live.get(group_id) or self._removed.get(group_id) or self.rest
 
     def remove(self, group_id: str, now_ms: int) -> None:

@@ -12,7 +12,7 @@ REST: Final = ""
 
 
 class GroupCounts:
-    """Counts of one group, in records since the start of the broker."""
+    """Counts of one group since the broker's start, in records unless the name says otherwise."""
 
     __slots__ = (
         "acknowledgements",
@@ -59,7 +59,7 @@ class ShareCounts:
         """Counts by group id; those of deleted groups are kept."""
 
     def of(self, group_id: str) -> GroupCounts:
-        """Return the counts of a group, or the sum for groups beyond the limit."""
+        """Return the group's counts, or those shared by all groups beyond the limit."""
         known = self.by_group.get(group_id)
         if known is None:
             if len(self.by_group) >= self._groups_max:

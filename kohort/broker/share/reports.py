@@ -1,9 +1,9 @@
 """Reports on records since the broker's start: counters per share-partition, and recently ended
 deliveries.
 
-Acquisitions are counted per range, all else per durable change, so that a single record costs next
-to nothing. The number of remembered deliveries is limited. Metrics use other counters, which
-outlive the share-partitions: :mod:`kohort.broker.share.counts`.
+Counters are updated once per acquired range, or per durable change of a range, so that a single
+record costs next to nothing. The number of remembered deliveries is limited. Metrics use other
+counters, which outlive the share-partitions: :mod:`kohort.broker.share.counts`.
 """
 
 from collections import Counter, deque
@@ -26,7 +26,7 @@ COUNTED: Final = (
     "lock_timeouts",
     "archived_at_limit",
 )
-"""Names of the counters, in records; releases include those at the end of a session."""
+"""Names of the counters, which count records; releases include those at the end of a session."""
 
 Counts: TypeAlias = dict[str, int]
 """Counter by name, with all names of `COUNTED`."""
@@ -35,10 +35,10 @@ NOTHING_COUNTED: Final[Mapping[str, int]] = MappingProxyType(dict.fromkeys(COUNT
 """Shared by share-partitions from which nothing was acquired, usually most of them."""
 
 RANGES_MAX: Final = 1_000
-"""Maximum remembered ranges per group, of released and of archived records each."""
+"""Maximum remembered ranges per group, for released and archived records separately."""
 REMEMBERING_MAX: Final = 100
-"""Maximum groups whose ranges are remembered, in up to 40 MB; those of the oldest are dropped
-first."""
+"""Maximum groups whose ranges are remembered, in up to 40 MB; above it, the ranges of the group
+that was added first are dropped."""
 MEMBERS_MAX: Final = 1_000
 """Members whose deliveries are counted per group; one more resets the counts of all."""
 
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     """The result of appending the dead letters of consecutive records."""
 
     topic: str
-    """The dead-letter topic; empty if they could not be appended."""
+    """The dead-letter topic; empty if the dead letters could not be appended."""
     partition: int
     distance: int
     """The offset of each dead letter, minus that of its record."""
@@ -83,9 +83,9 @@ class Ended(NamedTuple):
     member_id: str | None
     delivery_count: int
     at_ms: int
-    """Wall-clock time."""
+    """Wall-clock time at which the delivery ended."""
     is_archived: bool
-    """Whether the records are not delivered again."""
+    """Whether the records are Archived: not delivered again."""
     dead_letter: Outcome | None = None
 
 

@@ -58,8 +58,8 @@ class ConnectionState(IntEnum):
     """The connection is closing, for a `CloseReason`. Received data is ignored, and no response is
     added; written responses may still be sent, within the time limit of the periodic checks."""
     REFUSED = 3
-    """The host did not admit the connection and does not count it; received data is ignored. It is
-    dropped immediately or later."""
+    """The host did not admit the connection and does not count it; received data is ignored. The
+    connection is dropped immediately or later."""
     LOST = 4
     """The transport has reported the loss of the connection."""
 
@@ -91,7 +91,7 @@ class ConnectionEnd:
 
     def __init__(self) -> None:
         self.state = _OPEN
-        """The current state. Read only."""
+        """The current state; only this class changes it."""
         self.reason = CloseReason.CLIENT
         """The reason for closing the connection; CLIENT unless the broker closes it."""
         self.is_active = True
@@ -139,7 +139,7 @@ class ConnectionEnd:
         part: FramePart | None,
         is_waiting_for_us: bool,
     ) -> CloseReason | None:
-        """Return the exceeded limit, if any.
+        """Return the reason to close the connection if a time limit is exceeded, else None.
 
         Args:
             unsent_bytes: response bytes that the client has not received.
@@ -181,9 +181,9 @@ class Progress:
 
     def __init__(self) -> None:
         self._part: FramePart | None = None
-        """The incomplete frame at its last progress step."""
+        """The incomplete frame as it was when it last advanced by a step."""
         self._since_ms = 0
-        """Time of the last progress step of `_part`."""
+        """Time at which `_part` was set."""
 
     def stuck_ms(self, now_ms: int, part: FramePart | None, step_bytes: int) -> int:
         """Return the time since the frame last advanced by `step_bytes`."""
