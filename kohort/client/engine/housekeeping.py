@@ -53,7 +53,7 @@ class PollHousekeeping:
         task."""
 
     async def run(self, deadline_s: float) -> None:
-        """Do what is due, including application callbacks.
+        """Run the housekeeping once, including application callbacks.
 
         Raises:
             ConsumerError: raised by `MembershipShell.advance` or `MetadataKeeper.raise_error`.
@@ -83,7 +83,7 @@ class PollHousekeeping:
                 self._task = None
 
     def check_caller(self) -> None:
-        """Raise an IllegalStateError inside a callback, which would wait for itself."""
+        """Raise IllegalStateError if a callback calls: it would wait for itself."""
         caller = asyncio.current_task()
         callbacks = {self._task, self._rebalance.callbacks.task}
         if self._commits is not None:
@@ -92,7 +92,7 @@ class PollHousekeeping:
             raise IllegalStateError("a callback cannot poll its own consumer")
 
     def idle_s(self, now_s: float) -> float:
-        """Seconds until something is due if no event occurs before; may be infinite or negative."""
+        """Seconds until something is due, if no event occurs first; may be infinite or negative."""
         until_s = float("inf")
         if self._member is not None and self._member.idle_until_ms is not None:
             until_s = self._member.idle_until_ms / 1000

@@ -4,10 +4,10 @@ Responses are kept as bytes until they are taken; only then are records created 
 `prefetch_bytes_limit` bounds them, so a consumer that does not poll stops reading. The same number
 of bytes again may be held for decompressed batches that are partly read.
 
-This is the shell of `kohort.client.core.fetch.state`, which makes all decisions: what to request
-from which broker, what a response means, what readers get. The shell has the connections, a task
-per request and one timer, and the components that look up offsets (`offset_lookup`) and validate
-positions with new leaders (`position_checks`).
+`kohort.client.core.fetch.state` makes all decisions: what to request from which broker, what a
+response means, what readers get. `Fetcher` has the connections, a task per request and one timer,
+and the components that look up offsets (`offset_lookup`) and validate positions with new leaders
+(`position_checks`).
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Fetcher:
                 break
 
     def wake(self) -> None:
-        """Act on a changed position, pause or metadata; `wait` returns."""
+        """Process a changed position, pause or metadata, and let `wait` return."""
         self.state.drop_outdated()
         self._pump()
         self._changed.set()
@@ -274,7 +274,7 @@ class Fetcher:
     # Requests.
 
     def _pump(self) -> None:
-        """Send the requests that are due, and carry out the effects of the state."""
+        """Send the requests that are due; execute the effects that `self.state` requests."""
         if self._is_running:
             self._send_due()
         state = self.state
@@ -312,8 +312,8 @@ class Fetcher:
         """Send a planned fetch, and start the task that waits for its response.
 
         If there is a connection, the request is sent here and not by the task: the task starts in
-        the next loop iteration, which a user that handles records without awaiting may delay until
-        all available records are handled.
+        the next loop iteration, and a user that handles records without awaiting delays this
+        iteration until all available records are handled.
         """
         address = self._cluster.broker(fetch.node_id)
         connection = None if address is None else self._cluster.connected(address, FETCHING)

@@ -170,7 +170,7 @@ class Fetched:
                 return records
 
     def rewind(self) -> None:
-        """Let the next `read` start over in the current batch, at its own `floor`."""
+        """Start the current batch over: the next `read` returns its records from `floor` on."""
         if self._open is not None:
             self._position = 0
             self._left = self._open.header.record_count

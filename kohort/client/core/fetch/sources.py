@@ -1,4 +1,4 @@
-"""The brokers that partitions are read from: leaders, or followers named by them."""
+"""The brokers from which partitions are read: leaders, or their preferred read replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ replica.lag.time.max.ms, after which the leader removes a dead follower from the
 class _Named(NamedTuple):
     node_id: int
     leader: Leader
-    """The leader that named this follower."""
+    """The leader that returned this preferred read replica."""
     until_ms: int
 
 
@@ -38,14 +38,13 @@ class KnownCluster(Protocol):
 class FetchSources:
     """The brokers that one consumer reads from. Times are milliseconds of any monotonic clock.
 
-    A leader that knows the consumer's rack may name a follower in the same rack, in a response
-    without records (KIP-392). The follower is used until its lease ends, the leader changes, or the
-    follower does not serve the partition; then the leader is asked again.
+    A leader that knows the consumer's rack may return a follower in the same rack, the preferred
+    read replica, and no records (KIP-392). This follower is used until its lease ends, the leader
+    changes, or the follower does not serve the partition; then the leader is asked again.
 
-    A consumer that cannot reach the follower would be sent there again and again, because the
-    leader sees no failure as long as it can reach the follower itself. So after a failure the rack
-    is withheld for a while, and the leader serves the partition. Java keeps sending the rack, and
-    alternates between leader and follower.
+    If only the consumer cannot reach the follower, the leader would return the same follower again
+    and again. So after a failure, requests omit the rack for a while, and the leader serves the
+    partition. Java keeps sending the rack, and alternates between leader and follower.
     """
 
     def __init__(self, cluster: KnownCluster, *, rack: str | None, lifetime_ms: int) -> None:
@@ -57,7 +56,7 @@ class FetchSources:
         self._lifetime_ms = lifetime_ms
         self._named: dict[TopicPartition, _Named] = {}
         self._leader_alone: dict[TopicPartition, int] = {}
-        """The time until which requests for a partition do not contain the rack."""
+        """The time until which requests for a partition omit the consumer's rack."""
 
     def node(self, partition: TopicPartition, now_ms: int) -> int | None:
         """Return the broker to fetch from; None if the broker, or its address, is unknown."""
@@ -79,7 +78,7 @@ class FetchSources:
     def leader_named(
         self, partition: TopicPartition, follower: int, leader: Leader, now_ms: int
     ) -> bool:
-        """Record the follower that the leader names; returns whether to read from a follower."""
+        """Record a leader's preferred read replica (-1: none); return whether it is a follower."""
         if follower < 0 or follower == leader.node_id:
             self._named.pop(partition, None)
             return False
@@ -87,14 +86,14 @@ class FetchSources:
         return True
 
     def failed(self, partition: TopicPartition, node_id: int, now_ms: int) -> None:
-        """Record that this broker does not serve the partition, if it is the follower."""
+        """If this broker is the preferred read replica, read from the leader for a while."""
         named = self._named.get(partition)
         if named is not None and named.node_id == node_id:
             del self._named[partition]
             self._leader_alone[partition] = now_ms + LEADER_ALONE_MS
 
     def is_doubtful(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether the named follower is offline, or has failed recently."""
+        """Whether no preferred read replica is online, or one has failed recently."""
         leader = self._cluster.leader(partition)
         if leader is None:
             return True
@@ -119,7 +118,7 @@ class FetchSources:
         return named.node_id
 
     def _may_be_named(self, partitions: Iterable[TopicPartition], now_ms: int) -> bool:
-        """Whether a leader that is asked for these partitions may name followers."""
+        """Whether no preferred read replica of these partitions has failed recently."""
         alone = self._leader_alone
         for partition in [tp for tp, until_ms in alone.items() if until_ms <= now_ms]:
             del alone[partition]

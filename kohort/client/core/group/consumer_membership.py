@@ -1,9 +1,9 @@
 """A consumer's membership in the consumer group protocol (KIP-848): when to join, and how to take
 over the assignments that the coordinator makes.
 
-Pure. Heartbeats join, report the member's state, and return assignments. The heartbeat thread sends
-them: this class sets their `report`, and processes the findings from their responses. Partitions
-that stay assigned are read throughout.
+No I/O: the heartbeat thread sends the heartbeats, which join, report the member's state, and return
+assignments. `ConsumerMembership` sets the `report` to send, and processes the thread's findings.
+Partitions that stay assigned are read throughout.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -35,14 +35,14 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
 
 TopicIds: TypeAlias = Callable[[], Mapping[str, bytes]]
-"""Returns the ids of the topics that the metadata has, by name."""
+"""Returns the topic ids in the client's metadata, by topic name."""
 
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class ConsumerMembership(BaseMembership):
     """The membership of one consumer in the consumer group protocol, for the consumer's lifetime.
-    An identity's generation is the member epoch.
+    `Identity.generation` is the member epoch.
     """
 
     mode: Final = RebalanceProtocol.COOPERATIVE
@@ -75,12 +75,12 @@ class ConsumerMembership(BaseMembership):
         self._is_first = True
         self._next: Apply | None = None
         self._revoked_epoch = JOIN_EPOCH
-        """The epoch in which partitions were last given up."""
+        """The member epoch in which partitions were last revoked."""
 
     # Actions.
 
     def next_action(self, now_ms: int) -> MemberAction:
-        """Return the next action, which counts as started. Raises the error due in a poll."""
+        """Return the action to execute now. If a poll has to raise an error, raise it instead."""
         if self._errors.is_due:
             self._errors.raise_next()
         if self._next is not None:
@@ -151,7 +151,7 @@ class ConsumerMembership(BaseMembership):
         self._is_lost = False
 
     def applied(self) -> None:
-        """Record that the assignment has been taken over; the next action reports it."""
+        """Record that the assignment was applied; `next_action` adds it to the report."""
         if self._next is None:
             return
         if self._next.revoked:
@@ -162,7 +162,7 @@ class ConsumerMembership(BaseMembership):
     # Other events.
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """Act on findings of the heartbeat thread that concern the present membership."""
+        """Process the heartbeat thread's findings; skip those about an earlier member id."""
         for kind, identity, code, message, answer in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
@@ -190,7 +190,7 @@ class ConsumerMembership(BaseMembership):
 
         Args:
             leaves: whether to leave for good (KIP-1092). By default dynamic members do; static
-                members, which are expected to return, keep their partitions for a session.
+                members, expected to return, keep their partitions until the session timeout.
         """
         identity, is_static = self.identity, self.config.group_instance_id is not None
         is_known = identity.is_valid and self._is_coordinator_known
@@ -203,8 +203,8 @@ class ConsumerMembership(BaseMembership):
         return leave_for(identity, reason, returns=is_static and not leaves)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
-        """Give up the identity `sent`, which a response rejects. Return False, and do nothing, if
-        the member has another identity by now.
+        """End the membership if the member still has the identity `sent`, which a response rejects.
+        Otherwise do nothing, and return False.
         """
         if sent != self.identity:
             return False
@@ -215,12 +215,12 @@ class ConsumerMembership(BaseMembership):
         """Do nothing: this protocol has no REBALANCE_IN_PROGRESS."""
 
     def is_pending(self, action: Apply) -> bool:
-        """Whether this assignment is still to be taken over."""
+        """Whether this assignment has not been applied yet."""
         return self._next is action
 
     def renewed(self, requested: Identity) -> Identity | None:
-        """Return the identity for sending a commit that was requested under `requested`; None if
-        another member may have owned its partitions meanwhile.
+        """Return the present identity, for a commit that was requested under `requested`; None if
+        the commit's partitions may have had another owner meanwhile.
         """
         if requested == self.identity:
             return requested
@@ -231,14 +231,14 @@ class ConsumerMembership(BaseMembership):
 
     @property
     def is_member(self) -> bool:
-        """Whether this consumer is a member, whose partitions its group assigns."""
+        """Whether this consumer has joined, so that the group assigns to it."""
         return self.state in {MemberState.RECONCILING, MemberState.STABLE}
 
     may_commit = is_member
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member that has taken over its assignment."""
+        """Whether this consumer has joined and applied its whole assignment."""
         return self.state is MemberState.STABLE and self._target is None
 
     # Internals.

@@ -40,7 +40,7 @@ class WatchedTopics:
         self._counts: Mapping[str, int] | None = None
         """Partition counts on which the assignment is based."""
         self._counts_meanwhile: Mapping[str, int] | None = None
-        """The latest partition counts that arrived while that assignment was in flight."""
+        """The latest partition counts that arrived during the present rebalance."""
 
     @property
     def names(self) -> Collection[str]:
@@ -55,8 +55,8 @@ class WatchedTopics:
         self._counts = self._counts_meanwhile = None
 
     def changed(self, partition_counts: Mapping[str, int]) -> str:
-        """Return as text how `partition_counts`, which lacks topics that do not exist, differ from
-        those on which the assignment is based; empty if they do not differ, or nothing is watched.
+        """Describe how `partition_counts` (without topics that do not exist) differ from those on
+        which the assignment is based; empty if they do not differ, or nothing is watched.
         """
         changes = [
             f"{topic}, {count} -> {partition_counts.get(topic, 0)}"
@@ -66,14 +66,14 @@ class WatchedTopics:
         return "; ".join(changes[:CHANGES_MAX])
 
     def keep(self, partition_counts: Mapping[str, int]) -> None:
-        """Keep new partition counts until the assignment that is in flight arrives: the next
-        metadata may come minutes later.
+        """Keep partition counts that arrive during a rebalance until its end: the next metadata may
+        come minutes later.
         """
         if self._counts is not None:
             self._counts_meanwhile = partition_counts
 
     def changed_meanwhile(self) -> str:
-        """Return as text, like `changed`, how the partition counts that were kept last differ."""
+        """Like `changed`, for the partition counts last passed to `keep`; empty without any."""
         kept = self._counts_meanwhile
         return "" if kept is None else self.changed(kept)
 
@@ -99,8 +99,8 @@ def held_back(
 
 
 class Handover:
-    """The number of partitions that the leader of one generation has withheld, and when they must
-    have been handed over.
+    """The number of partitions that the leader of one generation has withheld, and the deadline for
+    handing them over.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -110,7 +110,7 @@ class Handover:
         """The generation that the state below belongs to."""
         self._count = 0
         self.due_ms: int | None = None
-        """When the leader must check the group; None if it need not check."""
+        """The deadline for the handover, after which the leader rejoins; None without one."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
         """Process a JoinGroup response: reset the state unless this member already led this
@@ -126,7 +126,7 @@ class Handover:
         self._count = count
 
     def synced(self, now_ms: int) -> None:
-        """Start the time limit: the coordinator has the assignment, so the members learn of it."""
+        """Start the owners' time limit, now that the coordinator can send them the assignment."""
         if self._count and self.due_ms is None:
             self.due_ms = now_ms + self._timeout_ms
 

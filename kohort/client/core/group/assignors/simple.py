@@ -38,7 +38,7 @@ class RangeAssignor(Assignor):
 
 
 class RoundRobinAssignor(Assignor):
-    """`roundrobin`: all partitions of all topics in turn.
+    """`roundrobin`: the members get the partitions of all topics one by one, in turn.
 
     The result is as even as possible if all members subscribe to the same topics. When a member
     joins or leaves, nearly all partitions move.
