@@ -49,7 +49,7 @@ def waiting_json(
     """Return what a running rebalance waits for; None if no rebalance is running.
 
     Args:
-        waiting: what the group describes.
+        waiting: the result of the group's `describe_waiting`.
         now: the present time.
         with_members: whether the clients of the listed members are included.
         may_name: whether the partitions of a topic may be named; None: no partition is.

@@ -27,7 +27,7 @@ def trigger_record(
     """Return the record of a cause.
 
     Args:
-        began_ms: for a further cause, when the rebalance began (monotonic).
+        began_ms: for a cause after the first, when the rebalance began (monotonic).
         now_ms: the present time (monotonic), to tell whether a member that left still has its
             connection.
     """
@@ -78,7 +78,7 @@ def trigger_record(
 
 
 def stated_fields(stated: StatedReason) -> dict[str, Any]:
-    """Return the stated reason of a join as the four fields that records have for it."""
+    """Return a client's stated reason as the four `reason` fields of a record."""
     return {
         "reason": stated.reason.name if stated.reason else None,
         "reason_source": _SOURCES[stated.source],
@@ -88,5 +88,5 @@ def stated_fields(stated: StatedReason) -> dict[str, Any]:
 
 
 def cut_or_none(text: str | None) -> str | None:
-    """Cut a text like `cut_id`; None stays None."""
+    """Like `cut_id`, but return None for None."""
     return None if text is None else cut_id(text)

@@ -2,9 +2,8 @@
 
 Events name the partitions that a member gained and gave up, but not those that it kept. So
 ownership is derived per partition from one event to the next: a span lasts from the rebalance that
-assigned the partition to the rebalance that revoked it. Within its span a partition stops and
-starts with its owner: an eager member stops reading all its partitions at each rebalance that it
-joins.
+assigned the partition to the rebalance that revoked it. Within a span, reading stops and starts
+with the owner: an eager member stops reading all its partitions at each rebalance that it joins.
 
 Partitions of a topic that always moved together have the same intervals. These are computed once
 and stored as one row with all partition numbers: in a group of eight members with 24 partitions, an
@@ -41,7 +40,7 @@ UNAVAILABLE: Final = "unavailable"
 
 
 class _Part(NamedTuple):
-    """A member's times in a rebalance, for each partition that it gained or gave up."""
+    """A member's stop and start times in a rebalance; its moved partitions share them."""
 
     sequence: int
     member_id: str | None
@@ -53,11 +52,11 @@ class _Part(NamedTuple):
 
 
 _Move: TypeAlias = tuple[int, int, _Part]
-"""Sequence, _LOSS or _GAIN, and the member's part."""
+"""A member's loss or gain of a partition: sequence number, _LOSS or _GAIN, the member's times."""
 
 
 class _Transition(NamedTuple):
-    """A stop or a start of a partition."""
+    """The moment at which reading of a partition stopped or started."""
 
     sequence: int
     edge: int
@@ -79,21 +78,21 @@ _NOTHING: Final = _Line(None, None)
 
 
 class Ownership:
-    """Computes the rows of `partitions` that end at `since` or later, for all members of a group.
+    """Computes a group's rows of the table `partitions`, if they end at `since` or later.
 
     Members are added in the order of their rebalances, in one or more portions. Only the state of
     each partition is kept between portions; partitions share a row if they moved together within a
     portion.
 
-    Owners' stops are searched only from `since` on, because there are as many as partitions times
-    rebalances. Spans are computed over the whole history, because there are only as many as moves.
+    Moves before `since` are processed too, because they determine who owns what at `since`. Owners'
+    stops before `since` are skipped: there are up to partitions times rebalances of them.
     """
 
     def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
         self._rebalances, self._since = rebalances, since
         self._lines: dict[tuple[str, int], _Line] = {}
         self._taken: int | None = None
-        """Sequence of the last rebalance whose members were added."""
+        """Sequence number of the last rebalance whose members were added."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
         """Add members; return the intervals that have ended, and with `is_last` also those that
@@ -127,7 +126,7 @@ class Ownership:
     def _together(
         self, members: Sequence[Member], stops: Mapping[str, object], *, is_last: bool
     ) -> Iterator[tuple[str, tuple[int, ...], _Line, tuple[_Move, ...]]]:
-        """Yield each set of partitions that moved together, with its state and moves."""
+        """Yield topic, numbers, state and moves of each set of partitions that moved together."""
         moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
         for member in members:
             if not member.gained and not member.given_up:
@@ -150,7 +149,7 @@ class Ownership:
 
 
 class Idle:
-    """Computes the rows of `unavailability` by partition and cause, from rows of `partitions`."""
+    """Sums up rows of the table `partitions` by partition and cause: the table `unavailability`."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
@@ -222,7 +221,7 @@ def _part(member: Member) -> _Part:
 
 
 class _Stop(NamedTuple):
-    """An owner's stop in a rebalance, and when it started again."""
+    """When an owner stopped reading in a rebalance, and when it started again."""
 
     part: _Part
     start_at: int | None
@@ -231,7 +230,7 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """Return the stops of each owner, and the sequences of their rebalances, in order."""
+    """Return, by owner, the rebalances in which it stopped (sequence numbers), and these stops."""
     stops_by_owner: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):
@@ -286,7 +285,7 @@ def _earlier(transition: _Transition) -> tuple[object, ...]:
 
 
 def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
-    """Return the transitions without stops that directly follow another stop."""
+    """Return the transitions, but leave out each stop that directly follows another stop."""
     return [
         transition
         for index, transition in enumerate(transitions)
@@ -343,8 +342,8 @@ def _interval(
 
 def _stop_at(member: Member) -> int | None:
     """Return the time at which a member stopped reading in a rebalance: if eager, at its join; if
-    cooperative, at the assignment that revokes partitions; in a consumer group, with the heartbeat
-    that no longer owns them; and at its removal at the latest.
+    cooperative, at the assignment that revokes partitions; in a consumer group, when its
+    heartbeat reported the revocation; and when it left or was removed, at the latest.
     """
     ms = member.join_received_ms if member.mode == "eager" else None
     other_ms = None
