@@ -1,4 +1,4 @@
-"""The Java of this machine: its launcher, JVM options, and what it writes to standard error."""
+"""Finds this machine's Java, defines JVM options, and filters the JVM's standard error."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ STDERR: Final = 2
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
 
 LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
-"""Option that sets Spark's log level from the start. Replacing a JVM's options must repeat it."""
+"""Option that sets Spark's log level from the start. Code that sets JVM options must include it."""
 
 QUICK: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ReservedCodeCacheSize=240m "
@@ -55,9 +55,7 @@ def find_java() -> str:
 
 @contextmanager
 def without_java_warnings() -> Iterator[None]:
-    """While the context lasts, started child processes write to standard error except for lines of
-    NOISE.
-    """
+    """Drop the lines of NOISE from the standard error of child processes started in the context."""
     reader, writer = os.pipe()
     original = os.dup(STDERR)
     os.dup2(writer, STDERR)

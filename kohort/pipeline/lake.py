@@ -28,7 +28,7 @@ def by_cluster(groups: Groups) -> dict[str, list[str]]:
 
 
 class Change:
-    """A change of a table of the history or the findings, based on one version of it.
+    """A change to a history or findings table, based on one version of the table.
 
     Its methods raise the exceptions of the format's library; use `explained` with `Lake.label`.
     """
@@ -75,9 +75,9 @@ class Change:
         table: Table | None = None,
     ) -> bool:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
-        by group. Return False if the table is known to have the same rows already.
+        by group. Return False, without a commit, if there are few rows and the table has the same.
 
-        With `table`, a new definition, the table gets its columns, and `rows` replace all rows.
+        If given, `table` is a new definition: the table gets its columns, and `rows` replace all.
         """
         groups = None if table is not None else groups
         held, rest = held_of(rows, schema)
@@ -106,11 +106,11 @@ class Change:
 
 
 class Tables(Protocol):
-    """The tables of a lake, for any process: may be pickled, and needs no Spark session."""
+    """A lake's tables for use in any process: can be pickled, and needs no Spark session."""
 
     @property
     def writers_max(self) -> int:
-        """Maximum number of tasks that may append rows of different groups to a table at a time."""
+        """Maximum number of tasks that concurrently append rows of different groups to a table."""
 
     def begin(self, name: str, version: int | None = None) -> Change:
         """Begin a change of the newest version. With `version`, the change fails if it conflicts
@@ -155,7 +155,7 @@ class Lake(Protocol):
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Append rows, unless `app_id` has appended a batch with this or a higher id before.
 
-        `app_id` identifies a stream of batches, which is a checkpoint. If batch ids started again
+        `app_id` identifies a stream of batches, such as a checkpoint's. If batch ids started again
         under an old `app_id`, the batches would be ignored. New columns are added to the table.
         """
 
@@ -163,7 +163,7 @@ class Lake(Protocol):
         """Whether `append_once` would do nothing; the table must exist."""
 
     def begin(self, name: str) -> Change:
-        """Begin a change of a table of the history or the findings."""
+        """Begin a change to a history or findings table."""
 
     def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
         """Add the rows of `frame` whose key, the columns `on`, is not in the table.

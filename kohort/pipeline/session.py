@@ -42,7 +42,7 @@ IN_PYTHON: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-"""Options of jobs whose work is done by Python workers."""
+"""Spark options for jobs whose work is done by Python workers."""
 
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = {
@@ -127,14 +127,14 @@ def _ignored(_server: object, _request: object, _address: object) -> None:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Whether a log record is not from py4j's gateway, which logs with the root logger."""
+    """Return False for log records of py4j's gateway, which logs with the root logger."""
     return record.module != "java_gateway"
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
     """Set the log level of the JVM that `spark-submit` has started, and the warehouse directory. By
-    default, a starting context logs some ninety lines, and creates that directory in the working
-    directory.
+    default, a starting SparkContext logs some ninety lines, and creates the warehouse directory in
+    the working directory.
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM.
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
@@ -159,7 +159,7 @@ def fit_to_machine(spark: SparkSession) -> None:
 
 
 def set_log_level(spark: SparkSession, level: str) -> None:
-    """Set Spark's log level on standard error; from WARN on, for all loggers."""
+    """Set Spark's log level; WARN and lower levels turn on the loggers that LOGGING turns off."""
     spark.sparkContext.setLogLevel(level)
     if is_submitted() or level not in _TALKATIVE:
         return
@@ -179,7 +179,7 @@ def parse_conf(given: Sequence[str]) -> dict[str, str]:
     """Parse the values of `--conf NAME=VALUE`.
 
     Raises:
-        UsageError: a value has another form.
+        UsageError: a value is not NAME=VALUE.
     """
     conf = {}
     for text in given:
