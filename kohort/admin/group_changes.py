@@ -148,7 +148,7 @@ def set_start_offsets(
 
 
 def delete_start_offsets(cluster: Cluster, group_id: str, topics: Iterable[str]) -> None:
-    """Delete the state of a share group without members in all partitions of these topics.
+    """Delete the state of all partitions of these topics in a share group without members.
 
     Raises:
         RefusedError: NON_EMPTY_GROUP; the error of the first failed topic.

@@ -6,7 +6,7 @@ import selectors
 
 
 class VirtualClock:
-    """A :class:`~kohort.broker.runtime.clock.Clock` that moves only by calls."""
+    """A :class:`~kohort.broker.runtime.clock.Clock` that only `advance` and `jump_wall` change."""
 
     __slots__ = ("_monotonic_ms", "_wall_ms")
 

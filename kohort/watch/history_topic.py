@@ -1,9 +1,9 @@
-"""A topic with the records that watchers have made, in the form in which a Kohort broker stores its
-own: `kohort groups why --bootstrap-server` and the pipeline read it.
+"""Stores the watchers' history records in a topic, in the format of a Kohort broker's own history
+topic: `kohort groups why --bootstrap-server` and the pipeline read it.
 
-Before a watcher writes, it reads what other watchers have written. If it is paused between reading
-and writing, for longer than its session, it writes records again, but with the same place and
-sequence number, so that readers count them once.
+Before a watcher writes, it reads the records of other watchers. If it is paused between reading and
+writing, for longer than its session timeout, it writes records again, but with the same sequence
+number and `observed` offset, so that readers count them once.
 """
 
 import json
@@ -28,8 +28,8 @@ from kohort.watch.store import HistoryStore, StoreDeniedError, StoreError, Store
 
 RETENTION_MS: Final = 30 * 86_400_000
 RETENTION_BYTES: Final = 256 << 20
-"""Size limit of the topic, all of which a start reads. A Kohort broker's own history topic has the
-same limits."""
+"""Size limit of the topic, because each start reads the whole topic. A Kohort broker's own history
+topic has the same limits."""
 
 _CONFIGS: Final = {
     "cleanup.policy": "delete",
@@ -52,7 +52,7 @@ _DENIALS: Final = frozenset(
 
 
 class HistoryTopic(HistoryStore):
-    """Appends the records that the topic does not have yet.
+    """Appends the history records that the topic does not have yet.
 
     Its methods raise StoreError.
     """
@@ -99,7 +99,7 @@ class HistoryTopic(HistoryStore):
         return None
 
     def flush(self) -> None:
-        """Append the offered records, unless another watcher of the group writes to the topic."""
+        """Append the offered records, if this watcher is the one that writes to the topic."""
         membership = self._membership
         if membership is not None and membership.refusal is not None:
             raise StoreDeniedError(str(membership.refusal))

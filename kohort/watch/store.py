@@ -10,7 +10,7 @@ class StoreError(Exception):
 
 
 class StoreDeniedError(StoreError):
-    """The user has no right to the topic of the history, or to the group of its watchers."""
+    """The user is not authorized for the history topic, or for the watchers' consumer group."""
 
 
 class StoreOutageError(StoreError):
@@ -18,8 +18,8 @@ class StoreOutageError(StoreError):
 
 
 class HistoryStore:
-    """Stores the records of a watcher that are not stored yet. The records of each group
-    must be offered in order. The next run makes records again that were offered but not stored.
+    """Stores a watcher's history records, unless they are stored already. Each group's records must
+    be offered in order. Records that were offered but not stored are derived again by the next run.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class HistoryStore:
         raise NotImplementedError
 
     def _note(self, text: bytes) -> None:
-        """Note a record that is stored already. Raises ValueError if `text` is not a record."""
+        """Track a record that is stored already. Raises ValueError if `text` is not a record."""
         try:
             self._backlog.note(json.loads(text))
         except (TypeError, KeyError, RecursionError) as error:

@@ -22,7 +22,7 @@ from kohort.formats.text import shown
 
 
 class Move(NamedTuple):
-    """A partition's offset before and after; `before` is None without a committed offset."""
+    """A partition's offset before and after the reset; `before` is None if none is committed."""
 
     topic: str
     partition: int

@@ -1,9 +1,9 @@
-"""Causes and fates from the lines about groups in the brokers' logs.
+"""Finds the causes of rebalances and of members' departures in the brokers' log lines about groups.
 
-A line has the exact cause of a rebalance, or of a departure, and perhaps the reason that the client
-stated. It is used if it names the generation before the rebalance, or the member that left, and if
-its time fits the records: both have the coordinator's clock. So lines of another group of the same
-name, or with times of a wrong time zone, are not used.
+A line has the exact cause of a rebalance or departure, and perhaps the reason that the client sent.
+The line is used if it names the generation before the rebalance, or the member that left, and if
+its time is close to the stored records': the coordinator's clock sets both. So lines about another
+group of the same name, or with times in a wrong time zone, are not used.
 """
 
 from collections import deque
@@ -32,11 +32,11 @@ LINES_KEPT: Final = 200_000
 """Maximum number of lines of all groups together: more than a week of most clusters' logs."""
 
 _APART_MS: Final = 1_000
-"""Tolerance for the times of lines: a record is written after its line, perhaps with the time of
-another clock."""
+"""Tolerance for the time of a line: the record is written after the line, perhaps with the time of
+a different clock."""
 
 _LINE: Final = "log_line"
-"""The kind of the evidence that a log line gives."""
+"""`Evidence.kind` of a log line."""
 
 _REJOINS: Final = frozenset({TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED})
 _KINDS: Final = {kind.value: kind for kind in TriggerKind if kind is not TriggerKind.UNKNOWN}
@@ -74,8 +74,8 @@ _T = TypeVar("_T", _Began, _Gone)
 
 
 def _sole(lines: Sequence[_T] | None, times: Times) -> _T | None:
-    """Return the last line within `times`; None without any, or if the lines differ: when the
-    coordinator moves, the old broker may log a change that is never stored.
+    """Return the last line within `times`; None if there is none, or if the lines within `times`
+    differ: when the coordinator moves, the old broker may log a change that is never stored.
     """
     found = [line for line in lines or () if line.at_ms in times]
     if len({line[1:] for line in found}) != 1:
@@ -88,12 +88,12 @@ class GroupLog:
         self._began: dict[int, list[_Began]] = {}
         """Logged causes of rebalances, by generation."""
         self._gone: dict[str, list[_Gone]] = {}
-        """Logged departures, by member id, which a consumer keeps when it rejoins."""
+        """Logged departures, by member id; several if a member rejoined under the same id."""
         self.is_used = False
-        """Whether any line has supplied a cause or a fate."""
+        """Whether `origin` or `fate` has used a line."""
 
     def add(self, line: Line) -> list[_Key]:
-        """Add a line; return the keys under which `drop` forgets it."""
+        """Add a line; return the keys to pass to `drop` in order to forget it."""
         match line.fact:
             case Preparing(generation=generation, reason=reason):
                 cause = parse_reason(reason)
@@ -125,9 +125,7 @@ class GroupLog:
         return not self._began and not self._gone
 
     def fate(self, member_id: str, concluded: Fate, times: Times) -> Fate:
-        """Return the fate of a member according to the log; `concluded` if no line names the
-        member.
-        """
+        """Return why and when a member left, from the log; `concluded` if no line names it."""
         gone = _sole(self._gone.get(member_id), times)
         if gone is None:
             return concluded
@@ -172,8 +170,8 @@ def _member(logged: LoggedCause, old: GroupRecord, new: GroupRecord) -> MemberRe
 
 
 def begun_by(logged: Cause, order: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Return the logged cause, then the concluded ones. Omit causes that were concluded only for
-    lack of any trace, because the logged cause explains the rebalance.
+    """Return the logged cause, then the concluded ones. Omit causes that were only assumed because
+    nothing else was found: the logged cause explains the rebalance.
     """
     trigger = logged.trigger
     same = next((cause for cause in order if _is_same(cause.trigger, trigger)), None)
@@ -215,7 +213,7 @@ NO_LINES: Final = GroupLog()
 
 
 class Logs:
-    """The lines about all groups. The oldest ones are forgotten."""
+    """The log lines about all groups; the oldest are forgotten beyond `LINES_KEPT`."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupLog] = {}
