@@ -74,7 +74,7 @@ class OffsetsLog(Protocol):
         ...
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the log if it does not exist, so that appends are immediate; None if it exists.
+        """Create the log before the first append, which would wait for it; None if it exists.
 
         Raises:
             KafkaError: it cannot be created.
@@ -119,8 +119,8 @@ class PendingResolver:
         """Records of the transactions that are open at the present position in the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """Process the next entry; return records, each of which supersedes any earlier record of
-        its key.
+        """Process the next entry; return the records that count from now on. Each supersedes any
+        earlier record of its key.
         """
         if isinstance(entry, StoredMarker):
             ended = self.held.end(entry.producer_id, commit=entry.is_commit)

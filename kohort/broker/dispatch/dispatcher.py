@@ -111,7 +111,7 @@ class Dispatcher:
         return await response if isinstance(response, Deferred) else response
 
     def _continue(self, call: Call, result: Any) -> ResponseBuffers | Deferred[ResponseBuffers]:  # noqa: ANN401
-        """Serve a request whose handler returned steps, or a `Deferred` of the response."""
+        """Serve a request whose handler returned a generator or a `Deferred` of the response."""
         if isinstance(result, GeneratorType):
             return self._long_requests.begin(call, result)
         api = call[1].api

@@ -51,7 +51,7 @@ FLOW: Final = Flow(
         ErrorCode.PRODUCER_FENCED: (ClientError(ErrorCode.INVALID_PRODUCER_EPOCH),),
     },
 )
-"""The first version that adds partitions implicitly, and the errors for clients."""
+"""The first version that adds partitions to the transaction implicitly; errors for clients."""
 
 
 @handles(

@@ -23,7 +23,7 @@ class HttpRequester(Protocol):
         ...
 
     def sees(self, operation: "Operation", kind: "ResourceType", name: str) -> bool:
-        """Whether a list may show the resource to the requester; a denial is not logged."""
+        """Whether a list for the requester may include the resource; a denial is not logged."""
         ...
 
 
@@ -47,8 +47,8 @@ class HttpRequest(NamedTuple):
     accept_encoding: str = ""
     """The Accept-Encoding header; empty without one."""
     fetch_site: str = ""
-    """The Sec-Fetch-Site header: the origin of the page that sent the request; empty without
-    one."""
+    """The Sec-Fetch-Site header: how the origin of the requesting page relates to this server's;
+    empty without one."""
     confirm: str = ""
     """The Kohort-Confirm header, which POST needs; empty without one."""
     authorization: str = ""

@@ -102,7 +102,7 @@ class VisibleProperties(NamedTuple):
     iterations: int = ITERATIONS_MIN
     salt_bytes: int = _SALT_BYTES
     is_text: bool = True
-    """Whether the salt has only digits and small letters, as made by Kafka's tools and Kohort's."""
+    """Whether the salt has only digits and lowercase letters, like salts from Kafka's tools."""
 
 
 USUAL_PROPERTIES: Final = VisibleProperties()

@@ -1,4 +1,4 @@
-"""The client of a transaction. A module of its own, because contexts of all requests import it."""
+"""The client of a transaction; `RequestContext` imports this, but not the transaction rules."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,4 @@
-"""Effects: the actions that a transactional id requests from its shell.
-
-The core does no I/O.
-"""
+"""Effects: the actions that a transactional id requests from its caller, which does all I/O."""
 
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
@@ -12,8 +9,8 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Append(NamedTuple):
-    """Make the record durable, then call `on_appended` or `on_append_failed`. An id requests no
-    other Append before that.
+    """Make the record durable, then call `on_appended` or `on_append_failed`. A transactional id
+    requests its next Append only after that call.
     """
 
     record: DurableTransaction
@@ -31,8 +28,8 @@ class Mark(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer a request now. Every ticket that is passed to a transactional id comes back in exactly
-    one Reply.
+    """Answer the request that `ticket` stands for, now. A transactional id returns every ticket in
+    exactly one Reply.
     """
 
     ticket: Ticket

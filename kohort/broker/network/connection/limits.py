@@ -34,8 +34,8 @@ _CLOSED_BY_PEER: Final = frozenset({7, 8})
 
 
 class NetworkLimits(NamedTuple):
-    """Named like Kafka's configs, with underscores instead of dots; `kohort_` marks Kohort's
-    own.
+    """Limits of connections, named like Kafka's configs, with underscores instead of dots;
+    `kohort_` marks Kohort's own.
     """
 
     socket_request_max_bytes: int = 104_857_600
@@ -81,7 +81,7 @@ class Activity:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._at_ms: dict[tuple[str, str], int] = {}
-        """The most recently active client last."""
+        """Time of each client's last activity (monotonic), in ascending order."""
 
     def record(self, client_id: str, host: str) -> None:
         """Record that the client was active since the last check, or that its request is parked."""
@@ -92,8 +92,8 @@ class Activity:
         self._at_ms[key] = self._clock.monotonic_ms()
 
     def since_ms(self, client_id: str, host: str) -> int | None:
-        """Return the time since the last activity, accurate to one check; None for an unknown
-        client.
+        """Return the time since the last activity, accurate to the interval of the periodic check;
+        None for an unknown client.
         """
         at_ms = self._at_ms.get((client_id, host))
         return None if at_ms is None else max(self._clock.monotonic_ms() - at_ms, 0)
@@ -110,7 +110,7 @@ class Throttle:
 
     def __init__(self) -> None:
         self.is_active = False
-        """Whether the connection is muted. Read only."""
+        """Whether the connection is muted; set only by this class."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(

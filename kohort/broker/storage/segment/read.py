@@ -1,8 +1,8 @@
 """Reads whole batches from a segment, verified.
 
 Bytes that this process has not written itself are verified when they are read for the first time:
-CRC, neighbours and leader epoch of every batch. From then on a read costs at most two index
-searches and the copy.
+each batch's CRC, leader epoch, and offsets, which must follow those of the batch before. From then
+on a read costs at most two index searches and the copy.
 
 Large data in the page cache may be returned as a range of the file, for the kernel to send.
 Otherwise pread is used, not mmap: both cost a copy, but a page of a mapping that the disk cannot
@@ -36,8 +36,8 @@ BatchData: TypeAlias = "bytes | FileRange"
 RANGE_BYTES_MIN = 64 << 10
 """Smaller data is read into memory, which is faster: a range needs additional system calls."""
 CHECKS_MAX = 8
-"""Maximum batches whose headers are read to find the end of a `cached_range`, from the nearest
-index entry on."""
+"""Maximum number of batch headers that `cached_range` reads, from the nearest index entry on, to
+find the end of its range."""
 
 
 class _Wish(NamedTuple):
@@ -106,11 +106,11 @@ def read_batches(
 
 
 def cached_range(segment: LogSegment, offset: int, max_bytes: int) -> FileRange | None:
-    """Return the result of `read_batches` as a range, if that needs neither the disk nor
+    """Like `read_batches`, but return only a range, and only if that needs neither the disk nor
     verification.
 
     Runs for every response to a consumer that is catching up, so it checks each condition once.
-    Returns None, or raises OSError, if these checks do not suffice: then call `is_cached`.
+    After None or an OSError, call `is_cached` to see whether `read_batches` needs neither.
     """
     start, size = segment.hinted(offset), segment.size_bytes
     if start is None or max_bytes < RANGE_BYTES_MIN:
@@ -187,8 +187,8 @@ def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
 
 
 def _cached_boundary(segment: LogSegment, offset: int, start: int, stop: int) -> int:
-    """Find the position as `_last_boundary` does, in few memory accesses; 0 if these do not
-    suffice.
+    """Find the same position as `_last_boundary`, with at most `CHECKS_MAX` headers; 0 if that
+    fails.
 
     Raises OSError if data or index entries are not in the page cache.
     """

@@ -29,7 +29,7 @@ from kohort.protocol.records.crc import crc32c
 _ENTRY: Final = Struct(">hqqqq")
 _ENTRY_BEHIND_VERSION: Final = Struct(">2xqqqq")
 _FIRST, _LAST, _STABLE = 1, 2, 3
-"""Indexes of the offsets in unpacked entries without the version."""
+"""Indexes of the offsets in the tuples that `_ENTRY_BEHIND_VERSION` unpacks."""
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
 _BLOCK_ENTRIES: Final = 128
@@ -59,8 +59,8 @@ def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """The index of one segment. For the log's thread, except `sync`, `check_in_thread` and
-    `overlapping`; all methods may raise OSError.
+    """The index of one segment. Only the log's thread may use it, except for `sync`,
+    `check_in_thread` and `overlapping`; all methods may raise OSError.
     """
 
     __slots__ = ("_base_offset", "_bounds", "_damage", "_file", "_files", "_found_count",
@@ -95,7 +95,7 @@ class TransactionIndex:
         """Number of entries that an earlier process wrote."""
         self._is_checked = size_bytes is None and damage is None
         self.is_noted = is_noted
-        """Whether the file was compared with the batches before, so that a difference is damage."""
+        """Whether the file once matched the batches, so that a difference from them is damage."""
         self._noted_sum = noted_sum
         self._sum: int | None = 0 if self._is_checked else None
         """The checksum of all entries; None if it is unknown."""
@@ -103,9 +103,9 @@ class TransactionIndex:
         """Why the file has to be rebuilt, from the constructor or `check_in_thread`; or None."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
-        """Results of examined steps: index of the first entry -> (lowest first offset, last stable
-        offset at the end). Without them, every read in a long transaction would examine all
-        transactions aborted meanwhile.
+        """Per searched step of `STEP_ENTRIES` entries, by the index of its first: the lowest first
+        offset, and the last stable offset of its last entry. Without them, every read in a long
+        transaction would examine all transactions aborted meanwhile.
         """
         self._lock = threading.Lock()
         """Held while writing."""
@@ -127,7 +127,7 @@ class TransactionIndex:
             self._save()
 
     def sync(self) -> None:
-        """Return once everything is on disk. For any thread."""
+        """Return once all entries are on disk. May be called in any thread."""
         with self._lock:
             self._save()
             file = self._file
@@ -196,8 +196,8 @@ class TransactionIndex:
         return not self.check_in_thread()
 
     def check_in_thread(self) -> bool:
-        """Do the work of `check` in any thread, for the next `check` to use. Returns whether the
-        file is intact.
+        """Like `check`, but in any thread, and return whether the file is intact; the next `check`
+        uses the result.
 
         Entries appended meanwhile are not examined, as they come from this process.
         """
@@ -235,7 +235,7 @@ class TransactionIndex:
         return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Replace all entries and flush the file. After an OSError the entries stay in memory."""
+        """Replace all entries and flush the file. After an OSError the new ones stay in memory."""
         self.close()
         with self._lock:
             self._file, self._saved, self._is_checked, self._damage = None, 0, True, None
@@ -318,11 +318,11 @@ class TransactionIndex:
         return list(map(_transaction, self._plain(number, count)))
 
     def _plain(self, number: int, count: int) -> list[tuple[int, int, int, int]]:
-        """Return entries as plain tuples: most examined entries are not needed further."""
+        """Return entries as plain tuples, because a search drops most of them."""
         return list(_ENTRY_BEHIND_VERSION.iter_unpack(self._bytes(number, count)))
 
     def _bytes(self, number: int, count: int) -> bytes:
-        """Return up to `count` encoded entries; fewer at the last saved one."""
+        """Return `count` encoded entries from the file, or as many as it has left."""
         wanted = min(count, self._saved - number) * ENTRY_BYTES
         if wanted <= 0:
             return b""
