@@ -83,7 +83,7 @@ class Membership(Protocol):
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
         """Restore the members from the last record of each key, in the order of the log; volatile
-        state is lost. `start` follows. `earlier` are previous generations, for GroupRestored.
+        state is lost. Call `start` next. `earlier`: previous generations, for GroupRestored.
         """
         ...
 
@@ -92,7 +92,7 @@ class Membership(Protocol):
         ...
 
     def tombstones(self) -> tuple[DurableRecord, ...]:
-        """Return the records that remove everything that the log holds of the membership."""
+        """Return the tombstones of all records of the membership in the log."""
         ...
 
     # Time, and the end.

@@ -1,4 +1,4 @@
-"""The durable state of a classic membership: its record, and the only place where it changes.
+"""The durable state of a classic membership: its record, and the functions that change it.
 
 `apply` is used live, when an append is known to be in the log, and on replay. On replay only the
 last record of each key matters, so a membership is restored from one record.
@@ -54,9 +54,9 @@ def group_record(
 
 
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
-    """Return the topics hash for the subscriptions that are stored with `members`, from which the
-    group will be restored. They differ from the subscriptions at the beginning of the generation if
-    a static member has returned with other topics.
+    """Return the hash of the topics' partition counts for the subscriptions of `members`, which a
+    restored group has. They differ from the subscriptions at the beginning of the generation if a
+    static member has returned with other topics.
     """
     ours = group.topics_hash
     if ours is None:
@@ -70,8 +70,8 @@ def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> b
 
 
 def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
-    """Change the group to the generation that `record` describes. Members that the group already
-    has only get their assignments, because the record has just one of their protocols.
+    """Change the group to the generation that `record` describes. Unless the group is
+    being restored, members only get their assignments: the record has just one of their protocols.
     """
     restoring = group.state is ClassicState.EMPTY
     group.is_stored = True
@@ -130,19 +130,19 @@ class EmptyWrite:
         return (self.record,)
 
     def on_durable(self, now: Now) -> None:
-        """Do nothing: no request waits for this."""
+        """Do nothing: no request waits for this write."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Record that the group is not stored; no request waits for this."""
+        """Record that the group is not stored; no request waits for this write."""
         del error, now
         self.group.is_stored = False
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Do nothing: no request waits for this."""
+        """Do nothing: no request waits for this write."""
 
 
 def store_created(group: ClassicData, now: Now) -> None:
-    """Store that a join has created the group; its members are stored with their assignment."""
+    """Store a group that a join has created; members are stored later, with their assignment."""
     record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
     group.is_stored = True
     group.outbox.stage(EmptyWrite(group, record))
@@ -167,8 +167,8 @@ class ReplacementWrite:
     group: ClassicData
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Return the group's record; nothing if a rebalance that began meanwhile has absorbed the
-        held joins.
+        """Return the group's record; nothing if no join waits for it any more, because a rebalance
+        has begun.
         """
         if not self.group.held:
             return ()
@@ -177,7 +177,7 @@ class ReplacementWrite:
         return (group_record(self.group),)
 
     def on_durable(self, now: Now) -> None:
-        """Answer the held joins."""
+        """Answer the joins that wait for this write."""
         del now
         held, self.group.held = self.group.held, {}
         for join in held.values():

@@ -1,8 +1,8 @@
-"""The membership of a classic group: members choose a leader, which assigns.
+"""The membership of a classic group: one member, the leader, assigns.
 
-This is the interface for a shell: the methods of every
+This is the interface for callers: the methods of every
 :class:`~kohort.groups.membership.Membership`, and the requests of the classic protocol. Every
-method is one atomic step, except `leave_steps`. Steps take effect at once, except for what must be
+method is one atomic step, except `leave_steps`. Changes take effect at once, unless they must be
 durable first; see :mod:`kohort.groups.classic.data`.
 """
 
@@ -76,8 +76,8 @@ class ClassicMembership:
         sync.sync(self.data, request, ticket, now)
 
     def answer_sync(self, request: SyncRequest) -> SyncResult | None:
-        """Answer a SyncGroup that does not have to wait; otherwise return None, and `sync` is to be
-        called. May have effects, but never an append.
+        """Answer a SyncGroup that does not have to wait; otherwise return None: then call `sync`.
+        May emit effects, but stages no append.
         """
         return sync.answer(self.data, request)
 
@@ -86,7 +86,7 @@ class ClassicMembership:
     ) -> ErrorCode:
         """Execute a Heartbeat; may be called while an append is in progress.
 
-        Normally it has no effects: it moves the end of the session, not its timer.
+        Normally it emits no effects: the deadline of the session moves, its timer stays.
         """
         data = self.data
         found = data.find_member_of(member_id, instance_id, generation)
@@ -103,8 +103,8 @@ class ClassicMembership:
         at_once(self.leave_steps(entries, ticket, now))
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
-        """Execute a LeaveGroup as `leave` does, in steps. Until the last step only heartbeats and
-        reads may be interleaved; effects may be taken after each step.
+        """Execute a LeaveGroup as `leave` does, in steps. Until the last step, only heartbeats and
+        reads are allowed in between. The caller may execute the effects of each step at once.
         """
         return leave.leave_steps(self.data, entries, ticket, now)
 
@@ -118,9 +118,9 @@ class ClassicMembership:
     def validate_commit(
         self, request: CommitRequest, now: Now, *, transactional: bool
     ) -> ErrorCode:
-        """Return NONE or the error. A member may commit in the current generation, which restarts
-        its session; clients that are not members may only while the group is Empty.
-        `transactional`: this is a TxnOffsetCommit, whose producer may not know the member id.
+        """Return NONE or the error. A member may commit in the current generation; the commit
+        restarts its session. Other clients may commit only while the group is Empty.
+        `transactional`: a TxnOffsetCommit may lack the member id, and restarts no session.
         """
         data = self.data
         state = data.state
@@ -153,8 +153,8 @@ class ClassicMembership:
 
     def offset_retention(self) -> OffsetRetention:
         """Return which offsets may expire: before the first member has joined, each by its commit
-        time; while Empty, all by the time at which the group became Empty; while consumers are
-        Stable, those of topics to which no member subscribes; in other states none.
+        time; while Empty, all by the time at which the group became Empty; while Stable with
+        consumers, those of topics to which no member subscribes; in other states none.
         """
         data = self.data
         if data.protocol_type is None:
@@ -170,7 +170,7 @@ class ClassicMembership:
     has_lost_topics = False
 
     def forget_topics(self, now: Now) -> None:
-        """Do nothing: only offsets are stored with topics."""
+        """Do nothing: a classic group stores nothing about topics except offsets."""
 
     # Records.
 
@@ -320,10 +320,10 @@ class ClassicMembership:
         return "sync"
 
     def waiting_for(self) -> tuple[tuple[str, ...], int | None]:
-        """Ids that the group is waiting for, and until when (monotonic).
+        """Return the ids that the group waits for, and the deadline (monotonic); or () and None.
 
-        Members and unused ids in the join phase, members in the sync phase; otherwise no ids and
-        None. During the initial delay it waits only for time.
+        In the join phase, these are members that have not rejoined, and unused ids; then, members
+        that have not synced. The initial delay has a deadline, but usually no ids.
         """
         data = self.data
         if data.state is _PREPARING_REBALANCE:

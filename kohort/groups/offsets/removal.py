@@ -42,7 +42,7 @@ def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
 def delete_offsets(
     owner: OffsetsOwner, partitions: Sequence[TopicPartition], ticket: Ticket
 ) -> None:
-    """Execute an OffsetDelete, of existing partitions. A partition without a commit is no error."""
+    """Execute an OffsetDelete of existing partitions; one without a commit is no error."""
     assert not owner.outbox.is_writing
     membership = owner.membership
     if owner.is_dead or (membership is not None and membership.kind is GroupKind.SHARE):
