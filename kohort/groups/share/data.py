@@ -1,8 +1,8 @@
 """The data of a share group.
 
-`ShareState` is the durable state: the result of `apply` for the records in the log. A step changes
-a copy of it, whose `records_since` are appended, and the copy replaces the original when they are
-durable; a group has few members, and copying references to them costs little.
+`ShareState` is the durable state: the result of `apply` for the records in the log. A command
+changes a copy of it. The copy's `records_since` are appended; once they are durable, it replaces
+the original. A group has few members, so that copying references to them costs little.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,7 +56,7 @@ NO_PARTITIONS: Final[frozenset[Partition]] = frozenset()
 MEMBER_BYTES: Final = 1_000
 NAME_BYTES: Final = 60
 PARTITION_BYTES: Final = 150
-"""Memory of a partition in its member and in the target."""
+"""Approximate memory of a partition in a member's current and target assignments."""
 
 
 class ShareMember(NamedTuple):
@@ -82,7 +82,7 @@ class ShareMember(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Approximate memory of the member in bytes, with the values that its client states."""
+        """Approximate memory of the member in bytes, including the texts that its client sent."""
         texts = (self.member_id, self.rack_id, self.client_id, self.client_host)
         size = MEMBER_BYTES + sum([len(text) for text in texts if text])
         size += sum([NAME_BYTES + len(name) for name in self.topic_names])
@@ -112,7 +112,7 @@ class ShareState:
     targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     """Target assignments by member id; a member that joined since the last target has none."""
     initialized: dict[bytes, StoredTopic] = field(default_factory=dict)
-    """The partitions that the group has state of, by topic id."""
+    """The partitions for which the group stores state, by topic id."""
 
     def copy(self) -> "ShareState":
         return ShareState(
@@ -141,8 +141,8 @@ class ShareState:
     # Records.
 
     def apply(self, record: DurableRecord) -> None:
-        """Apply one record of the log, in any order that compaction leaves; tombstones do not
-        occur.
+        """Apply one record of the log, which is no tombstone. Compaction removes records, so that a
+        member's remaining ones may be in any order.
         """
         match record:
             case ShareMemberRecord():
@@ -233,7 +233,7 @@ _CURRENT: Final = slice(5, 8)
 
 
 def _merged(record: SharePartitionsRecord) -> dict[bytes, StoredTopic]:
-    """Return the partitions that have state, with those that another broker was about to create."""
+    """Return the initialized partitions, with those that a Kafka broker was initializing."""
     topics = dict(record.initialized)
     for topic_id, topic in record.initializing.items():
         present = topics.get(topic_id)
@@ -244,7 +244,7 @@ def _merged(record: SharePartitionsRecord) -> dict[bytes, StoredTopic]:
 
 @dataclass(slots=True, eq=False)
 class ShareData:
-    """One share group: its durable state, and what is lost with the process."""
+    """One share group: its durable state, and the state that a restart loses."""
 
     group_id: str
     outbox: Outbox
@@ -258,7 +258,7 @@ class ShareData:
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     """Timers other than sessions; monotonic."""
     checked_version: int = -1
-    """`Topics.version` when subscribed topics were last compared; -1 to compare them again."""
+    """`Topics.version` at the last check of subscribed topics for changes; -1 to check again."""
     known_topics: Mapping[str, Topic] | None = None
     """The subscribed topics that existed when `checked_version` was set; None if unknown."""
     since_ms: int = -1

@@ -25,4 +25,4 @@ class OffsetsResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     missing: frozenset[bytes] = frozenset()
-    """Ids of the topics of which the group has no partitions to delete."""
+    """Ids of the requested topics for which the group stores no share-partitions to delete."""

@@ -1,6 +1,6 @@
 """A share-partition: the states of the records between its start and end offset (KIP-932).
 
-The window does no I/O. Its shell reads the log, appends changes to the state topic and sets one
+The window does no I/O. Its caller reads the log, appends changes to the state topic and sets one
 timer:
 
     headers = headers of the log from `window.position` on
@@ -15,8 +15,8 @@ Offsets that a write has changed belong to nobody until `written` or `failed` is
 start moves only then: until then they are skipped by `acquire` and refused by `acknowledge`.
 
 If the group has a dead-letter queue (KIP-1191), rejected records and those released at the delivery
-limit become Archiving, which keeps the start offset from advancing. Once that is durable,
-`take_dead_letters` returns them, also after a restart; the shell appends their dead letters and
+limit become Archiving, which keeps the start offset from advancing. Once this state is durable,
+`take_dead_letters` returns them, also after a restart; the caller appends their dead letters and
 then calls `archive`.
 
 After each call `next_deadline_ms`, `position` and `can_acquire` may have changed.
@@ -105,7 +105,7 @@ class PendingWrite:
 
     def __init__(self) -> None:
         self.parts: list[Change] = []
-        """In order of occurrence."""
+        """Changes of offset ranges, the oldest first."""
         self.change = StateWrite(-1, -1, ())
         """What is to be stored; set by `Window.take_write`."""
 
@@ -116,9 +116,9 @@ class Window:
     def __init__(
         self, settings: WindowSettings, start_offset: int, batches: Iterable[StateBatch] = ()
     ) -> None:
-        """Create the window from its stored state; holes between batches are Available again."""
+        """Create the window from its stored state; offsets in no batch are Available again."""
         self.settings = settings
-        """The shell replaces this object when the group's settings change."""
+        """The caller replaces this object when the group's settings change."""
         self._in_flight = InFlight(start_offset, batches)
         self._open = PendingWrite()
         """Collects changes until `take_write`."""
@@ -149,7 +149,7 @@ class Window:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Finished offsets at or above the start."""
+        """Number of finished offsets at or above the start offset."""
         return self._in_flight.complete
 
     @property
@@ -159,8 +159,8 @@ class Window:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether the partition takes part in a fetch: an offset is Available, or the window is
-        below the lock limit. Whether the log holds anything at `position` is not known here.
+        """Whether a fetch should read the partition: an offset is Available, or the window is
+        below the lock limit. The log may have nothing at `position`.
         """
         in_flight = self._in_flight
         return in_flight.available > 0 or in_flight.size < self.settings.max_record_locks
@@ -191,8 +191,8 @@ class Window:
         """Lock records for a member.
 
         `log` holds the headers of what was read at `position`, in offset order: the first batch
-        contains `position` or is the first one after it. If nothing is acquired although `position`
-        has changed, all of it was aborted or missing in the log, and the rest may be read at once.
+        contains `position` or is the first one after it. If `position` has
+        changed but nothing is acquired, the offsets before it were aborted or are missing: read on.
         """
         if not log:
             return NOTHING
@@ -210,9 +210,7 @@ class Window:
         return acquirer.run(max_records, settings.max_record_locks - in_flight.size)
 
     def _skip_missing(self, first_offset: int) -> None:
-        """Archive Available offsets that the log does not hold: it was read from `position` on, and
-        has nothing before `first_offset`.
-        """
+        """Archive all Available offsets before `first_offset`: the log does not have them."""
         in_flight = self._in_flight
         if in_flight.position >= min(first_offset, in_flight.end + 1):
             return
@@ -262,7 +260,7 @@ class Window:
         return count
 
     def _release(self, locks: set[Lock], cause: int) -> None:
-        """Release the offsets that are Acquired by `locks`; `cause` is for the changes."""
+        """Release the offsets that are Acquired by `locks`; dead letters state the `cause`."""
         if not locks:
             return
         segments = self._in_flight.segments
@@ -307,8 +305,8 @@ class Window:
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
         """Process a failed write: acknowledged records are Acquired again, or released if their
-        lock has ended; releases by `release_all` and `on_deadline` stand. The log does not have
-        them, so the next write must be a snapshot (`StateWriter.failed`).
+        lock has ended; releases by `release_all` and `on_deadline` remain. The log does not
+        have them, so the next write must be a snapshot (`StateWriter.failed`).
         """
         self._writes.remove(write)
         limit, archived = self.settings.delivery_count_limit, self.settings.archived
@@ -351,7 +349,7 @@ class Window:
 
     @property
     def available_count(self) -> int:
-        """Offsets that can be acquired."""
+        """Number of offsets that can be acquired."""
         return self._in_flight.available
 
     def locks(self) -> Iterable[Lock]:
@@ -365,8 +363,8 @@ class Window:
         yield from islice(segments.items, index, None)
 
     def stored_batches(self) -> list[StateBatch]:
-        """Return the whole state for a snapshot, with pending writes. Acquired records are in the
-        state before their delivery, or absent if this is their first.
+        """Return the whole state for a snapshot, including pending writes. Acquired records are
+        listed as they were before this delivery, and not listed if it is their first.
         """
         return self._in_flight.stored_batches()
 
