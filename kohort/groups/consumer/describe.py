@@ -19,7 +19,7 @@ UNRECONCILED: Final = {
     for state in MemberState
     if state is not MemberState.UNKNOWN
 }
-"""Gauges that count members without their target, by state: the metric's label by gauge name."""
+"""Gauges of members that have not reached their target, one per state: gauge name -> label."""
 
 
 def gauges(data: ConsumerData) -> Mapping[str, int]:
@@ -36,7 +36,7 @@ def gauges(data: ConsumerData) -> Mapping[str, int]:
 
 
 def describe_member(data: ConsumerData, member: Member) -> DescribedMember:
-    """Return a member with all partitions that belong to it."""
+    """Return a member with its partitions, including those that it has to revoke."""
     return DescribedMember(
         member.member_id,
         member.instance_id,

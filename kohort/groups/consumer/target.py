@@ -13,7 +13,7 @@ from kohort.groups.steps import SOME, Steps
 from kohort.groups.topics import Topic, by_topic, existing_topics, flat
 
 SMALL: Final = 500
-"""Number of members, topics and partitions up to which an expired timer computes the target in one
+"""Up to this sum of members, topics and partitions, an expired timer computes the target in one
 step."""
 
 

@@ -34,7 +34,7 @@ def evidence(
     """Return the facts that support the record's sentence, and other known facts, one per line.
 
     Args:
-        is_watched: whether the record is a conclusion from a cluster's __consumer_offsets.
+        is_watched: whether `kohort watch` inferred the record, instead of a broker recording it.
     """
     if isinstance(record, AvoidedRecord):
         return [*_trigger_lines(record, is_watched=is_watched)]
@@ -242,7 +242,7 @@ def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[st
 
 
 def _bounds(record: Mapping[str, Any], clock_text: ClockText) -> Iterator[str]:
-    """Describe when a rebalance began, if a watcher does not know it exactly."""
+    """State between which times a rebalance began, if `kohort watch` did not see it begin."""
     between = record.get("started_between_ms")
     if between:
         earliest, latest = map(clock_text, between)

@@ -2,8 +2,8 @@
 
 A rebalance is over when the group is Stable or Empty, or when the next one begins. Its record is
 complete a little later: members may sync after the leader, so it stays open until all have their
-assignment, for at most `SETTLE_MS`. Avoided rebalances wait meanwhile, so that records are in the
-order of their sequence.
+assignment, for at most `SETTLE_MS`. Records of avoided rebalances wait for it, so that all records
+are in the order of their sequence.
 """
 
 from collections.abc import Callable
@@ -95,7 +95,7 @@ _OUTCOMES: Final = {
 
 
 class GroupFold:
-    """Groups the events of one group, from its first rebalance on."""
+    """Combines the events of one group into rebalances."""
 
     __slots__ = (
         "_assignments",
@@ -123,12 +123,12 @@ class GroupFold:
         self.open: RebalanceFacts | None = None
         """The rebalance in progress, or the last rebalance while its record is incomplete."""
         self.closed: list[Closed] = []
-        """Complete rebalances, in order, for the owner to take."""
+        """Complete rebalances, in order; the caller of `observe` removes them."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.restarted_ms: int | None = None
-        """When the broker restarted (monotonic), until the first rebalance that it explains; set by
-        the owner."""
+        """When the broker restarted (monotonic). Set by the caller; None again after the first
+        rebalance that the restart explains."""
         self._conflicts = InstanceConflicts()
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
@@ -139,7 +139,7 @@ class GroupFold:
         self._departed: list[Departure] = []
         """Departures since the last rebalance: they cause the next one."""
         self._replaced: Departure | None = None
-        """The member that was last replaced outside of a join phase."""
+        """The last replacement of a static member outside of a join phase."""
         self._avoided: list[AvoidedFacts] = []
         """Avoided rebalances after the open one."""
         self._last_rebalance: int | None = None
