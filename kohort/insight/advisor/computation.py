@@ -45,12 +45,12 @@ STARTS_LEAST: Final = 2
 """Other initial rebalance delays, which affect all groups of a broker, are only tried if the
 history has at least this many first rebalances of an empty group."""
 WAITED_LEAST: Final = 0.2
-"""The slowest member is replayed as fast as the others if at least this share of all waiting was
-for it."""
+"""The slowest member is replayed as fast as the others if the group spent at least this share of
+all its waiting on that member."""
 
 
 def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
-    """Predict more settings, chosen from the results for the grid.
+    """Predict the outcomes of more settings, chosen from the results for the grid.
 
     These are other initial rebalance delays, for the recorded and the recommended setting; and
     these two settings with the slowest member as fast as the others.
@@ -72,8 +72,8 @@ def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list
 
 
 def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
-    """Return the name of the slot that the group waited for most, and the trace with default delays
-    for that slot; None if no slot is clearly slowest.
+    """Return the name of the member slot that the group waited for most, and the trace with default
+    delays for that slot; None if no slot is clearly slowest.
     """
     index = _slowest(trace)
     if index is None:
@@ -91,8 +91,8 @@ def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
 
 
 def _slowest(trace: Trace) -> int | None:
-    """Return the index of the slot that the group waited for most; None if there is no other slot,
-    or if it caused less than WAITED_LEAST of all waiting.
+    """Return the index of the member slot that the group waited for most; None if it is the only
+    slot, or if less than WAITED_LEAST of all waiting was for this slot.
     """
     waited = trace.waited_by_slot
     slot = max(range(len(waited)), key=lambda place: waited[place], default=None)

@@ -31,15 +31,13 @@ class Prediction(ReplayOutcome):
 
     setting: Setting
     stopped_spread_ms: int = 0
-    """How far a single run may deviate from `stopped_ms` by chance, exceeded by one run in twenty.
-    """
+    """How far a single run may be from `stopped_ms` by chance; one run in twenty is farther."""
     stopped_by_seed: tuple[int, ...] = ()
-    """`stopped_ms` of each replay. Seeds count from 0, so that predictions are compared seed by
-    seed."""
+    """`stopped_ms` of each replay, by seed from 0: predictions are compared seed by seed."""
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
-    """The slot that was assumed to be as fast as the others; None if all are as recorded."""
+    """The member slot that is assumed to be as fast as the others; None: all are as recorded."""
 
     @property
     def rebalances_spread(self) -> int:
@@ -83,8 +81,8 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
 def gain_by_pairs(
     before: tuple[int, ...], after: tuple[int, ...], *, share: float, least: float
 ) -> float:
-    """Return the mean difference of `before` and `after` over the seeds; 0 if it is below `least`,
-    below `share` of the mean of `before`, or within chance.
+    """Return the mean difference of `before` and `after` over the seeds; 0 if it is below twice
+    its standard error, below `least`, or below `share` of the mean of `before`.
     """
     gains = [a - b for a, b in zip(before, after, strict=False)]
     if not gains:
@@ -106,14 +104,14 @@ def _is_enough(outcomes: list[ReplayOutcome]) -> bool:
 
 
 def spread(values: Sequence[int]) -> int:
-    """Return how far a further value may be from the mean of `values`; one in twenty is farther."""
+    """Return half the width of the 95 % prediction interval around the mean of `values`."""
     count = len(values)
     return round(_quantile(count) * stdev(values) * sqrt(1 + 1 / count)) if count > 1 else 0
 
 
 def _quantile(count: int) -> float:
-    """Return the 97.5 % quantile of Student's t-distribution for a sample of this size, by the
-    expansion of Cornish and Fisher. It allows for the spread that small samples underestimate.
+    """Return the 97.5 % quantile of Student's t-distribution for `count` values, by the
+    Cornish-Fisher expansion. It exceeds 1.96, because small samples underestimate the spread.
     """
     z, degrees = 1.96, max(count - 1, 2)
     first = (z**3 + z) / (4 * degrees)

@@ -1,11 +1,11 @@
 """Finds acts: what was done to the processes of a group, with the rebalances that each act caused.
 
-A history has a cause for each rebalance: a member left, a member joined. People perform or notice
-whole acts: a process restarts, a version is deployed, a process crashes. Events are first read as
-episodes of single processes (`episodes.py`). Several episodes of one kind in a row are one act;
-restarts in a row are a deploy.
+A history has a cause for each rebalance: a member left, a member joined. An act combines the causes
+that belong together: a process restarts, a version is deployed, a process crashes. Events are first
+combined into episodes of single processes (`episodes.py`). Several episodes of one kind in a row
+are one act; restarts in a row are a deploy.
 
-An act has no rebalance if it was avoided, or if it happened during the rebalance of another act.
+An act has no rebalance if the group avoided it, or was already in another act's rebalance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,14 +33,14 @@ _IN_A_ROW: Final = frozenset(
         *("topic_change", "subscription_change", "enforced", "rejoined"),
     }
 )
-"""Kinds of episodes of which several in a row are one act. Each crash or pause is an act by
+"""Several episodes in a row of one of these kinds are one act. Each crash or pause is an act by
 itself."""
 
 
 def act_steps(
     rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], moves: Moves
 ) -> Steps[list[Act]]:
-    """Return the acts of a group, in the order of time. Each event is a step of the computation."""
+    """Return the acts of a group in chronological order, computed in one step per event."""
     reader = EpisodeReader(moves)
     events: list[Rebalance | Avoided] = [*rebalances, *avoided]
     for event in sorted(events, key=lambda event: event.sequence):
@@ -101,7 +101,7 @@ class _Run:
         self._ends.append(max([episode.until, *self._ends[-1:]]))
 
     def gap_ms(self, episode: Episode, place: int = 0) -> int:
-        """Return the time from the end of the run, or of its part before `place`, to `episode`."""
+        """Return the time from the end of the first `place` episodes (0: of all) to `episode`."""
         return episode.at - self._ends[place - 1]
 
 

@@ -22,11 +22,11 @@ from kohort.insight.event_rows import ENFORCED
 RETURN_MS: Final = 600_000
 """A process that returns later than this was stopped and started, not restarted."""
 QUIET_MS: Final = 90_000
-"""The longest pause within an act: in a deploy, a process stops, its successor starts and becomes
-ready, and then the next one is replaced."""
+"""Longer pauses separate two acts: in a deploy, a process stops, its successor starts and becomes
+ready, and then the next process is replaced."""
 REPLACED_MS: Final = 60_000
 """Maximum time between the departure of a process and the arrival of its successor under another
-name."""
+name (see `process_name`)."""
 TOGETHER_MS: Final = 15_000
 """Processes that join within this time were started together."""
 
@@ -40,7 +40,7 @@ WENT: Final = _SLOW | {
 }
 """Kinds of causes that remove a member from the group."""
 _KIND_OF_FATE: Final = {"left": "member_left", "rebalance_timeout": "join_expired"}
-"""The kind of cause for a member's fate, if its name differs from the fate's."""
+"""The kind of cause by the fate in a member's row, where the two have different names."""
 _REJOINED: Final = frozenset({"protocols_changed", "leader_rejoined", "forced_by_reason"})
 _OF_REASON: Final = {
     "TOPIC_METADATA_CHANGE": "topic_change",
@@ -75,7 +75,7 @@ class Moves:
     of_rebalance: dict[int, list[Member]] = field(default_factory=dict)
     """Members that joined or left, by the sequence of the rebalance."""
     revoked: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
-    """Members that had to revoke partitions in a cooperative rebalance, by its sequence."""
+    """Members that had to revoke partitions, by the sequence of the cooperative rebalance."""
     shared: set[str] = field(default_factory=set)
     """Client ids that several members had at the same time."""
 
@@ -125,7 +125,7 @@ class Move:
 
 @dataclass(slots=True, eq=False)
 class Episode:
-    """What happened to one process, or another cause of a rebalance."""
+    """What happened to one process, or a cause other than a departure or an arrival."""
 
     at: int
     sequence: int
@@ -135,14 +135,14 @@ class Episode:
     """The kind of the episode, if no process joined or left."""
     names: set[str] = field(default_factory=set)
     is_replaced: bool = False
-    """Whether the process that joined has another name than the process that left."""
+    """Whether the process that joined has another `process_name` than the one that left."""
     is_avoided: bool = False
     rebalances: list[Rebalance] = field(default_factory=list)
     second_halves: int = 0
 
     @classmethod
     def of(cls, went: Move | None, came: Move | None) -> Self:
-        """Return the episode of a process of which at least one move is known."""
+        """Return the episode that consists of a departure, an arrival, or both."""
         moves = [move for move in (went, came) if move is not None]
         names = {move.name for move in moves}
         sequence = min(move.sequence for move in moves)
@@ -237,7 +237,7 @@ class EpisodeReader:
         """Sequence and time of the last cooperative rebalance that revoked partitions of a member.
         """
         self._unfinished_at: int | None = None
-        """When the broker stopped during a rebalance."""
+        """Start of the last rebalance that a stop of the broker interrupted."""
 
     def add(self, event: Rebalance | Avoided) -> None:
         trigger = {name.removeprefix("trigger_"): value for name, value in event._asdict().items()}
@@ -375,8 +375,8 @@ class EpisodeReader:
         return episode
 
     def _first_half(self, event: Rebalance, cause: Cause, at: int) -> "Move | Episode | None":
-        """Return the move or episode of the cooperative rebalance whose revoked partitions `event`
-        assigns; None if it assigns none.
+        """If `event` assigns partitions that an earlier cooperative rebalance revoked, return the
+        move or episode of that rebalance, else None.
         """
         reason = cause.get("reason")
         if cause.get("kind") not in _REJOINED or reason in _OF_REASON or cause.get("grown_topics"):
@@ -429,8 +429,8 @@ class EpisodeReader:
         return list(dict.fromkeys([*self._of_move.values(), *self._others]))
 
     def _pair_replaced(self) -> None:
-        """Pair processes that left with processes that joined under another name at about that
-        time, as in a deploy of pods.
+        """Pair processes that left with processes that joined at about the same time under another
+        `process_name`, as in a deploy of pods.
         """
         arrivals = sorted(self._arrivals, key=lambda move: move.at)
         for went in (*self._lost, *self._departures):
@@ -452,8 +452,8 @@ class EpisodeReader:
 
 
 def _match(move: Move, others: Sequence[Move]) -> Move | None:
-    """Return the first of `others` that is of the same process as `move`, compared by its most
-    stable name.
+    """Return the first of `others` that is of the same process as `move`: of the same instance id,
+    otherwise member id, client id and host, or client id alone.
     """
     for names in (("instance_id",), ("member_id",), ("client_id", "host"), ("client_id",)):
         for other in others:
@@ -464,7 +464,7 @@ def _match(move: Move, others: Sequence[Move]) -> Move | None:
 
 
 def _is_act_alone(cause: Cause) -> bool:
-    """Whether a further cause is an episode by itself: a change of topics or of a subscription."""
+    """Whether a cause other than the trigger is an episode: a change of topics or subscriptions."""
     kind = cause.get("kind")
     return _OF_KIND.get(str(kind)) in _OF_REASON.values() and (
         kind not in _REJOINED or cause.get("reason") in _OF_REASON

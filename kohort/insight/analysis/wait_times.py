@@ -49,7 +49,7 @@ class _Process:
 
 
 class WaitTimes:
-    """The processes of a group; rebalances are added in order."""
+    """Collects the times of a group's processes; rebalances are added in order."""
 
     def __init__(self) -> None:
         self._processes: dict[str | None, _Process] = defaultdict(_Process)
