@@ -26,7 +26,7 @@ class AnyFollower:
     """Follows groups until a permanent error; retries after temporary ones."""
 
     def __init__(self, poll_s: float, logs: LogFiles | None) -> None:
-        """`poll_s`: how often to poll; 0 for never."""
+        """`poll_s`: seconds between polls; 0: never poll."""
         self._poll_s = poll_s
         self._logs = logs
         self.denials: set[int] = set()
@@ -35,7 +35,7 @@ class AnyFollower:
         """Why the cluster cannot be read at present."""
 
     def follow(self) -> Iterator[Json | None]:
-        """Yield the records of rebalances as they are known, and None after each poll; never ends.
+        """Yield records of rebalances as they become known, and None after each poll; never ends.
 
         Retries while no broker answers, or a partition has no leader. Raises the other errors of
         `OffsetsReader`.
@@ -53,11 +53,11 @@ class AnyFollower:
             sleep(self._pause_s())
 
     def _step(self) -> Iterator[Json]:
-        """Yield the records of rebalances that have become known."""
+        """Poll once, and yield the records of rebalances that have become known."""
         raise NotImplementedError
 
     def _lose_sight(self) -> None:
-        """Note that the cluster cannot be read at present."""
+        """Called when the cluster cannot be read at present."""
 
     def _pause_s(self) -> float:
         return self._poll_s
@@ -74,7 +74,7 @@ class Follower(AnyFollower):
         logs: LogFiles | None = None,
         poll_s: float = POLL_S,
     ) -> None:
-        """Raises as `OffsetsReader` does."""
+        """Raises the errors of `OffsetsReader`."""
         super().__init__(poll_s, logs)
         self._reader = OffsetsReader(cluster, group, left_out)
         self._poller = Poller(cluster, self._now_ms)
@@ -88,7 +88,7 @@ class Follower(AnyFollower):
 
     @property
     def is_blind(self) -> bool:
-        """Whether polls show no group, although __consumer_offsets has some."""
+        """Whether polls show no group, although some exist: the user may not describe them."""
         return self._poller.is_blind and self.group_count > 0
 
     @property
@@ -143,8 +143,8 @@ def read_history(
     left_out: Container[str] = (),
     logs: LogFiles | None = None,
 ) -> History:
-    """Read the history of `group`, or of all groups that are not in `left_out`. Raises as
-    `OffsetsReader` does.
+    """Read the history of `group`, or of all groups that are not in `left_out`. Raises the
+    errors of `OffsetsReader`.
     """
     reader = OffsetsReader(cluster, group, left_out)
     ends = reader.ends()

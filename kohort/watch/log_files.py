@@ -15,20 +15,20 @@ from kohort.watch.core.logged import Logs
 
 STDIN: Final = "-"
 STEP_BYTES: Final = 16 << 20
-"""Maximum bytes of each log that are read at once, except for the past at the start."""
+"""Maximum bytes of each log that `read_new` reads in one call; `read_past` has no limit."""
 
 LINE_MAX: Final = 1 << 20
 """Longer lines are skipped: the group coordinator logs none of this length."""
 
 IDLE_S: Final = 1.0
-"""The past of a pipe has been read if no more bytes arrive for this time."""
+"""`read_past` ends for a pipe if no more bytes arrive for this time."""
 
 _CHUNK: Final = 1 << 18
 
 
 _Source: TypeAlias = Callable[[float | None], bytes]
-"""Returns new bytes, or none at the end of the source. The argument is a pipe's time limit in
-seconds, after which it returns none as well; None for no limit."""
+"""Returns new bytes, b"" at the end of the source. The argument limits the wait for a pipe, in
+seconds (None: no limit); when it is over, b"" is returned as well."""
 
 
 class _File:
@@ -124,7 +124,7 @@ class LogFiles:
         self._open.close()
 
     def read_past(self, logs: Logs, *, to_end: bool) -> None:
-        """Read what was written so far; `to_end`: until standard input ends."""
+        """Read the lines written so far; with `to_end`, read pipes to their end."""
         self._read(logs, None if to_end else IDLE_S, float("inf"))
 
     def read_new(self, logs: Logs) -> None:

@@ -14,7 +14,7 @@ from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscript
 
 
 class MemberSettings(NamedTuple):
-    """The timeouts and the mode of a member's last join."""
+    """The timeouts and the rebalance protocol (`mode`) of a member's last join."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -23,7 +23,7 @@ class MemberSettings(NamedTuple):
 
 
 def settings_of(old: GroupRecord, new: GroupRecord) -> dict[str, MemberSettings]:
-    """Return the settings of the members of both generations, by id."""
+    """Return the settings of all members, by id; those in `new` override those in `old`."""
     held = {member.member_id: bool(parse_share(member.assignment)) for member in old.members}
     settings = {}
     for record in (old, new):
@@ -79,7 +79,7 @@ class Difference:
     """Members from which the old generation revoked partitions. In a cooperative group they rejoin
     at once, so that these partitions get a new owner."""
     grown_topics: tuple[str, ...]
-    """Topics that have more partitions: the highest number that is assigned has increased."""
+    """Topics that have more partitions: the highest assigned partition number has increased."""
     lost_topics: tuple[str, ...]
     """Topics all of whose partitions are no longer assigned."""
     other_data: tuple[StoredMember, ...]
