@@ -1,8 +1,8 @@
 """A connection without an event loop: its calls block, each with a timeout.
 
 The heartbeat thread has such a connection, which shares nothing with those of the event loop,
-because it must work while the loop is blocked. The command line has them too, which saves importing
-asyncio.
+because it must work while the loop is blocked. The command line uses such connections too, which
+saves importing asyncio.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BlockingConnection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, by either side."""
+        """Whether the connection was closed, by either side."""
         return self._is_closed
 
     def call(

@@ -1,4 +1,4 @@
-"""Batches that cannot be read: a run stops, skips them, or stores a dead letter for each."""
+"""Batches that cannot be read: a run stops, skips them, or stores one dead letter per batch."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Unreadable:
         """By partition, the last offset that could not be read, and how often that failed."""
 
     def pass_over(self, error: RecordError, now_ms: int) -> None:
-        """Continue after the batch, or have it read again.
+        """Skip the batch after its last read (see `READS`); before that, it is fetched again.
 
         Raises:
-            RecordError: the error, if the run is to stop, or the batch's end is not known.
+            RecordError: `error`, if the run is to stop, or the batch's end is not known.
         """
         partition, next_offset = error.partition, error.next_offset
         if self._wanted == "stop" or next_offset is None:

@@ -49,7 +49,7 @@ class Subscription:
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Read all topics whose whole name matches, including future ones."""
+        """Subscribe to all topics whose whole name matches, including future ones."""
         self._begin(SubscriptionKind.PATTERN)
         if pattern != self.pattern:
             self.topics = frozenset()
@@ -57,7 +57,7 @@ class Subscription:
         self.broker_pattern = ""
 
     def subscribe_broker_pattern(self, pattern: str) -> None:
-        """Read all topics that match the expression, which the coordinator resolves."""
+        """Subscribe to all topics that match the expression, which the coordinator resolves."""
         self._begin(SubscriptionKind.PATTERN)
         self.topics = frozenset()
         self.pattern = None

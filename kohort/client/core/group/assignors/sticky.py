@@ -3,8 +3,8 @@
 A member that was away may return and claim partitions that were assigned to others meanwhile. The
 generation of the claim decides (KIP-792).
 
-The sticky assignors send claims as user data, in the format of Java's. Anything else in that field,
-such as another assignor's data, counts as no previous assignment: that costs stickiness, not
+The sticky assignors send claims as user data, in the Java client's format. Anything else in that
+field, such as another assignor's data, counts as no previous assignment: that costs stickiness, not
 correctness.
 """
 
@@ -109,7 +109,7 @@ def decode_generation(user_data: bytes | None) -> int:
 
 
 class StickyAssignor(Assignor):
-    """`sticky`. Members give up everything before they join; user data says what they had."""
+    """`sticky`: members revoke all partitions before they join, and list them in user data."""
 
     name = "sticky"
 
@@ -136,8 +136,8 @@ class CooperativeStickyAssignor(Assignor):
     """`cooperative-sticky`, which does not interrupt partitions that stay where they are (KIP-429).
     Also supports the eager protocol, so that a group can migrate to it.
 
-    A partition that moves is assigned to no member in the first round, in which its owner learns
-    that it has lost it. The owner gives it up and rejoins; the second round assigns it.
+    A partition that moves is assigned to no member in the first round, so that its owner revokes it
+    and rejoins; the second round assigns it.
     """
 
     name = "cooperative-sticky"
