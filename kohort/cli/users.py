@@ -260,7 +260,7 @@ def _from_descriptor(descriptor: int) -> str:
 def _store_of(
     options: argparse.Namespace, *, creates: bool = False
 ) -> "Iterator[_RunningBroker | StoppedBroker]":
-    """The users of the broker or data directory named. Raises UsageError, UnavailableError."""
+    """Open the users of the given broker or data directory. Raises UsageError, UnavailableError."""
     if options.data is None:
         with cluster_of(options) as cluster:
             yield _RunningBroker(cluster)

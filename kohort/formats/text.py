@@ -1,4 +1,4 @@
-"""Formats times, counts and names on one line, whatever characters a peer uses in names."""
+"""Formats times, counts and names for one line of text, and escapes control characters in names."""
 
 from collections.abc import Sequence
 from typing import Final

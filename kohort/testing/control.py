@@ -250,7 +250,7 @@ def _content(value: object) -> bytes | str | None:
 
 
 def _as_text(content: bytes | None) -> object:
-    """Return the content as text if it is valid UTF-8."""
+    """Return the content as text if it is valid UTF-8, otherwise as {"base64": text}."""
     if content is None:
         return None
     try:

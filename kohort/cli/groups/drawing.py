@@ -152,8 +152,8 @@ def _has_joins(record: Json) -> bool:
 
 
 def _join_phase_ms(record: Json) -> int | None:
-    """Return the duration of the join phase; if it is unknown because a watcher did not see the
-    rebalance begin, the time until the latest possible beginning.
+    """Return the duration of the join phase; if it is unknown because `kohort watch` did not
+    see the rebalance begin, the time until the latest possible beginning.
     """
     join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
     between = record.get("started_between_ms")
@@ -163,9 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Sort members: first those that caused the rebalance or were waited for, then the rest; within
-    each part, the longest stopped first. In a consumer group, the last to own their whole target
-    assignment come first, after members that do not own all of it yet.
+    """Sort members: first those that caused the rebalance or were waited for, then the rest. Each
+    part begins with the longest stopped; in a consumer group, with members that do not own their
+    whole target assignment yet, then those that were last to own it.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
