@@ -15,7 +15,7 @@ from kohort.client.group.listener import RebalanceListener, listener_from
 
 
 class ConsumerSubscription:
-    """The methods of `Consumer` about what it reads."""
+    """The methods of `Consumer` for subscription and manual assignment."""
 
     _subscription: Subscription
     _lifecycle: Lifecycle
@@ -105,7 +105,7 @@ class ConsumerSubscription:
         self.assign(assigned - gone)
 
     async def unsubscribe(self) -> None:
-        """Stop reading, and leave the group. Raises whatever the listener raises."""
+        """Stop reading, and leave the group. Raises whatever the rebalance listener raises."""
         if self._lifecycle.engine is None:
             self._subscription.unsubscribe()
         else:

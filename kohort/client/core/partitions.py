@@ -1,4 +1,4 @@
-"""Topic partitions, and what `Consumer.partitions_for` returns about them."""
+"""Topic partitions, and the class that `Consumer.partitions_for` returns."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -26,7 +26,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.Top
 
 
 def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions of a list grouped by topic, in its order."""
+    """Return the partitions of all `topics`, in their order."""
     return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
 
 

@@ -29,7 +29,7 @@ from kohort.client.core.work_limits import (
 
 
 class Work:
-    """The records of one consumer that are being handled."""
+    """The records of one consumer that are in handlers or wait for one."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Work:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._ready: deque[Lane] = deque()
         self._resting: list[tuple[int, int, Lane]] = []
-        """A heap of retry time, number, and the lane whose head waits for a retry, or for more
-        records of its batch. Valid if the lane still has this number."""
+        """A heap of (due time, number, lane): the lane's first record waits for a retry, or for
+        more records of its batch. An entry is void unless `number` equals `lane.resting`."""
         self._rests = 0
         self._gone: set[TopicPartition] = set()
         """Partitions revoked and not reassigned. They have no committable offset, because records
@@ -73,7 +73,7 @@ class Work:
         self.held_records = 0
         self.held_bytes = 0
         self.drop_count = 0
-        """How often partitions were revoked."""
+        """How often `drop` was called."""
 
     # Incoming records.
 
@@ -144,7 +144,7 @@ class Work:
     def feed_final(
         self, partition: TopicPartition, last_offset: int, record: AnyRecord, now_ms: int
     ) -> Failure:
-        """Add a dead letter in the place of records up to this offset, which cannot be read."""
+        """Add a dead letter in place of the unreadable records up to `last_offset`."""
         share = self._share(partition)
         lane = share.lanes.get(None) or self._open_lane(share, None)
         item = Item(lane, record, last_offset, RECORD_OVERHEAD_BYTES)
@@ -168,8 +168,8 @@ class Work:
         return lane
 
     def _line_up(self, lane: Lane, now_ms: int) -> None:
-        """Make a lane ready unless its first record is running; with batches, once a batch is full
-        or due.
+        """Make a lane ready unless its first record is running. With batches, wait for a full batch
+        or until the batch is due.
         """
         batches = self._batches
         head = lane.items[0]
@@ -205,7 +205,7 @@ class Work:
                 self._ready.append(lane)
 
     def wake_rested(self, now_ms: int) -> None:
-        """Make records ready whose retry is due."""
+        """Make ready all lanes whose retry or incomplete batch is due."""
         due_ms = self.due_ms()
         while due_ms is not None and due_ms <= now_ms:
             lane = heapq.heappop(self._resting)[2]
@@ -244,7 +244,7 @@ class Work:
             share.started_to = offset
 
     def _gather(self, lane: Lane, batches: BatchLimits) -> None:
-        """Make the head of a lane a batch."""
+        """Combine the first records of a lane into a batch."""
         lane.since_ms = None
         head = lane.items[0]
         if head.members is not None:
@@ -263,7 +263,7 @@ class Work:
             del lane.items[1]
 
     def split(self, item: Item, now_ms: int) -> None:
-        """Take back a batch that failed: its records are handled one by one."""
+        """Return a failed batch to its lane as single records, to be handled one by one."""
         assert item.members is not None
         members, item.members = item.members, None
         self._take_back(item)
@@ -315,8 +315,8 @@ class Work:
         return None
 
     def rest(self, item: Item, until_ms: int) -> None:
-        """Schedule the next attempt at a record, or at its dead letter; its lane waits. Abandon the
-        record if its partition is held and the drain ends before that time.
+        """Schedule the next attempt to handle a record or store its dead letter; its lane waits.
+        Abandon the record if its partition is draining and the drain ends before `until_ms`.
         """
         share = item.lane.share
         if share.is_held and until_ms > share.drain_until_ms:
@@ -332,8 +332,8 @@ class Work:
         heapq.heappush(self._resting, (until_ms, self._rests, lane))
 
     def abandon(self, item: Item) -> None:
-        """Give up a record, whose handler was cancelled or may not be called again: it is not done,
-        and the rest of its partition is not started once the partition is held.
+        """Leave a record undone: its handler was cancelled, or may not be called again. While its
+        partition is draining or held, no record from this offset on is started.
         """
         self._take_back(item)
         share = item.lane.share
@@ -358,12 +358,11 @@ class Work:
         return self._shares.keys()
 
     def drain(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
-        """Start no more records of these partitions after the last record that was started. Records
-        before it are still handled: otherwise the records behind them, which are done, would be
-        delivered again.
+        """Start no records of these partitions after the last started one. Earlier records are
+        still handled: otherwise the records after them that are done would be delivered again.
 
-        Retries due by `until_ms` are made when due. Retries that were scheduled after it are made
-        at once; no more are scheduled after it.
+        Retries due by `until_ms` are made when due, later ones at once; no more are scheduled for a
+        time after `until_ms`.
         """
         for partition in partitions:
             share = self._share(partition)
@@ -382,7 +381,7 @@ class Work:
             share.end = NOTHING_BEGUN
 
     def is_busy(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a handler of these partitions, which are draining or held, runs or will run."""
+        """Whether a handler of these draining or held partitions is running or will be started."""
         shares = [share for tp in partitions if (share := self._shares.get(tp)) is not None]
         return any(share.running_count for share in shares) or any(
             share.may_start(lane.items[0]) for share in shares for lane in share.lanes.values()
@@ -410,7 +409,7 @@ class Work:
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that these partitions are owned again, from their committed offsets."""
+        """Record that these partitions are owned again, and read from their committed offsets."""
         self._gone.difference_update(partitions)
 
     def _share(self, partition: TopicPartition) -> Share:
@@ -443,8 +442,8 @@ class Work:
             share.settled.clear()
 
     def undo(self) -> None:
-        """Take back all records that are done or were begun: their transaction was aborted. No
-        handler may be running. Failures are remembered.
+        """Put all records that are done or were started back into their lanes: their transaction
+        was aborted. No handler may be running. Failed attempts are remembered.
         """
         self.started_count = 0
         for share in self._shares.values():
@@ -454,7 +453,7 @@ class Work:
             share.restart(items)
 
     def resume(self, now_ms: int) -> None:
-        """Let records be started again."""
+        """Allow records to be started again after `close` or `hold`."""
         self._is_closed = False
         self._ready.clear()
         self._resting.clear()
@@ -468,7 +467,7 @@ class Work:
     def committable(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offset up to which everything is done, of each partition with a position.
+        """Return, for each partition with a position, the offset up to which everything is done.
 
         `positions`: the read positions. If all records read from a partition are done, its read
         position is returned, even if transaction markers precede it. Partitions that were revoked

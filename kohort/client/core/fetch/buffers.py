@@ -26,7 +26,7 @@ AHEAD_RECORDS: Final = 64
 """How many records are decoded at a time for a reader that takes them one by one."""
 
 CHUNK_OVERHEAD_BYTES: Final = 512
-"""Counted for each response besides its data, so that the limit also bounds many tiny responses."""
+"""Bytes added to each response's size, so that the limit also bounds many tiny responses."""
 
 
 class _Waiting:
@@ -45,8 +45,8 @@ class _Waiting:
 class _PartlyRead:
     """The batches that are decompressed and partly read, least recently read first.
 
-    Together they take at most `bytes_limit`, not counting the batch that is being read, however
-    large. A caller that reads a few records of each of many partitions has such a batch in every
+    Together they take at most `bytes_limit`, besides the batch that is being read, whatever its
+    size. A caller that reads a few records of each of many partitions has such a batch in every
     partition.
     """
 
@@ -56,12 +56,12 @@ class _PartlyRead:
         self._chunks: dict[TopicPartition, tuple[Fetched, int]] = {}
 
     def make_room(self, partition: TopicPartition) -> None:
-        """Free memory above the limit, before a partition is read."""
+        """Drop decompressed data above the limit before another partition is read."""
         if self.byte_count > self._bytes_limit and partition not in self._chunks:
             self._shed()
 
     def was_read(self, partition: TopicPartition, chunk: Fetched) -> None:
-        """Record a read; the oldest batches above the limit are kept only in compressed form."""
+        """Record a read, and drop decompressed data above the limit, least recently read first."""
         self.forget(partition)
         if byte_count := chunk.inflated_bytes:
             self._chunks[partition] = chunk, byte_count
@@ -135,12 +135,12 @@ class FetchBuffers:
     # Called by the fetcher.
 
     def next_offset(self, partition: TopicPartition) -> int | None:
-        """The offset to fetch next; None if no data of the partition waits."""
+        """The offset to fetch next; None if the partition has no buffered data."""
         waiting = self._waiting.get(partition)
         return None if waiting is None else waiting.next_offset
 
     def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int:
-        """The offset to fetch next: after the waiting data, or the position, which must be set."""
+        """The offset to fetch next: after the buffered data; without any, the position."""
         offset = self.next_offset(partition)
         if offset is None:
             offset = state.position
@@ -148,7 +148,7 @@ class FetchBuffers:
         return offset
 
     def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
-        """Append data fetched under `fence`; return how many bytes of the partition now wait."""
+        """Append data fetched under `fence`; return the size of the partition's buffered data."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = _Waiting(fence)
@@ -184,15 +184,13 @@ class FetchBuffers:
         return self._partly_read.byte_count
 
     def has_readable(self, only: PartitionFilter = None) -> bool:
-        """Whether there is data to take, of these partitions if given."""
+        """Whether a partition (of `only`, if given) has data that can be read."""
         return any(True for _ in self._readable(only))
 
     # Called by the consumer.
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """Record that a reader of `only` (None: all) polls again: the records it got last are
-        processed.
-        """
+        """A reader of `only` (None: all) polls again: the records it got last are processed."""
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()
@@ -201,7 +199,7 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions, without the records that each reader got last: these may be in
+        """Return the positions, but not past the records that each reader got last: these may be in
         progress.
         """
         processed = self._positions.consumed()
@@ -247,7 +245,7 @@ class FetchBuffers:
         return None
 
     def next_record(self) -> AnyRecord | None:
-        """Return one record, or None; its position moves past it."""
+        """Return the next record, or None; its partition's position moves past it."""
         record = self.next_made()
         if record is not None:
             return record
@@ -317,7 +315,7 @@ class FetchBuffers:
         return records or None
 
     def _put_back(self) -> None:
-        """Put decoded records that were not taken back into the buffer, to be decoded again."""
+        """Rewind the buffer to the first record that was decoded but not returned."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and next(ahead.records, None) is not None:
             waiting = self._waiting.get(ahead.partition)

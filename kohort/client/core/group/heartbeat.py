@@ -1,6 +1,6 @@
-"""The rules of the heartbeat thread: when to send what, and what the responses mean.
+"""The rules of the heartbeat thread: when to send which request, and what the responses mean.
 
-Pure: the thread calls `next_action`, performs it, and reports the result. Events for the consumer
+No I/O: the thread calls `next_action`, performs it, and reports the result. Events for the consumer
 are collected as findings, each with the identity that it concerns; the consumer acts on a finding
 only if it still has that identity.
 """
@@ -33,7 +33,7 @@ class Wait(NamedTuple):
 class SendHeartbeat(NamedTuple):
     identity: Identity
     request: ConsumerGroupHeartbeatRequest | None = None
-    """None: a Heartbeat of the classic protocol."""
+    """The heartbeat of the consumer group protocol; None: send a classic Heartbeat."""
 
 
 class SendLeave(NamedTuple):
@@ -71,7 +71,7 @@ class FindingKind(Enum):
     GENERATION_LOST = "generation lost"
     """The group does not know the member's generation: rejoin under the same member id."""
     MEMBERSHIP_LOST = "membership lost"
-    """Rejoin as a new member."""
+    """The member is no longer in the group: rejoin as a new member."""
     POLL_EXPIRED = "poll expired"
     """Rejoin as a new member: this client has ended its membership, since max.poll.interval.ms has
     passed without a poll."""
@@ -80,7 +80,7 @@ class FindingKind(Enum):
     """The next poll raises the error. Heartbeats continue, since the member may be authorized again
     before its session expires."""
     LOCKED_OUT = "locked out"
-    """The next poll raises the error. Heartbeats stop: the broker rejects the user."""
+    """Authentication failed: the next poll raises the error, and no more heartbeats are sent."""
     REJECTED = "rejected"
     """The next poll raises the error. Heartbeats have stopped; a later poll joins again."""
     FENCED = "fenced"
@@ -93,7 +93,7 @@ class Finding(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     answer: Answer | None = None
-    """The heartbeat responses; only for ANSWERED."""
+    """The combined heartbeat responses of an ANSWERED finding; otherwise None."""
 
 
 _ENDS: Final = {
@@ -121,7 +121,7 @@ class HeartbeatRules:
         self._wanted_count = 0
         self._confirmed_before = 0
         self.confirmed = 0
-        """The number of the last successful heartbeat, counting all heartbeats sent."""
+        """The number of heartbeats sent, up to the last successful one."""
         self._next_ms = 0
         self._polled_ms = 0
         self.expired: Identity | None = None
@@ -129,7 +129,7 @@ class HeartbeatRules:
         `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
-        """When the coordinator last responded, was found, or was dropped after a silent session."""
+        """When the coordinator last responded, was found, or was dropped because it was silent."""
         self.last_success_ms: int | None = None
         self.trouble = ErrorCode.NONE
         """The error of the last heartbeat; NONE if it succeeded."""
@@ -156,8 +156,8 @@ class HeartbeatRules:
         self._polled_ms = max(self._polled_ms, now_ms)
 
     def confirm(self) -> int:
-        """Make a heartbeat due now. Once `confirmed` reaches the returned number, a heartbeat that
-        was sent after this call has succeeded.
+        """Make a heartbeat due now, and return its number: once `confirmed` reaches it, a heartbeat
+        that was sent after this call has succeeded.
         """
         self._wanted_count = self._sent_count + 1
         return self._wanted_count
@@ -178,14 +178,14 @@ class HeartbeatRules:
 
     @property
     def has_findings(self) -> bool:
-        """Whether `take_findings` has events, or the heartbeat after `confirm` has succeeded."""
+        """Whether there are findings, or a heartbeat requested by `confirm` has succeeded."""
         is_confirmed = self._confirmed_before < self._wanted_count <= self.confirmed
         return is_confirmed or bool(self._findings)
 
     # Called by the thread.
 
     def next_action(self, now_ms: int) -> Action:
-        """Return the next action. Any action but Wait counts as started."""
+        """Return the next action. The caller must perform it: a heartbeat counts as sent."""
         identity = self._identity
         if not identity.is_valid:
             return Wait(None)
@@ -234,7 +234,7 @@ class HeartbeatRules:
         self._identity = NO_MEMBER
 
     def found_coordinator(self, code: ErrorCode, now_ms: int) -> None:
-        """Process a FindCoordinator response; NETWORK_EXCEPTION if there was none."""
+        """Process a FindCoordinator response; `code` is NETWORK_EXCEPTION if there was none."""
         if code is ErrorCode.NONE:
             self._is_coordinator_known = True
             # Measure silence from now on: without a known coordinator no heartbeat could be
@@ -247,7 +247,7 @@ class HeartbeatRules:
         return SendHeartbeat(self._identity)
 
     def _leave_for(self, identity: Identity) -> SendLeave | None:
-        """Return the request to leave for a member that is not polled; None: do not leave."""
+        """Return the leave request of a member that no longer polls; None: do not leave."""
         # A static member may return within its session; leaving would move its partitions.
         return None if self._config.is_static else SendLeave(identity, POLL_TIMEOUT_REASON)
 
