@@ -1,1 +1,1 @@
-"""The rules of consumer groups, pure: see :mod:`kohort.groups.group`."""
+"""The rules of consumer groups, without I/O or a clock: see :mod:`kohort.groups.group`."""

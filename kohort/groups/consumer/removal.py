@@ -65,7 +65,7 @@ def leave(draft: Draft, request: HeartbeatRequest) -> Steps[HeartbeatResult]:
 
 
 def leave_steps(draft: Draft, entries: Sequence[LeaveEntry]) -> Steps[LeaveResult]:
-    """Process a LeaveGroup: remove the given members, with one bump for all."""
+    """Process a LeaveGroup: remove the given members, and bump the epoch once for all of them."""
     errors: list[ErrorCode] = []
     removed: list[Member] = []
     causes: list[Trigger] = []
@@ -106,7 +106,7 @@ def _find(draft: Draft, entry: LeaveEntry) -> Member | ErrorCode:
 
 
 def on_deadlines(data: ConsumerData, keys: Iterable[TimerKey], now: Now) -> Draft:
-    """Handle keys that have expired together; return the changes."""
+    """Process timers that have expired together; return the changes."""
     draft = Draft(data, now.wall_ms)
     causes: list[Trigger] = []
     is_interval_over = False

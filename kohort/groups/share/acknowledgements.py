@@ -1,6 +1,6 @@
 """Acknowledgements of the records that a member has acquired.
 
-Offsets and types come from the peer. Ranges are intersected with the window, never enumerated.
+Clients may send huge ranges: these are intersected with the in-flight records, never enumerated.
 """
 
 from bisect import bisect_right
@@ -92,9 +92,9 @@ def are_valid(
 
 LOCK_TIMEOUT: Final = 5
 SESSION_END: Final = 6
-"""LOCK_TIMEOUT and SESSION_END: a release without an acknowledgement, see `Change.cause`."""
+"""LOCK_TIMEOUT and SESSION_END: `Change.cause` of a release without an acknowledgement."""
 DEAD_LETTER: Final = 7
-"""The record's dead letter was appended, or cannot be."""
+"""`Change.cause` when Archiving becomes Archived: the dead letter was appended, or cannot be."""
 
 
 class Change(NamedTuple):
@@ -111,9 +111,7 @@ class Change(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether the change remains even if it cannot be written, such as a release at the end of
-        a lock.
-        """
+        """Whether the change remains if its write fails: all remain except acknowledgements."""
         return self.cause >= LOCK_TIMEOUT
 
 
@@ -125,8 +123,7 @@ class _Run(NamedTuple):
     types: Sequence[int]
     """The acknowledge types: one for all offsets, or one per offset."""
     borders: Sequence[int] = ()
-    """First offsets of the request's batches that were joined to this run, without the first
-    batch."""
+    """First offsets of the batches that were joined to this run, except that of its first batch."""
 
 
 def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
@@ -212,8 +209,8 @@ class Acknowledger:
         return None
 
     def _undo(self) -> None:
-        """Undo the changes so far: lock the records again, adjacent offsets of the same lock at
-        once.
+        """Undo the changes so far: lock the records again. Adjacent offsets of the same lock are
+        changed together.
         """
         changes = self.changes
         index = 0
@@ -229,8 +226,8 @@ class Acknowledger:
         changes.clear()
 
     def _apply_adjacent(self, runs: Sequence[_Run], index: int) -> int:
-        """Apply adjacent runs of different types within one segment, which are many if a client
-        accepts and releases records by turns; return their number, 0 if there are none.
+        """Apply adjacent runs of different types in one segment together: a client that accepts and
+        releases alternately sends many. Return their number; 0 if they must be applied one by one.
         """
         first, last, types, _ = runs[index]
         if len(types) == 1 and (index + 1 == len(runs) or runs[index + 1][0] != last + 1):
@@ -296,8 +293,8 @@ class Acknowledger:
         return None
 
     def _missing(self, first: int, last: int) -> AcknowledgementError | None:
-        """Return the error if offsets were not acquired, by Kafka's rule: it looks for the ranges
-        at or before the first and the last offset, and passes over gaps between these ranges.
+        """Return the error if no acquired range begins at or before `first`, or none contains
+        `last`. As in Kafka, gaps between the acquired ranges are no error.
         """
         if self._acquired_before(max(first, self.in_flight.start)) is None:
             return _NOT_FOUND
@@ -345,7 +342,7 @@ class Acknowledger:
     def _apply_part(
         self, index: int, low: int, high: int, kind: int, run: _Run
     ) -> AcknowledgementError | None:
-        """Apply a type to offsets of one segment."""
+        """Apply an acknowledge type to the offsets `low` to `high`, all in one segment."""
         segment = self.in_flight.segments.items[index]
         origin = segment.origin
         lock = segment.lock
@@ -395,8 +392,8 @@ class Acknowledger:
 
 
 def state_after(kind: int, count: int, limit: int, archived: RecordState) -> RecordState:
-    """Return the state that an acknowledgement, other than a renewal, leads to; `archived` is that
-    of rejected records, and of those released at the limit.
+    """Return the state after an acknowledgement that is not a renewal; `archived` is the state of
+    rejected records, and of records released at the delivery count limit.
     """
     if kind == AcknowledgeType.ACCEPT:
         return RecordState.ACKNOWLEDGED

@@ -1,4 +1,4 @@
-"""Applies the changes of a draft when they are durable, reports them, and sets timers."""
+"""Applies a command's changes when they are durable, reports them, and sets timers."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ ASSIGN_TIMER: Final = TimerKey("assign")
 
 @dataclass(slots=True, eq=False)
 class ShareWrite:
-    """The records of one draft. If they are not stored, nothing has changed."""
+    """The records of a command's changes (`draft`). Nothing changes unless they become durable."""
 
     draft: ShareDraft
     records: tuple[DurableRecord, ...]
     answers: Answers | None = None
     begins: "tuple[Group, ShareMembership] | None" = None
-    """The group, and its membership, if this is the membership's first write."""
+    """The group and its new membership, if this is the membership's first write; otherwise None."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records
@@ -63,7 +63,7 @@ class ShareWrite:
 
 
 def apply(draft: ShareDraft, now: Now) -> None:
-    """Apply the changes of a draft, report them, and set the resulting timers."""
+    """Apply a command's changes, report them as events, and set the resulting timers."""
     data, outbox = draft.data, draft.data.outbox
     old, new = data.state, draft.state
     data.account.add(len(new.members) - len(old.members), new.size() - old.size())
@@ -98,9 +98,7 @@ def restart_session(data: ShareData, member_id: str, now_ms: int) -> None:
 
 
 def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
-    """Report partitions whose state is new, and those of topics that the group has no state of any
-    more.
-    """
+    """Report newly initialized partitions, and those of topics whose state has been deleted."""
     if old.initialized == new.initialized:
         return
     added: dict[bytes, tuple[str, tuple[int, ...]]] = {}
@@ -128,10 +126,10 @@ def partitions_assigned(
     new: ShareState,
     named: Callable[[Iterable[Partition]], tuple[tuple[str, int], ...]],
 ) -> SharePartitionsAssigned:
-    """Compare the states before and after a target was computed.
+    """Return the event of a new target, by comparing the states before and after it was computed.
 
     Args:
-        named: returns partitions with the names of their topics.
+        named: replaces the topic ids of partitions by topic names.
     """
     changes = []
     for member_id, target in new.targets.items():
