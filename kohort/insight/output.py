@@ -1,4 +1,4 @@
-"""Shared by commands about histories: progress messages, whole files, the time zone of logs."""
+"""Common to the commands about histories: progress messages, output files, the time zone option."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Access to the JVM of a classic session, for functions that PySpark does not offer."""
+"""Access to the JVM of a Spark session without Spark Connect, for functions that PySpark lacks."""
 
 import subprocess
 from typing import Any, Final
@@ -61,7 +61,7 @@ def _is_silence(error: BaseException | None) -> bool:
 
 
 def is_observed(observation: Observation) -> bool:
-    """Whether an action has completed the observation, without waiting as PySpark's method does."""
+    """Whether an action has completed the observation; unlike `Observation.get`, does not wait."""
     java_observation = observation._jo  # noqa: SLF001 - as above.
     return java_observation is not None and bool(java_observation.future().isCompleted())
 

@@ -30,11 +30,11 @@ class Membership(RebalanceListener):
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
-        """`settings` are settings of a `Consumer` for its brokers and for security."""
+        """`settings`: the `Consumer` settings for the brokers' addresses and for security."""
         self.is_writer = False
         """Whether this watcher writes to the topic."""
         self.refusal: AuthorizationError | None = None
-        """The error if the watcher is not authorized to join; it does not retry."""
+        """The error if the watcher is not authorized to join the group; it does not try again."""
         self.trouble: str | None = None
         """Why this watcher is not a member at present."""
         self._consumer: Consumer[Any, Any] | None = None
@@ -63,7 +63,7 @@ class Membership(RebalanceListener):
         asyncio.run(self._stay())
 
     async def _stay(self) -> None:
-        """Stay a member until the end, or until joining the group is not authorized."""
+        """Stay in the group until `_is_over` is set, or joining is not authorized."""
         while not self._is_over.is_set():
             try:
                 await self._join()
@@ -84,7 +84,7 @@ class Membership(RebalanceListener):
                 self.trouble = None
 
     def on_assigned(self, partitions: Partitions) -> None:
-        """Become the writer if the partition is assigned."""
+        """Become the writer if the topic's only partition is assigned to this watcher."""
         assert self._consumer is not None, "polls"
         self._consumer.pause(*partitions)
         self.is_writer = bool(partitions)

@@ -289,8 +289,8 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
 def _timers(
     rebalances: list[Json], member_slots: MemberSlots, interval_ms: int
 ) -> list[HeartbeatTimer]:
-    """Return how the processes of each slot time their heartbeats: as their client library does if
-    the history names it, otherwise as their notifications show.
+    """Return the heartbeat timer of each slot's processes: that of their client library if the
+    history names it, otherwise an estimate from the times of their notifications.
     """
     stated = [TIMERS.get(slot.software.library) for slot in member_slots.slots]
     since = _times_since(rebalances, member_slots)
@@ -310,8 +310,8 @@ def _timers(
 
 
 def _times_since(rebalances: list[Json], member_slots: MemberSlots) -> list[list[tuple[int, int]]]:
-    """Return, by slot, for each notification of a member: the time since its previous notification,
-    and since the response to its previous join.
+    """Return, by slot, two times for each notification of a member: since its previous
+    notification, and since the response to its previous join.
     """
     since: dict[str, tuple[int | None, int]] = {}
     times: list[list[tuple[int, int]]] = [[] for _ in member_slots.slots]
@@ -364,8 +364,8 @@ def _notice_times(rebalances: Sequence[Json]) -> Iterator[tuple[int, list[int]]]
 
 
 def _first_heartbeats(rebalances: Sequence[Json], interval_ms: int) -> Iterator[int]:
-    """Yield the delays of members' first heartbeats after a join, where such a heartbeat notified
-    the member of a rebalance.
+    """Yield the delay of each heartbeat that was the member's first after a join and notified it of
+    a rebalance.
     """
     for before, record in pairwise(rebalances):
         joined = {

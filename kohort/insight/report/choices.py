@@ -24,7 +24,7 @@ _FOR: Final = {
 
 
 def changed(recorded: Row, row: Row) -> str:
-    """Describe the change to a setting, with a capital first letter."""
+    """Describe how a setting differs from the recorded one, with a capital first letter."""
     if row.get("quicker_member"):
         quicker = f"If {name(row['quicker_member'])} were as quick as the others"
         is_both = setting_of(row) != setting_of(recorded)
@@ -83,7 +83,7 @@ def legend(page: GroupPage) -> Markup:
 
 
 def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
-    """Return the first target library or program, and its lines to paste."""
+    """Return the best setting's configuration lines for one client library or the brokers."""
     if summary.best is None or summary.recorded is None:
         return None
     blocks = _blocks(summary, summary.recorded, summary.best)
@@ -91,7 +91,7 @@ def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
 
 
 def to_set(summary: FirstScreen) -> Markup | None:
-    """Render the lines to paste for the best setting; those of one client library are unfolded."""
+    """Render the best setting's configuration lines; those of the first target are unfolded."""
     if summary.best is None or summary.recorded is None:
         return None
     blocks = _blocks(summary, summary.recorded, summary.best)
@@ -136,7 +136,7 @@ def _named(number: int, recorded: Row, row: Row) -> Markup:
 
 
 def _spread_ms(row: Row) -> int:
-    """Return the spread of the stopped time if it exceeds a tenth of that time and a second;
+    """Return the spread of the stopped time if it exceeds both a tenth of that time and one second;
     otherwise 0.
     """
     spread_ms: int = row.get("stopped_spread_ms") or 0
@@ -144,7 +144,7 @@ def _spread_ms(row: Row) -> int:
 
 
 def _blocks(summary: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Markup]]:
-    """Return the lines to paste for each client library and the brokers."""
+    """Return the configuration lines for each client library, and for the brokers."""
     return [
         (_FOR.get(target, target), element("pre", element("code", _lines(lines)), tabindex=0))
         for target, lines in config_lines(
@@ -157,7 +157,7 @@ def _blocks(summary: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Ma
 
 
 def _pastes(summary: FirstScreen, recorded: Row) -> list[Markup]:
-    """Render the lines to paste for all settings except the best, which is on the first screen."""
+    """Render the configuration lines of each proposed setting except the best."""
     return [
         folded(
             f"Lines to paste for {place}: {changed(recorded, row)}",

@@ -17,12 +17,12 @@ GROUPS_LISTED: Final = 200
 ROWS_SHOWN: Final = 20
 """Maximum number of rows in a table of members or partitions."""
 ACTS_SHOWN: Final = 200
-"""Maximum number of acts listed for a group: the newest ones."""
+"""Maximum number of acts (such as restarts) listed for a group: the newest ones."""
 SHOWN_MAX: Final = 200
 """Maximum number of rebalances of one group described by a sentence."""
 SENTENCES_LEAST: Final = 40
 SENTENCES_TOTAL: Final = 600
-"""Maximum number of sentences on a page. With many groups, it lowers SHOWN_MAX for each."""
+"""Maximum number of sentences on a page; with many groups, each has fewer than SHOWN_MAX."""
 MARKS_MAX: Final = 1_000
 """Maximum number of rebalances on the timeline; the most expensive ones are shown."""
 BINS_MAX: Final = 60
@@ -62,7 +62,7 @@ class Ownership:
     partitions: int = 0
     """The number of partitions, including those not drawn."""
     about: str = ""
-    """A sentence on which part of the history is drawn."""
+    """A sentence about the part of the history that the chart shows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,29 +73,28 @@ class GroupPage:
     """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
     stopped_total_ms, stopped_longest_ms, missing_count."""
     causes: Sequence[Row] = ()
-    """The acts by kind, the most expensive first, then those with the most rebalances: kind,
-    act_count, the sums of the columns of `acts`, last_at_ms, and process_counts, a list of names
-    and numbers of acts."""
+    """One row for each kind of act, most stopped time first, then most rebalances: kind, act_count,
+    totals of the columns of `acts`, last_at_ms, and process_counts, a list of names and their
+    numbers of acts."""
     acts: Listed = field(default_factory=Listed)
-    """Rows of `acts`, the newest first."""
+    """Rows of the table `acts`, the newest first."""
     late: Row | None = None
-    """late_count, late_longest_ms, late_session_timeout_ms and processes of all acts; None if
-    static members returned late fewer than two times."""
+    """The result of `late_returns`: static members that returned soon after session expiry."""
     slow_members: Listed = field(default_factory=Listed)
     heartbeat_gaps: Listed = field(default_factory=Listed)
     unavailability: Listed = field(default_factory=Listed)
     flapping: Listed = field(default_factory=Listed)
     needless: Listed = field(default_factory=Listed)
-    """Rows of `rebalances`."""
+    """Rows of the table `needless`: rebalances that moved no partition."""
     busiest: Row | None = None
     """The row of `storms` with the most rebalances."""
     bin_ms: int = 1
     by_time: Sequence[Row] = ()
-    """at_ms, rebalance_count, stopped_total_ms of each `bin_ms` with a rebalance."""
+    """at_ms, rebalance_count, stopped_total_ms of each interval of `bin_ms` with a rebalance."""
     marks: Listed = field(default_factory=Listed)
-    """sequence, started_at_ms, act (its kind) and stopped_total_ms, in chronological order."""
+    """Rebalances, oldest first: sequence, started_at_ms, act (its kind) and stopped_total_ms."""
     sentences: Listed = field(default_factory=Listed)
-    """The columns of `marks` and `sentence`, in chronological order."""
+    """As `marks`, with `sentence` instead of `act`."""
     ownership: Ownership = field(default_factory=Ownership)
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
@@ -111,7 +110,7 @@ class Contents:
     groups: Sequence[GroupPage]
     """The groups shown in full, those with the most stopped time first."""
     others: Listed = field(default_factory=Listed)
-    """cluster_id, group, rebalance_count, stopped_total_ms of the other groups."""
+    """cluster_id, group, rebalance_count, stopped_total_ms of the groups not shown in full."""
 
 
 _BINS_MS: Final = tuple(

@@ -48,7 +48,7 @@ def _as_text(value: Column) -> Column:
 
 
 def _by_python(decoding: Decoding) -> Callable[[Column], Column]:
-    """Return a function that applies a Python UDF; executors need the package of the format.
+    """Return a function that applies a Python UDF; executors need the format's Python package.
 
     JSON is decoded in Python too: Spark's own functions ignore what follows the first value, reject
     some valid values, give no reason, and take more processor time.
@@ -63,9 +63,7 @@ def _by_python(decoding: Decoding) -> Callable[[Column], Column]:
 def decode_one(
     decoder: Callable[[bytes], str], value: bytes | None
 ) -> tuple[str | None, str | None]:
-    """Return the text of the value, or the error. Raises RegistryError, which is not the value's
-    fault.
-    """
+    """Return the value's text, or the error. Raises RegistryError if the schema registry fails."""
     if value is None:
         return None, None
     try:

@@ -80,7 +80,7 @@ class _Replacing:
 
 
 class Findings:
-    """Renews the tables FINDINGS. Raises ReportedError."""
+    """Renews all tables of `FINDINGS`. Raises ReportedError."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Findings:
         thresholds: Thresholds,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`report` is called with a line before the groups are computed."""
+        """`report` is called with a progress message before the groups are computed."""
         self._lake = lake
         self._thresholds = thresholds
         self._report = report
@@ -145,7 +145,7 @@ class Findings:
         return change
 
     def _events(self, among: Collection[Group] | None) -> dict[Group, _Events]:
-        """Count the events of each group; of the tables, only keys and member counts are read."""
+        """Count the events of each group; only keys and member counts are read from the tables."""
         with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
         counts: dict[Group, _Events] = {}
         for name in (REBALANCES.name, AVOIDED.name):
@@ -163,7 +163,7 @@ class Findings:
     def _finished(
         self, change: Change, among: Collection[Group] | None
     ) -> set[tuple[Group, int, int]]:
-        """Return each group with the number of events and the last sequence at its last renewal."""
+        """Return (group, number of events, last sequence) of each group, as of its last renewal."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
         with explained(self._lake.label(GROUPS.name)):
             rows = change.read(schema_of(GROUPS, names), among)
@@ -235,8 +235,8 @@ def _compute(
 def _tables(
     tables: Tables, thresholds: Thresholds, rows_at_once: int, portion: list[tuple[Group, int]]
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the rows of each table, once for all groups of the portion, or in parts for a group
-    that exceeds `rows_at_once`.
+    """Yield the computed rows of each table: once for all groups of the portion, or in several parts
+    for a single group that exceeds `rows_at_once`.
     """
     if not portion:
         return
@@ -251,7 +251,7 @@ def _tables(
 def _in_parts(
     tables: Tables, thresholds: Thresholds, rows_at_once: int, group: Group
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the rows of a group whose members do not fit into memory."""
+    """Like `_tables`, for a group whose members do not fit into memory and are read in portions."""
     read = {name: _read(tables, name, [group]) for name in READ if name != MEMBERS.name}
     (history,) = histories({**read, MEMBERS.name: READ[MEMBERS.name].empty_table()})
     finder = Finder(history, thresholds)

@@ -80,7 +80,7 @@ class ConsumerGroup(FollowedGroup):
     )
 
     def __init__(self, names: TopicNames, timeouts_of: Callable[[], Timeouts]) -> None:
-        """`timeouts_of` returns the present settings of the group."""
+        """`timeouts_of` returns the group's current session timeout and heartbeat interval."""
         super().__init__()
         self._names = names
         self._names_version = names.version
@@ -89,14 +89,14 @@ class ConsumerGroup(FollowedGroup):
         self._members: dict[str, ConsumerMemberRecord] = {}
         self._current: dict[str, CurrentRecord] = {}
         self._stable: Counter[int] = Counter()
-        """Number of stable members by epoch; static members that left to restart count as
-        LEFT_FOR_RESTART."""
+        """Number of stable members by epoch; static members that left for a restart count at epoch
+        -2 (LEFT_FOR_RESTART)."""
         self._epoch = 0
         self._target_epoch = 0
         self._metadata_hash: int | None = None
-        """Hash of the metadata of its topics, as stored with the last epoch."""
+        """Hash of the metadata of the group's topics, as stored with the last epoch."""
         self._revoking: dict[str, int] = {}
-        """Since when a member has had partitions to revoke, by member id."""
+        """By member id: since when the member has had partitions to revoke."""
         self._upgraded: tuple[MemberRef, ...] | None = None
         """The members of the classic group that the next batch converts."""
 
@@ -235,8 +235,8 @@ class ConsumerGroup(FollowedGroup):
         return epoch == self._epoch + 1 or (not self._members and epoch <= _FIRST_EPOCH)
 
     def _is_complete(self, batch: Sequence[DurableRecord]) -> bool:
-        """Whether no record of a member is missing: the members that the batch removes are known,
-        and if the group has no members, the batch adds one.
+        """Whether no record of a member is missing: the batch removes only known members, and adds
+        a member if the group has none.
         """
         written = {record.member_id for record in batch if isinstance(record, ConsumerMemberRecord)}
         gone = {record.member_id for record in batch if isinstance(record, ConsumerMemberTombstone)}
@@ -263,8 +263,8 @@ class ConsumerGroup(FollowedGroup):
     def _changes(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog
     ) -> tuple[list[Trigger], list[Event]]:
-        """Return the changes of members in a batch as causes, and the events for the members that
-        it removes or replaces.
+        """Return the rebalance causes among a batch's member changes, and the events for members
+        that it removes or replaces.
         """
         written = {
             record.member_id: record for record in batch if isinstance(record, ConsumerMemberRecord)
@@ -432,7 +432,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count_stable(self, member_id: str, step: int) -> None:
-        """Add `step` to `_stable` at the member's epoch, if the member is stable or restarts."""
+        """Add `step` to `_stable` at the epoch of a member that is stable or left for a restart."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return
@@ -457,7 +457,7 @@ class ConsumerGroup(FollowedGroup):
 def _restated(
     old: ConsumerMemberRecord, new: ConsumerMemberRecord, *, is_resolved: bool
 ) -> Iterator[Trigger]:
-    """Yield a cause each for a member's changed subscription and changed assignor. A new regular
+    """Yield a cause for a changed subscription, and one for a changed assignor. A new regular
     expression is the cause REGEX_RESOLVED if its topics are in the same batch (`is_resolved`).
     """
     if old.topic_names != new.topic_names:

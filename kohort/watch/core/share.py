@@ -1,7 +1,7 @@
 """Follows one share group (KIP-932): from its records to events.
 
 The coordinator writes all records of one operation as one batch, so causes and assignments are
-exact. Only how a member left is inferred: the times of its records prove when it sent heartbeats.
+exact. Only how a member left is inferred: each of its records shows a heartbeat at that time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,15 +50,15 @@ class ShareGroup(FollowedGroup):
     __slots__ = ("_assigned_ms", "_lost_epoch", "_names", "_state", "_timeouts_of")
 
     def __init__(self, names: TopicNames, timeouts_of: Callable[[], Timeouts]) -> None:
-        """`timeouts_of` returns the present settings of the group."""
+        """`timeouts_of` returns the group's current session timeout and heartbeat interval."""
         super().__init__()
         self._names = names
         self._timeouts_of = timeouts_of
         self._state = ShareState()
         self._lost_epoch = 0
-        """The last epoch with unknown causes, because records before it are missing."""
+        """The last epoch whose causes are unknown, because records before it are missing."""
         self._assigned_ms: dict[str, int] = {}
-        """Since when an assignment has waited for a member's next heartbeat, by member id."""
+        """By member id: since when an assignment has waited for the member's next heartbeat."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
         """Return the present state, which began at `since_ms`."""
@@ -69,7 +69,7 @@ class ShareGroup(FollowedGroup):
     def store(
         self, batch: Sequence[DurableRecord], at_ms: int, log: GroupLog = NO_LINES
     ) -> Iterator[TimedEvent]:
-        """Take the records that were written together; yield the events that led to them."""
+        """Apply the records of one batch; yield the events that caused them."""
         now = Now(at_ms, at_ms)
         old = self._state
         epochs = [record.epoch for record in batch if isinstance(record, ShareEpochRecord)]
