@@ -135,7 +135,7 @@ class Names(NamedTuple):
     """Id of the broker that has the value, empty for the cluster-wide default."""
 
     def items_of(self, user: str) -> list[str]:
-        """The items that decode to the user's name: some characters may be encoded or not."""
+        """Return the items that decode to this name, which may be encoded in several ways."""
         return [item for item in self.items if unquote(item) == user]
 
 
@@ -148,7 +148,7 @@ def user_of(item: str) -> str:
 
 
 def disabled_users(cluster: Cluster) -> frozenset[str]:
-    """All disabled users; none if unsupported."""
+    """All disabled users; empty if the cluster cannot disable users."""
     listed = _listed(cluster).get(DISABLED)
     return frozenset(map(user_of, listed.items)) if listed is not None else frozenset()
 
@@ -179,7 +179,7 @@ def enable_user(cluster: Cluster, user: str) -> bool:
 
 
 def _listed(cluster: Cluster) -> dict[str, Names]:
-    """The effective values, by config; empty if the cluster does not have the configs."""
+    """Return the effective values by config name; empty if the cluster lacks these configs."""
     answer = cluster.metadata([])
     # A broker describes only its own configs, and the controller can change between requests.
     broker, connection = str(answer.controller_id), cluster.broker(answer, answer.controller_id)
@@ -202,7 +202,7 @@ def _listed(cluster: Cluster) -> dict[str, Names]:
 def _alter_names(
     cluster: Cluster, user: str, operation: Operation, changed: dict[str, tuple[Names, str]]
 ) -> None:
-    """Append items to configs or subtract them; `changed`: effective value and items, by config."""
+    """Append items to configs, or subtract them; `changed`: each config's value, and the items."""
     changes: dict[Resource, list[AlterableConfig]] = {}
     for name, (names, items) in changed.items():
         resource = Resource(Kind.BROKER, names.broker)

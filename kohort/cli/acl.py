@@ -155,7 +155,7 @@ def _principal(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    """Parse a numeric address as brokers compare it, or ``*`` for every address."""
+    """Parse a numeric address into the text that brokers compare, or ``*`` for all addresses."""
     if text == WILDCARD:
         return text
     try:
@@ -169,7 +169,7 @@ def _host(text: str) -> str:
 
 
 def _operation(text: str) -> Operation:
-    """Parse one of Kafka's operations in lower case, as ``describe-configs``."""
+    """Parse one of Kafka's operations in lower case, such as ``describe-configs``."""
     operation = _OPERATIONS.get(text.lower().replace("_", "-"))
     if operation is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_OPERATIONS)}")
@@ -301,7 +301,7 @@ def _check_lines(
 
 
 def _useless_operations(options: argparse.Namespace) -> list[str]:
-    """Warnings about operations that do not exist on the resource's type, as WRITE on a group.
+    """Warnings about operations that do not exist on the resource's type, such as WRITE on a group.
 
     A broker stores such rules, as Kafka does, but no request needs them.
     """

@@ -82,8 +82,8 @@ def consume(options: argparse.Namespace) -> None:
 def _few_collections() -> Iterator[None]:
     """Make the cyclic garbage collector run rarely.
 
-    Each poll creates and drops thousands of objects; by default, collections would take half of the
-    time.
+    Each poll creates and drops thousands of objects; by default, collecting garbage would take half
+    of the time.
     """
     before = gc.get_threshold()
     gc.set_threshold(TRACKED_OBJECTS)
@@ -221,7 +221,7 @@ async def _print_some(
     left: int | None,
     ends: Mapping[TopicPartition, int] = NO_ENDS,
 ) -> int:
-    """Print at most `left` records, or all if None, below `ends`; return their number."""
+    """Poll once, print up to `left` records (None: any number) below `ends`; return how many."""
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
     received = await reader.getmany(timeout_ms=POLL_MS, max_records=at_most)
     lines = [

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """The coordinators, and the observers of the groups."""
+    """Creates, loads and stops the coordinators of groups and transactions, and the history."""
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class Coordinators:
         self._history_log = TopicHistoryLog(topics, config, executor)
         self.metrics = RebalanceMetrics(config.kohort_metrics_groups_max)
         self.history = history
-        """The rebalance history."""
         self.history.add_listener(self.metrics.on_record)
         self.groups = make_groups(
             config,
@@ -82,12 +81,12 @@ class Coordinators:
         self.transactions.host.counts.on_ended = on_transaction_ended
 
     def present_share(self) -> "ShareDelivery | None":
-        """The delivery of share groups; None if it has not been created."""
+        """Like `share`, but None if it has not been created yet."""
         return self._share
 
     @property
     def share(self) -> "ShareDelivery":
-        """The services for ShareFetch and ShareAcknowledge; created at the first call."""
+        """The share group delivery (ShareFetch, ShareAcknowledge); created on first access."""
         if self._share is None:
             # Imported here, because most brokers have no share groups.
             from kohort.broker.assembly.share import make_share_delivery  # noqa: PLC0415
@@ -178,8 +177,8 @@ def make_groups(
     background_tasks: BackgroundTasks,
     begin_sharing: Callable[[], object],
 ) -> GroupCoordinator:
-    """Return the group coordinator; its log is not loaded yet. `begin_sharing` is called before
-    each new share group.
+    """Return the group coordinator; its log is not loaded yet. `begin_sharing` is called before a
+    share group is created.
     """
 
     def topic_id(name: str) -> bytes | None:

@@ -97,7 +97,7 @@ class Declaration(NamedTuple):
     honoured: bool = True
     internal: bool = False
     rule: str = ""
-    """Kafka's condition for a change at run time of a setting without effect here; see `Rule`."""
+    """If it has no effect here: Kafka's condition for a change at run time; see `Rule`."""
 
 
 class Setting(NamedTuple):
@@ -146,7 +146,7 @@ class Setting(NamedTuple):
         return str(value)
 
     def allowed(self) -> str:
-        """A phrase about valid values, for error messages and the documentation."""
+        """Describe the valid values, for error messages and the documentation."""
         declared = self.declared
         if declared.one_of:
             kind = "a comma-separated list of" if self.type is ConfigType.LIST else "one of"

@@ -252,7 +252,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def broker_default(known: Setting, broker: BrokerConfig) -> Value:
-    """Return the value of a topic config without an override."""
+    """Return the value that a topic config has without an override."""
     source = known.declared.falls_back_to
     if source is None:
         return known.default

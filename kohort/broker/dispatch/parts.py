@@ -13,8 +13,8 @@ M = TypeVar("M")
 
 
 class Lists(NamedTuple):
-    """Corresponding lists of request and response: one field name, or two if the elements of an
-    inner list are counted, such as `("topics", "partitions")`.
+    """Corresponding lists of request and response, each as field names: one, or two if the elements
+    of an inner list are counted, such as `("topics", "partitions")`.
     """
 
     request: tuple[str, ...]
@@ -27,9 +27,9 @@ def lists(request: str, response: str | None = None) -> Lists:
 
 
 def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[M, bool]]:
-    """Yield the parts of a request, in order: requests with at most `elements_max` elements in the
-    innermost lists at `path`. Each part comes with whether its first outer element continues the
-    last outer element of the previous part.
+    """Yield the parts of a request, in order, each with a flag: whether its first outer element
+    continues the last one of the previous part. A part has at most `elements_max` elements in the
+    innermost lists at `path`.
     """
     for part, _, continues in _parts(request, path, elements_max):
         yield part, continues
@@ -45,7 +45,7 @@ def join(
     """Append the lists at `path` of the next part's response to those of `response`.
 
     Args:
-        continues: as returned by `parts_of`.
+        continues: as yielded by `parts_of`.
     """
     elements, more = getattr(response, path[0]), getattr(part, path[0])
     if not elements:
@@ -66,8 +66,8 @@ def _parts(
     path: tuple[str, ...],
     elements_max: int,
 ) -> Iterator[tuple[Any, int, bool]]:
-    """Yield parts of an element, each with its count of innermost elements, and whether its first
-    child continues a child that the previous part divided.
+    """Yield the parts of an element, each with its number of innermost elements, and a flag:
+    whether its first child continues the last child of the previous part.
     """
     inner = getattr(element, path[0]) if path else None
     if not inner:

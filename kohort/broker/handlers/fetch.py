@@ -65,7 +65,7 @@ requests name all their partitions, so they can be answered without the state of
 def fetch(
     ctx: RequestContext, request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse] | Steps[Deferred[FetchResponse]]:
-    """Answer if there is enough data, an error or no maximum wait; else park the request."""
+    """Answer if there is enough data, an error or no time to wait; otherwise park the request."""
     ctx.connection.active_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # This broker never creates a session, so the client got it from another broker at the same
@@ -201,7 +201,7 @@ class FetchCall:
         )
 
     def park(self, read_bytes: int) -> Deferred[FetchResponse]:
-        """Wait for more data, after everything has been read once."""
+        """Park the request until there is enough data, or its maximum wait is over."""
         broker = self._ctx.broker
         # Drop the data, because no budget covers parked data; `_read_again` reads it once more.
         for read in self._allowed:
@@ -219,7 +219,7 @@ class FetchCall:
         return answer
 
     def _read_again(self, answer: Deferred[FetchResponse]) -> None:
-        """Answer with the available data when the wait is over."""
+        """Read again and answer, because the wait for data is over."""
         if answer.is_done:
             return
         if self._ctx.permissions_key != self._permissions_key:

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (key 90): return the start offsets and lags of share groups.
 AlterShareGroupOffsets (key 91): change start offsets of a group without members.
-DeleteShareGroupOffsets (key 92): delete a group's offsets and delivery state of topics.
+DeleteShareGroupOffsets (key 92): delete a group's offsets and delivery state for topics.
 
 90 v0-1, 91 and 92 v0. DescribeShareGroupOffsets v1 has the lag.
 """
@@ -220,7 +220,7 @@ class _Alteration:
         partitions.alter(key, self._start(), state_epoch, self.stored.set_result)
 
     def _start(self) -> int | None:
-        """Return the new start offset, limited to the log's range; None for the reset policy."""
+        """Return the new start offset, moved into the log's range; None: use the reset policy."""
         if self.offset == BY_RESET_POLICY:
             return None
         partition: Partition = self.topic.partitions[self.number]
@@ -228,7 +228,7 @@ class _Alteration:
 
 
 async def _alter(ctx: RequestContext, group_id: str, alterations: list[_Alteration]) -> None:
-    """Alter the offsets. Raises KafkaError if the group must not change, as with members."""
+    """Alter the offsets. Raises KafkaError, for example if the group has members."""
     partitions = ctx.broker.share_delivery.partitions
 
     def begin(state_epoch: int) -> Steps[None]:
@@ -264,7 +264,7 @@ def _stored(alterations: Iterable[_Alteration]) -> dict[bytes, StoredTopic]:
 def delete_share_group_offsets(
     ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred[DeleteShareGroupOffsetsResponse]:
-    """Delete a group's state of topics; answered when the deletion is durable."""
+    """Delete a group's state for these topics; answered when the deletion is durable."""
     group_id = request.group_id
     ctx.require(Operation.DELETE, ResourceType.GROUP, group_id)
     _check_group_id(group_id)

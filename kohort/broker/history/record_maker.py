@@ -37,7 +37,7 @@ class RecordMaker:
     def __init__(self, clock: Clock) -> None:
         self._log = PeerLog(logger, clock, LINES_PER_INTERVAL)
         self._taken: dict[str, TakenPartitions] = {}
-        """By id of a cooperative group, the revoked partitions that have no new owner yet."""
+        """By group id: revoked partitions without a new owner yet; cooperative groups only."""
 
     def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
         """Create the record of a rebalance; to be called for each group in the order of its
@@ -60,7 +60,7 @@ class RecordMaker:
         return record
 
     def record_of(self, waiting: Waiting) -> HistoryRecord:
-        """Create the record without pauses."""
+        """Create the record in one step, without yielding to other work."""
         return at_once(self.record_steps(waiting))
 
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
@@ -89,7 +89,7 @@ class RecordMaker:
 
     @staticmethod
     def text_of(record: HistoryRecord) -> bytes:
-        """Return the JSON of a record, without pauses."""
+        """Return the JSON of a record, created in one step."""
         return at_once(text_steps(record))
 
     @staticmethod
@@ -108,8 +108,8 @@ def recovered_text(stored: Generation, begun: StoredCause, sequence: int) -> byt
 
 
 def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes | None:
-    """Complete the record `text` of a running rebalance; return None if `stored` is the generation
-    of another rebalance.
+    """Complete the record `text` of a running rebalance from the generation in the group's log;
+    return None if that is the generation of another rebalance.
     """
     record = parse_text(text)
     if (
@@ -123,8 +123,8 @@ def completed_text(text: bytes, stored: Generation, begun: StoredCause) -> bytes
 
 
 def unfinished(text: bytes) -> bytes | None:
-    """Return the record of a rebalance that ran when the broker stopped, marked as unfinished; None
-    for other records.
+    """Return the record of a rebalance that was running when the broker stopped, marked as
+    unfinished; None for other records.
 
     Raises ValueError for an invalid record.
     """

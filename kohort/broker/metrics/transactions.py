@@ -1,4 +1,4 @@
-"""The durations of transactions. Imported at the first transaction or scrape."""
+"""Counts transactions by duration. Imported at the first transaction or scrape."""
 
 from typing import Final
 
@@ -13,8 +13,8 @@ RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
 
 
 class TransactionMetrics:
-    """Counts durations since the start, as an observer of the transactions; `TransactionHost` has
-    the other counters.
+    """Observes the transactions and counts them by result and duration; `TransactionHost` has the
+    other counters.
     """
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 
 SLICE_MS = 5
-"""Budget of a slice: longer than for other work, because expired operations are already late."""
+"""Budget of a time slice: longer than for other work, because expired operations are late."""
 
 _ENTRIES_PER_STEP = 10
-"""Entries between two checks of the clock."""
+"""Purgatory entries processed between two checks of the clock."""
 
 _HOPS_BEFORE_EXPIRY = 3
 """Loop iterations between the timer and the expiry.
@@ -61,9 +61,7 @@ class PurgatoryShell:
         self._timer_ms = deadline_ms
 
     def close(self) -> None:
-        """Complete all operations and stop. Operations that are added meanwhile are completed as
-        well.
-        """
+        """Complete all operations, including those that completions add, and stop."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -125,7 +123,7 @@ class PurgatoryShell:
                 self.wake_soon()
 
     def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
-        """Repeat steps until nothing is left or the slice is over."""
+        """Repeat `step` while `is_left()`, at most until the time slice is over."""
         self._time_slice.begin()
         while is_left():
             step()

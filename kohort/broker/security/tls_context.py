@@ -34,7 +34,7 @@ _MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 def key_store_problem(data: bytes, *, is_file: bool) -> str | None:
-    """Return what is missing in a PEM key store; None if nothing."""
+    """Return the problem with a PEM key store, such as a missing key; None if it has none."""
     problem = _pem_problem(data, "keystore")
     if problem is not None:
         return problem
@@ -47,7 +47,7 @@ def key_store_problem(data: bytes, *, is_file: bool) -> str | None:
 
 
 def trust_store_problem(data: bytes) -> str | None:
-    """Return what is missing in a PEM trust store; None if nothing."""
+    """Return the problem with a PEM trust store; None if it has none."""
     problem = _pem_problem(data, "truststore")
     if problem is None and BEGIN_CERTIFICATE.encode() not in data:
         return f"has no certificate in it, which begins with {BEGIN_CERTIFICATE}"
@@ -102,7 +102,7 @@ STORE_BYTES_MAX: Final = 4 << 20
 
 
 class KeyStore(NamedTuple):
-    """Facts about a listener's own certificate."""
+    """The subject and the fields of a listener's own certificate."""
 
     subject: str
     fields: CertificateFields

@@ -1,4 +1,4 @@
-"""The acknowledgements of one request, and the records that the end of its session releases."""
+"""Applies the acknowledgements of one request, and releases records when a session ends."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -54,7 +54,7 @@ class Acknowledging:
         self._store(share)
 
     def release_all(self, group_id: str, partitions: Iterable[SessionPartition]) -> None:
-        """Release all records that the member has locked in these partitions, in slices. The
+        """Release all records that the member has locked in these partitions, in time slices. The
         release continues even if the request is interrupted.
         """
         self._unstored_count += 1
@@ -77,7 +77,7 @@ class Acknowledging:
         self._partitions.run_in_slices(release)
 
     def store(self, then: Callable[[], None]) -> None:
-        """Call `then` when all changes are durable or have failed; at once without changes."""
+        """Call `then` when all changes are durable or have failed; at once if there are none."""
         self._then = then
         self._count_down()
 

@@ -46,7 +46,7 @@ class KnownIds:
         self._idle.pop(name, None)
 
     def note_state(self, txn: TransactionalId) -> None:
-        """Update the index for an id, after a record of it became durable or failed."""
+        """Update the index for an id whose record became durable, or could not be written."""
         name = txn.transactional_id
         self._idle.pop(name, None)
         if txn.is_idle:
@@ -57,11 +57,11 @@ class KnownIds:
             self._open.pop(name, None)
 
     def sort_open(self) -> None:
-        """Sort open ids by the start of their transactions, because loading has another order."""
+        """Sort open ids by the start of their transactions: they were loaded in another order."""
         self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
 
     def names(self) -> list[str]:
-        """Return a copy of all names, for callers that iterate over several loop iterations."""
+        """Return a copy of all ids, for callers that yield to the event loop while iterating."""
         return list(self._ids)
 
     def all(self) -> Collection[TransactionalId]:

@@ -1,4 +1,4 @@
-"""Reconciles partitions and coordinator after an unclean stop, before requests are served."""
+"""Makes partitions and the coordinator agree on transactions at startup after an unclean stop."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Reconciler:
         """By producer id, the highest epoch to fence, for transactions with an unknown outcome."""
 
     async def repair(self, opened: Iterable[OpenInPartition]) -> None:
-        """Repair transactions open in a partition, but ended or unknown in the coordinator."""
+        """Repair the transactions on which a partition and the coordinator disagree."""
         by_producer: dict[int, TransactionalId] | None = None
         for transaction in opened:
             if by_producer is None:
@@ -68,13 +68,13 @@ class Reconciler:
                 self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
-        """Fence producers that may continue a transaction which the coordinator has lost. Call it
+        """Fence producers that may continue a transaction that the coordinator has lost. Call this
         once the transactions in Prepare* are completed.
 
-        An epoch in a partition was assigned to a producer, even if the coordinator no longer knows
-        it: if it were assigned again, the new producer's first batch would look like a duplicate.
-        And a producer whose transaction was aborted because its outcome was unknown must not add to
-        it and commit.
+        If a partition has a higher epoch than the coordinator, the coordinator would assign this
+        epoch again, and the new producer's first batch would look like a duplicate. A producer
+        whose transaction was aborted because the outcome was unknown must not continue the
+        transaction and commit it.
 
         Args:
             known: (producer id, epoch) in the partitions.
@@ -103,7 +103,7 @@ class Reconciler:
             await self._host.wait_settled(owner)
 
     def check(self, opened: Iterable[OpenInPartition]) -> None:
-        """Log open transactions unknown to the coordinator, as internal errors."""
+        """Log an internal error for each open transaction that still needs a repair."""
         by_producer = self._by_producer()
         for transaction in opened:
             owner = by_producer.get(transaction.producer_id)

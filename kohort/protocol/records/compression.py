@@ -31,18 +31,18 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.varint import Buffer, read_uvarint
 
 PIECE_BYTES = 1 << 20
-"""Bytes inflated between two pauses, if the codec allows a choice."""
+"""Bytes inflated between two yields, unless a single block of the codec is larger."""
 
 _PIECE_COST_BYTES = PIECE_BYTES >> 7
-"""Minimum number of bytes that a chunk counts towards the next pause, because 1 MiB may consist of
+"""Minimum number of bytes that a piece counts towards the next yield, because 1 MiB may consist of
 100,000 empty streams, each of which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
-"""Compressed bytes for one call of zlib, which at the end of each member copies the rest of its
-input."""
+"""Compressed bytes passed to each call of zlib, which copies the unread rest of them at the end of
+each gzip member."""
 
 _COMPRESSED_STEP_BYTES = 128 << 10
-"""Bytes compressed between two pauses: up to 5 ms with gzip."""
+"""Bytes compressed between two yields; gzip takes up to 5 ms for them."""
 
 Compressor: TypeAlias = Callable[[Iterable[Buffer], int, int | None], Iterator[bytes]]
 """Takes the block in slices, its size, and the level of `compress`."""
@@ -209,7 +209,7 @@ def _snappy(slices: Iterable[Buffer], _size_bytes: int, _level: int | None) -> I
 
 
 def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
-    """Inflate a raw block or xerial streams; a truncated last length is ignored."""
+    """Inflate a raw block or xerial streams; ignore an incomplete block length at the end."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _unsnappy_block(view, limit_bytes, limit_bytes)
@@ -275,9 +275,9 @@ def _lz4(slices: Iterable[Buffer], size_bytes: int, level: int | None) -> Iterat
 
 _LZ4_MAGIC = 0x184D2204
 _LZ4_START = struct.Struct("<IBB")
-"""Magic, flags and the maximum size of a block."""
+"""Start of a frame header: magic, flags and the maximum size of a block."""
 _LZ4_HEADER_BYTES_MIN = 7
-"""Magic, flags, block size and the header's checksum."""
+"""Size of the shortest frame header: magic, flags, block size and the header's checksum."""
 _LZ4_INDEPENDENT_BIT = 0x20
 _LZ4_SIZE_BIT = 0x08
 _LZ4_CHECKSUM_BIT = 0x04
@@ -286,7 +286,7 @@ _SKIPPABLE_MAGIC = 0x184D2A50
 """Magic of frames with other data, in LZ4 and in zstd; its lowest four bits may have any value."""
 _SKIPPABLE_MASK = 0xFFFF_FFF0
 _SKIPPABLE_START = struct.Struct("<II")
-"""Magic, and the size of the data."""
+"""Start of a skippable frame: magic, and the size of its data."""
 _UINT32_LE = struct.Struct("<I")
 
 

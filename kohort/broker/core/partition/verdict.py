@@ -27,7 +27,7 @@ class TopicRules(Protocol):
 
 
 class ProduceTerms(NamedTuple):
-    """The parameters of a Produce request for all its partitions, and the time."""
+    """Parameters of a Produce request that apply to all its partitions, and the current time."""
 
     api_version: int
     acks: int
@@ -48,8 +48,8 @@ class ValidBatch(NamedTuple):
     header: BatchHeader
     """The header of `batch`, as it is to be stored."""
     batch: bytes | memoryview
-    """Exactly one batch. The request's own bytes unless timestamps or the compressed block had to
-    be changed."""
+    """Exactly one batch. These are the request's bytes, unless timestamps or the compressed block
+    had to be changed."""
     log_append_time_ms: int = -1
     """The append time in the response; -1 unless the topic uses LogAppendTime."""
 

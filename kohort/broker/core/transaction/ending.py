@@ -46,7 +46,7 @@ class TransactionEnd:
         self, cause: EndCause, ticket: Ticket | None = None, *, fencing: Fencing | None = None
     ) -> None:
         """`ticket`: the EndTxn to answer. `fencing`: the InitProducerId that waits for the end.
-        With neither, the broker ends the transaction by itself (timeout, start).
+        With neither, the broker ends the transaction: after a timeout, or at startup.
         """
         self.cause = cause
         self._ticket = ticket
@@ -83,7 +83,7 @@ class TransactionEnd:
         return self.answer_fencing(error) if ticket is None else Reply(ticket, EndResult(error))
 
     def take_fencing(self) -> Fencing | None:
-        """Return the InitProducerId to be executed after the end, if it still waits."""
+        """Return the InitProducerId to execute after the end; None if none is waiting."""
         fencing, self._fencing = self._fencing, None
         return fencing
 
@@ -104,7 +104,7 @@ class TransactionEnd:
         return None if self._missing is None else tuple(self._missing)
 
     def mark(self, record: TransactionRecord, *, is_answered: bool) -> Mark | None:
-        """Request the markers that are missing; None if there are none."""
+        """Request the missing markers; None if no marker is missing."""
         assert self._missing is not None
         assert not self._awaited
         self._awaited = len(self._missing)

@@ -39,6 +39,6 @@ class Detached(Generic[T]):
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Merge what was learned about the segments into the log. Do not call it if `is_void`."""
+        """Copy the twins' new knowledge to the log's segments. Do not call it if `is_void`."""
         for segment, twin in self._twins:
             segment.learn_from(twin)

@@ -3,7 +3,7 @@
 The time index is trusted only where an entry matches the batch it points to; otherwise the headers
 of the whole segment are scanned once, and a complete index is rebuilt. A maximum that is too low
 would make retention delete a segment too early. So the last entry, which should be the maximum, is
-also compared with the batches after it; if timestamps ascend, its batch is the last one anyway.
+also compared with the batches after its own; if timestamps ascend, there are none.
 """
 
 import logging
@@ -60,8 +60,8 @@ def _last_entry(segment: LogSegment) -> TimestampOffset | None:
 
 
 def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
-    """Whether no batch after `batch`, which has the last index entry, has a later timestamp.
-    Batches after damage are not examined.
+    """Whether `batch`, to which the last index entry points, has the latest timestamp of all
+    batches from it to the end of the segment or the first damaged batch.
     """
     try:
         for _, header in segment.walk(batch.position, batch.header.base_offset):
@@ -73,7 +73,7 @@ def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
 
 
 def load_first_timestamp(segment: LogSegment) -> int:
-    """Return the first batch's max timestamp; NO_TIMESTAMP without one."""
+    """Return the first batch's max timestamp; NO_TIMESTAMP without a valid first batch."""
     if segment.first_timestamp is None:
         segment.first_timestamp = NO_TIMESTAMP
         try:
@@ -91,7 +91,7 @@ def find_timestamp(
     """Return the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
     None if there is none. The batch that contains the record is decoded, so the result is exact.
-    Raises OSError, and CorruptBatchError if there is damage on the way.
+    Raises OSError, and CorruptBatchError if a batch up to the result is damaged.
     """
     number = segment.time_index.find_timestamp(timestamp)
     offset = max(start_offset, segment.base_offset)
@@ -112,7 +112,7 @@ def find_timestamp(
 
 
 def find_max_timestamp(segment: LogSegment) -> TimestampOffset | None:
-    """Return the first record with the latest timestamp of the segment; None if it has none."""
+    """Return the first record with the segment's latest timestamp; None if that is unknown."""
     latest = load_max_timestamp(segment)
     if latest is None or latest == NO_TIMESTAMP:
         return None
@@ -127,11 +127,11 @@ def find_max_timestamp(segment: LogSegment) -> TimestampOffset | None:
 
 
 def timestamp_at(segment: LogSegment, offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset`, NO_TIMESTAMP if it has none;
-    None if all records are below it.
+    """Return the timestamp of the first record at or after `offset`: NO_TIMESTAMP if it has none;
+    None if the segment has no such record.
 
-    If the batch is longer than `DECODED_BYTES_MAX`, it is not decoded, and the timestamp of its
-    first record is returned. Raises OSError, and CorruptBatchError if there is damage on the way.
+    A batch longer than `DECODED_BYTES_MAX` is not decoded: the timestamp of its first record is
+    returned. Raises OSError, and CorruptBatchError if the batch is damaged.
     """
     found = locate(segment, offset)
     if found is None:
@@ -190,7 +190,7 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
 
 
 def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
-    """Find the maximum in the headers and complete the index of a sealed segment."""
+    """Find the maximum timestamp; rebuild the time index, except in an active segment's twin."""
     latest = TimestampOffset(NO_TIMESTAMP, -1)
     entries: list[TimestampOffset] = []
     indexed = 0
