@@ -130,7 +130,7 @@ class Names(NamedTuple):
     """The user names in the effective value of a config (`DISABLED` or `DISCONNECTED`)."""
 
     items: tuple[str, ...]
-    """The names as in the config; see `item_of`."""
+    """The names as encoded in the config; see `item_of`."""
     broker: str = ""
     """Id of the broker that has the value, empty for the cluster-wide default."""
 

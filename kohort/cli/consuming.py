@@ -202,7 +202,7 @@ async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, f
 
 
 async def _share(options: argparse.Namespace, reader: AnyConsumer, form: Form) -> None:
-    """Read as a member of a group, and commit what was printed."""
+    """Read as a member of a group, and commit the offsets of the printed records."""
     left = options.max_messages
     async with reader as consumer:
         while left != 0:

@@ -97,7 +97,7 @@ class Declaration(NamedTuple):
     honoured: bool = True
     internal: bool = False
     rule: str = ""
-    """If it has no effect here: Kafka's condition for a change at run time; see `Rule`."""
+    """For settings without effect: Kafka's condition for a change at run time; see `Rule`."""
 
 
 class Setting(NamedTuple):
@@ -130,7 +130,7 @@ class Setting(NamedTuple):
         return value
 
     def format(self, value: Value) -> str | None:
-        """Format a value as Kafka's tools do; None for None."""
+        """Format a value as Kafka's tools do; None stays None."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -167,7 +167,7 @@ class Setting(NamedTuple):
         return phrase
 
     def what_is_allowed(self) -> str:
-        """`allowed` in brackets, to append to an error.
+        """Return `allowed()` in brackets, to append to an error.
 
         Empty for settings with a ``check``, whose errors already contain the reason.
         """

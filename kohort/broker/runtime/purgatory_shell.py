@@ -36,7 +36,7 @@ class PurgatoryShell:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        """When `_timer` fires; meaningful while there is one."""
+        """When `_timer` fires; only valid while `_timer` is set."""
         self._drain_handle: asyncio.Handle | None = None
         self._expiry_handle: asyncio.Handle | None = None
         self._is_closed = False

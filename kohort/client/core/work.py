@@ -187,7 +187,7 @@ class Work:
 
     @property
     def ready_count(self) -> int:
-        """How many records could be started now, at most."""
+        """Maximum number of records that can be started now."""
         return len(self._ready)
 
     def due_ms(self) -> int | None:
@@ -374,7 +374,7 @@ class Work:
                 self._ready.append(lane)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start no more records of these partitions."""
+        """Start no more records of these partitions, not even to finish a drain."""
         for partition in partitions:
             share = self._share(partition)
             share.is_held = True

@@ -305,7 +305,7 @@ class Acknowledger:
         return _LAST_BEYOND if origin.last < last else None
 
     def _acquired_before(self, offset: int) -> Range | None:
-        """Return the last range that begins at or before an offset."""
+        """Return the last acquired range that begins at or before an offset."""
         segments = self.in_flight.segments
         index = segments.index(offset)
         while index >= 0:
@@ -403,7 +403,7 @@ def state_after(kind: int, count: int, limit: int, archived: RecordState) -> Rec
 
 
 def _splits(origin: Range, run: _Run) -> bool:
-    """Check whether a range is acknowledged in parts."""
+    """Check whether `run` acknowledges only a part of a range, or its parts separately."""
     if len(run.types) > 1 or run.first_offset > origin.first or run.last_offset < origin.last:
         return True
     index = bisect_right(run.borders, origin.first)

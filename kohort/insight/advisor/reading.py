@@ -1,6 +1,6 @@
 """Reads a `Trace` of a group's processes from its history records (JSON).
 
-Fields may be missing: histories made from a stock broker's log contain little more than triggers.
+Fields may be missing: histories from a stock Kafka broker's log contain little but triggers.
 `Trace.unknown` lists the missing facts.
 """
 

@@ -58,7 +58,7 @@ _MEMBERS: Final = "members_after"
 
 
 _Portion: TypeAlias = tuple[int, list[tuple[Group, int]]]
-"""The number of the portion, and its groups with their numbers of rows."""
+"""Number of a portion, and the portion's groups, each with its number of rows."""
 
 
 class _Events(NamedTuple):

@@ -60,7 +60,7 @@ class RejectedBatch(NamedTuple):
     code: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
-    """Errors of records, for Produce v8 and later (KIP-467); only the first if there are very
+    """Errors of records, for Produce v8 and later (KIP-467); only the first ones if there are very
     many."""
     reports_log_start: bool = True
     """Whether the response has the log start offset: Kafka returns -1 if it rejects a batch before
@@ -71,7 +71,7 @@ Verdict: TypeAlias = ValidBatch | RejectedBatch
 
 
 class RejectionError(Exception):
-    """Raised by a check that fails; becomes the verdict."""
+    """Raised by a failed check, with the verdict."""
 
     def __init__(self, verdict: RejectedBatch) -> None:
         super().__init__(verdict)
@@ -79,5 +79,5 @@ class RejectionError(Exception):
 
 
 def reject(code: ErrorCode, message: str, *, reports_log_start: bool = True) -> NoReturn:
-    """Reject a batch for an error that is not in a single record."""
+    """Reject a batch because of an error that concerns the whole batch."""
     raise RejectionError(RejectedBatch(code, message, reports_log_start=reports_log_start))

@@ -84,7 +84,7 @@ class _PartlyRead:
 
 
 class _Place(NamedTuple):
-    """The position of a partition before records of it were returned."""
+    """A partition's position before the records that its reader got last."""
 
     placed: int
     offset: int
@@ -180,7 +180,7 @@ class FetchBuffers:
 
     @property
     def inflated_bytes(self) -> int:
-        """The decompressed size of partly read batches; not part of the waiting bytes."""
+        """The decompressed size of partly read batches; not counted in the buffered bytes."""
         return self._partly_read.byte_count
 
     def has_readable(self, only: PartitionFilter = None) -> bool:
@@ -280,7 +280,7 @@ class FetchBuffers:
                 yield partition
 
     def _read(self, partition: TopicPartition, wanted: int, read: _Read) -> list[AnyRecord] | None:
-        """Read some records without moving the position; None: try another partition."""
+        """Read records without moving the position past them; None: try another partition."""
         waiting = self._waiting[partition]
         state = self._positions.state(partition)
         assert state.position is not None
