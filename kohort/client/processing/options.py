@@ -24,7 +24,7 @@ Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
 Around: TypeAlias = Callable[[Any, Callable[[Any], Awaitable[object]]], Awaitable[object]]
 """A coroutine function that gets a record (or a batch) and the handler, and awaits the handler."""
 
-IN_FLIGHT_RECORDS_LIMIT: Final = 1_000
+IN_FLIGHT_RECORDS_LIMIT: Final = 2_000
 
 _COUNTS: Final = {
     "concurrency": 1,
