@@ -17,12 +17,13 @@ _SPARE: Final = 1.25
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
     """Sum up the acts in which static members returned at most LATE_MS after their session had
-    expired; None if there are fewer than LATE_LEAST such returns, or a session timeout is unknown.
+    expired; None if there are fewer than LATE_LEAST such returns, or a session timeout is unknown
+    or already as long as the longest that is recommended.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)
     sessions_ms = [act["late_session_timeout_ms"] for act in late]
-    if count < LATE_LEAST or None in sessions_ms:
+    if count < LATE_LEAST or None in sessions_ms or max(sessions_ms) >= _SESSIONS_S[-1] * 1_000:
         return None
     return {
         "late_count": count,

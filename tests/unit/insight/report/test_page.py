@@ -12,6 +12,7 @@ from kohort.insight.report.answer import answer, numbered
 from kohort.insight.report.contents import Contents, GroupPage, Listed
 from kohort.insight.report.events import History
 from kohort.insight.report.from_history import group_page
+from kohort.insight.report.late_returns import enough, late_returns
 from kohort.insight.report.markup import NBSP
 from kohort.insight.report.page import render
 from kohort.insight.report.text import column, days, duration, period, unit_of
@@ -442,6 +443,19 @@ def test_a_session_shorter_than_restarts_is_seen_without_a_replay() -> None:
     both = words(html(page("payments")))
     assert "up to 41 s too late; or static membership and a cooperative" in both
     assert "without a replay" not in words(billing())
+
+
+def test_a_session_as_long_as_any_that_is_advised_is_not_to_be_longer() -> None:
+    act = {
+        "late_count": 2,
+        "late_longest_ms": 5_000,
+        "late_session_timeout_ms": 180_000,
+        "processes": ["payments-2"],
+    }
+    late = late_returns([act])
+    assert late is not None
+    assert enough(late) == "session.timeout.ms=300000"
+    assert late_returns([act | {"late_session_timeout_ms": 300_000}]) is None
 
 
 def test_member_ids_are_shortened_to_what_tells_them_apart() -> None:
