@@ -1,5 +1,5 @@
-"""The broker's decoding and encoding of the bytes that classic members exchange in JoinGroup and
-SyncGroup. Partitions that do not exist are left out in both directions.
+"""Decodes and encodes, for the broker, the subscriptions and assignments of classic members
+(JoinGroup, SyncGroup). Partitions that do not exist are left out both ways.
 """
 
 from collections.abc import Iterable

@@ -89,9 +89,9 @@ def _expire(group: ClassicData, member: Member) -> Trigger:
 
 
 def _remove_silent(group: ClassicData, now: Now) -> None:
-    """End the sync phase: members that have not synced are removed, static or not.
+    """End the sync phase: remove the members that have not synced, static or not.
 
-    The timer is cancelled when a rebalance begins, so it belongs to the present generation.
+    A rebalance cancels the sync timer, so the expired timer is that of the present generation.
     """
     silent = [member for member in group.roster if member.member_id in group.pending_sync]
     if not silent:

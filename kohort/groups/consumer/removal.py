@@ -1,5 +1,5 @@
-"""Removes members: those that leave by their heartbeat or that a LeaveGroup names, of either
-protocol, and those whose timers expire, because they are silent or keep revoked partitions.
+"""Removes members of either protocol: those that leave by a heartbeat, those that a LeaveGroup
+names, and those whose timers expire, because they are silent or keep revoked partitions.
 
 Each removal bumps the epoch with a cause of its own; a LeaveGroup counts as one removal. The end of
 the assignment interval is handled here as well.

@@ -66,14 +66,14 @@ class TriggerRecord:
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    """Ids of the members whose removal is this cause; truncated."""
+    """Ids of the members whose removal is the cause; truncated."""
     removed_count: int = 0
     session_timeout_ms: int | None = None
     """Session timeout of a member whose session ended."""
     rebalance_timeout_ms: int | None = None
     """The timeout that expired, for members that did not sync."""
     error: str | None = None
-    """Name of an error code."""
+    """Name of the error with which a client was rejected, or an assignment could not be stored."""
     detail: str | None = None
     silent_ms: int | None = None
     """Time since the last request of the previous process of a static member that came back; None
@@ -128,17 +128,17 @@ class Timeline:
     assigned_by: str | None = None
     """at_once, interval or heartbeat: see `events.TargetAssigned`."""
     durable_ms: int | None = None
-    """Time at which the leader's assignment was stored, and so sent to the waiting members. Of a
-    consumer group: when the target was stored."""
+    """Time at which the leader's assignment was stored, to be sent to the waiting members. Of a
+    consumer group: when the target assignment was stored."""
     finished_ms: int | None = None
-    """Time at which the group was Stable or Empty, or the next rebalance began. A consumer group is
-    Stable when all members have their whole target."""
+    """Time at which the group became Stable or Empty, or the next rebalance began. A consumer group
+    is Stable when all members have their whole target assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:
-    """The longest wait of a rebalance. For joins, with the last members to join, or those that had
-    not joined in time; for an assignment, with the leader.
+    """The longest wait of a rebalance. In the join phase, the members waited for are the last ones
+    to join, or those that did not join in time; in the sync phase, the leader.
     """
 
     phase: str | None = None
@@ -150,10 +150,10 @@ class WaitedFor:
     pending_ids: tuple[str, ...] = ()
     """Ids given to members that never joined with them; truncated."""
     ms: int = 0
-    """How long the rebalance waited only for these members, or only for this phase to end."""
+    """How long the rebalance waited only for the members named, or only for `phase` to end."""
     were_told: bool = False
-    """Whether all these members, of a classic group in the join phase, had learned of the rebalance
-    from a heartbeat: their processes ran, but did not poll."""
+    """In the join phase of a classic group: whether all members waited for had learned of the
+    rebalance from a heartbeat, so that their processes ran, but did not poll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class Stopped:
     """How long members stopped consuming, over all members: see `MemberTimeline.stopped_ms`."""
 
     member_count: int = 0
-    """Number of members that stopped for at least 1 ms; in a classic group, new ones excepted."""
+    """Number of members that stopped for at least 1 ms, except new members of a classic group."""
     longest_ms: int = 0
     total_ms: int = 0
     open_count: int = 0
@@ -188,11 +188,10 @@ class Unread:
 
     partition_count: int = 0
     member_count: int = 0
-    """Number of members that had owned these partitions."""
+    """Number of members that left or were removed, and had owned partitions."""
     longest_ms: int = 0
-    """The longest time that such a partition had no reader: from the last heartbeat of its member,
-    or its last Fetch if its application did not poll, until another member got the partition, or
-    until the rebalance ended."""
+    """The longest time without a reader for one partition: from its member's last heartbeat (last
+    Fetch, if the application did not poll) until another member got it or the rebalance ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +221,15 @@ class MemberTimeline:
     role: str | None = None
     """leader or follower of the new generation; None for members outside it."""
     told_ms: int | None = None
-    """Time of the first answer REBALANCE_IN_PROGRESS; from then to its join the member revokes and
-    commits. In a consumer group: time of the first answer with fewer partitions or, if none are
+    """Time of the first response with REBALANCE_IN_PROGRESS; the member then revokes, commits and
+    joins. In a consumer group: time of the first response with fewer partitions or, if none are
     revoked, with the new epoch; 0 if it still has partitions that an earlier rebalance revoked."""
     join_received_ms: int | None = None
     join_answered_ms: int | None = None
     sync_received_ms: int | None = None
     sync_answered_ms: int | None = None
     epoch_before: int | None = None
-    """In a consumer group, the epoch before; None for a new member, -2 after it left to restart."""
+    """In a consumer group: the member's epoch before; None if new, -2 after it left to restart."""
     epoch: int | None = None
     """The member's epoch at the end of the rebalance."""
     revoked_ms: int | None = None
@@ -243,8 +242,7 @@ class MemberTimeline:
     fate_ms: int | None = None
     """Time at which the member left or was removed."""
     certainty: Certainty = Certainty.CERTAIN
-    """How well its fate is known; see `TriggerRecord.certainty`. Left out of the JSON if certain.
-    """
+    """How certain `fate` is; see `TriggerRecord.certainty`. Left out of the JSON if certain."""
     replaced_by: str | None = None
     reason: str | None = None
     """The reason stated in the member's join, as in TriggerRecord."""
@@ -271,7 +269,7 @@ class MemberTimeline:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
     """One transition to PreparingRebalance, and its outcome. In a consumer group: one new target
-    assignment, from the first change after the previous one.
+    assignment, from the first change after the previous target.
     """
 
     group: str
@@ -284,8 +282,8 @@ class RebalanceRecord:
     initial: bool = False
     """Whether this is the first rebalance of an empty group, which waits for the initial delay."""
     follows: int | None = None
-    """Sequence of the rebalance that this one superseded, or else of the latest one that revoked
-    partitions assigned here."""
+    """Sequence number of the rebalance that this one superseded, or else of the latest one that
+    revoked partitions assigned in this one."""
     superseded_by: int | None = None
     group_type: str = GroupKind.CLASSIC.value
     """classic or consumer, after the rebalance."""
@@ -297,8 +295,8 @@ class RebalanceRecord:
     timeline: Timeline = field(default=Timeline())
     waited_for: WaitedFor = field(default=WaitedFor())
     restart_ms: int | None = None
-    """Time from the broker's restart to this rebalance, if it is the first one of the group that
-    the restart explains, and at most a minute later; None for others."""
+    """Time from the broker's restart to this rebalance, if it is the group's first of a kind that a
+    restart causes, and began within a minute; None otherwise."""
     outcome: RebalanceOutcome
     error: str | None = None
     """Name of the error code if the outcome is store_failed."""
@@ -314,8 +312,8 @@ class RebalanceRecord:
     pending_transactions: int = 0
     """Number of open transactions with offsets of the group when the rebalance began."""
     fenced_commits: int = 0
-    """Number of transactional commits refused since the previous rebalance because of a former
-    member or another generation."""
+    """Number of transactional commits rejected since the previous rebalance, because they named a
+    former member or another generation."""
     members: tuple[MemberTimeline, ...] = ()
     """Members of the new generation, and those that ceased to be members; if truncated, the
     most significant ones."""
@@ -345,7 +343,7 @@ class MemberChange:
     host: str = ""
     fate: MemberFate = MemberFate.KEPT
     certainty: Certainty = Certainty.CERTAIN
-    """How well its fate is known. Left out of the JSON if certain."""
+    """How certain `fate` is. Left out of the JSON if certain."""
     partitions: MemberPartitions = field(default=MemberPartitions())
 
 
@@ -372,9 +370,9 @@ class AssignedRecord:
     gained_count: int = 0
     """Number of partitions gained, over all members."""
     losing_count: int = 0
-    """Number of members that gave up partitions, without those that left or were removed."""
+    """Number of members that gave up partitions, except those that left or were removed."""
     given_up_count: int = 0
-    """Number of partitions given up, without those of members that left or were removed."""
+    """Number of partitions given up, except by members that left or were removed."""
     members_dropped: int = 0
     members: tuple[MemberChange, ...] = ()
     """Members whose partitions have changed, and those that left or were removed; truncated. The

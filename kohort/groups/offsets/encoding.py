@@ -93,7 +93,7 @@ def _encode_value_or_null(record: OffsetRecord | PendingOffset | OffsetTombstone
 def decode(
     key: bytes, value: bytes | None, headers: RecordHeaders
 ) -> OffsetRecord | OffsetTombstone:
-    """Decode a record, pending or not. Raises DecodeError."""
+    """Decode the record of an offset commit, transactional or not. Raises DecodeError."""
     del headers
     named, _ = _KEY.decode(key, 2)
     place = (named.group, named.topic, named.partition)
