@@ -58,7 +58,7 @@ class HttpListener:
         return server
 
     def authenticate_requests(self, listeners: SecureListeners, access: Access | None) -> None:
-        """Authenticate all requests from now on. Reads files. Raises StoreError."""
+        """Authenticate all further requests, if configured. May read files. Raises StoreError."""
         self._settings = listeners.settings
         config = self._loaded.config
         ways = config.kohort_http_authentication

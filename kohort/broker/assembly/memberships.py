@@ -1,4 +1,4 @@
-"""Creates the memberships of groups from the settings; imported when the first one is created."""
+"""Creates the objects that execute groups' requests; imported when the first group is created."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Memberships:
-    """Creates empty memberships, and counts the members and the memory of all of them."""
+    """Creates objects that execute a group's requests; counts members and memory of all groups."""
 
     def __init__(
         self, config: BrokerConfig, environment: Environment, topics: TopicManager
@@ -41,7 +41,7 @@ class Memberships:
         )
 
     def classic(self, group: Group) -> ClassicMembership:
-        """Return a membership of the classic protocol."""
+        """Return an object that executes the group's requests by the classic protocol."""
         environment, topics = self._environment, self._topics
 
         def partition_count(name: str) -> int | None:
@@ -60,7 +60,7 @@ class Memberships:
         )
 
     def consumer(self, group: Group) -> ConsumerMembership:
-        """Return a membership of the consumer protocol (KIP-848)."""
+        """Return an object that executes a consumer group's requests (KIP-848)."""
         environment = self._environment
         return ConsumerMembership(
             group,
@@ -72,8 +72,8 @@ class Memberships:
         )
 
     def share(self, group: Group) -> "ShareMembership":
-        """Return a membership of a share group (KIP-932); its modules are imported at the first
-        call.
+        """Return an object that executes a share group's requests (KIP-932); its modules are
+        imported at the first call.
         """
         from kohort.groups.share.membership import ShareMembership  # noqa: PLC0415
 
@@ -141,8 +141,8 @@ class ConsumerGroupSettings:
 
     def __call__(self, group_id: str) -> ConsumerSettings:
         """Return the settings of a group. Unless the group sets its own heartbeat interval, the
-        interval depends on the number of members of all groups: if there are few members, each may
-        send heartbeats often, and so gets its partitions soon.
+        interval depends on the number of members of all consumer groups: if there are few, each
+        may send heartbeats often, and so gets its partitions soon.
         """
         settings = self._settings()
         config = settings.config

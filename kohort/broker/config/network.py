@@ -21,7 +21,7 @@ class Endpoint(NamedTuple):
     listener: str
     """Name of the listener, in upper case."""
     host: str
-    """Host name or address without brackets; one of `EVERY_INTERFACE` for all of them."""
+    """Host name or address without brackets; one of `EVERY_INTERFACE` for all interfaces."""
     port: int
     """0 in ``listeners`` takes any free port."""
 
@@ -65,7 +65,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def check_listeners(items: tuple[str, ...]) -> None:
-    """Raise ValueError with the error in a value of ``listeners``."""
+    """Raise ValueError if a value of ``listeners`` is invalid."""
     # As in Kafka, an IPv4 and an IPv6 address may share a port.
     ports = [(each.port, ":" in each.host) for each in parse_endpoints(items) if each.port]
     if len(set(ports)) != len(ports):
@@ -73,7 +73,7 @@ def check_listeners(items: tuple[str, ...]) -> None:
 
 
 def check_advertised(items: tuple[str, ...] | None) -> None:
-    """Raise ValueError with the error in a value of ``advertised.listeners``."""
+    """Raise ValueError if a value of ``advertised.listeners`` is invalid."""
     for endpoint in parse_endpoints(items or ()):
         # An empty host is this machine's name, as in Kafka.
         if endpoint.host == "0.0.0.0":  # noqa: S104 - compared, not bound.

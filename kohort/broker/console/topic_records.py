@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
     start: str
     """Where to start: one of `STARTS`."""
     at: int
-    """The first offset, or the time in milliseconds."""
+    """If `start` is "offset": the first offset; if "time": the time in milliseconds."""
     partition: int | None
     """None for all partitions."""
     limit: int

@@ -106,12 +106,12 @@ class Inbox(list[Command]):
         return commands
 
     def forget_due(self) -> None:
-        """Drop the deadlines, because the group is rebuilt from the log."""
+        """Drop the queued deadlines, because the group is rebuilt from the log."""
         self._due.clear()
         self._before_due = 0
 
     def fail_requests(self, error: KafkaError) -> None:
-        """Answer all commands that have a ticket with `error`; commands without a ticket stay."""
+        """Answer each command that came from a request with `error`; keep the others queued."""
         for command in self.take_all():
             if command.ticket is None:
                 self.append(command)
@@ -124,8 +124,8 @@ PAUSE_FACTOR: Final = 4
 took."""
 
 PAUSE_FREE_MS: Final = 50
-"""Each pause is shortened by this much, or omitted if it is not longer. So no pause delays a single
-restart, nor the leader's restart right after that of another member."""
+"""Each pause is shortened by this much; shorter pauses are omitted. So no pause delays the restart
+of a single member, nor the leader's restart right after that of another member."""
 
 PAUSE_MAX_MS: Final = 1_000
 """Upper bound: a hanging disk must not lead to long pauses."""
@@ -152,8 +152,8 @@ class PacedCommands:
     def put(
         self, command: Command, now_ms: int, *, count_max: int, on_end: Callable[[], None]
     ) -> bool:
-        """Queue a command, and call `on_end` when the pause is over; False if there is no pause, or
-        `count_max` commands are queued.
+        """Queue a command until the pause ends; the first one's `on_end` is then called. Return
+        False, without queueing, if there is no pause or `count_max` commands are queued.
         """
         pause_ms = self._pause_ends_ms - PAUSE_FREE_MS - now_ms
         if pause_ms <= 0 or len(self._commands) >= count_max:

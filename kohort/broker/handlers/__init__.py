@@ -1,4 +1,4 @@
-"""One module per API, or for APIs that share most of their code: check, translate, delegate.
+"""The request handlers: one module per API, or for several APIs that share most of their code.
 
 A handler validates, resolves names and ids, delegates, and maps errors once. The rules about
 groups, logs and topics belong to the services in

@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Number of partitions looked up before the event loop may run other requests. A long request stays
-one request: it is an error to name a partition twice, which parts could not detect."""
+"""Number of partitions looked up before the event loop may run other requests. A long request is
+not split: its parts could not detect a partition that is named twice, which is an error."""
 
 LEADER_EPOCH_SINCE: Final = 4
 
@@ -132,7 +132,7 @@ def _answer(
     requested: ListOffsetsPartition,
     searches: list[_Search],
 ) -> ListOffsetsPartitionResponse:
-    """Return a partition's response; a lookup that fills it later is added to `searches`."""
+    """Return a partition's response; if it needs a lookup, add that to `searches`."""
     answer = ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, error_code=ErrorCode.NONE
     )

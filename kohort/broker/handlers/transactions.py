@@ -25,7 +25,7 @@ EndTxn (key 26): commit or abort a transaction (KIP-98).
 
 v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the
 response has the producer id and epoch of the next transaction (KIP-890). The response is sent when
-the outcome is stored and visible to readers, and markers that must be forced to disk are there.
+the outcome is stored and visible to readers, and all markers that need an fsync are on disk.
 Kafka responds before it writes the markers. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """

@@ -105,7 +105,7 @@ class SharePartitions:
             yield group_id, self.of_group(group_id)
 
     def in_flight(self, share: SharePartition) -> int:
-        """Return the number of records whose delivery is not complete; loads no window."""
+        """Return the number of records whose delivery is not complete; 0 if no window is loaded."""
         window = share.window
         if window is None:
             return 0
@@ -118,7 +118,7 @@ class SharePartitions:
         return max((now_ms - lock.since_ms for lock in locks), default=0)
 
     def lag(self, share: SharePartition) -> int:
-        """Return the number of records that are neither accepted nor archived; loads no window."""
+        """Count the records that are neither accepted nor archived, without loading the window."""
         log = self.find(share.key.topic_id, share.key.partition)
         progress = share.window or share.state
         if log is None or log.failure is not None or progress is None:
@@ -229,7 +229,7 @@ class SharePartitions:
             self._locks.schedule(share, deadline_ms)
 
     def wake(self, share: SharePartition) -> None:
-        """Check the fetches that wait for a share-partition again."""
+        """Recheck the fetches that wait for a share-partition."""
         self._purgatory.check_and_complete(share)
 
     def _on_stored(
@@ -396,8 +396,8 @@ class SharePartitions:
             self._restart(share, offset, state_epoch)
 
     def write_cold_snapshot(self, share: SharePartition, interval_ms: int) -> None:
-        """Write a snapshot of a share-partition, unless its last record was written less than
-        `interval_ms` ago, or by this method.
+        """Write a snapshot of an idle share-partition, unless its last record is already such a
+        snapshot, or was written less than `interval_ms` ago.
         """
         window = self.window(share)
         if window is not None:

@@ -66,7 +66,7 @@ class SharePartitionView:
         return self.window.end_offset - self.window.start_offset + 1
 
     def segment(self, offset: int) -> Segment | None:
-        """Return the segment that contains an offset; None if the offset is not in flight."""
+        """Return the segment of the window that contains `offset`; None if it is not in flight."""
         first = next(self.window.segments(offset), None)
         return first if first is not None and first.first <= offset <= first.last else None
 

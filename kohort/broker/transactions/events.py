@@ -65,7 +65,7 @@ class EventCounts(Counter[str]):
                 assert_never(event)
 
     def note_reconciled(self, transactional_id: str | None) -> None:
-        """Count a partition that was reconciled with the coordinator; None for an unknown id."""
+        """Count a partition reconciled with the coordinator; also by transactional id, if known."""
         self["reconciled"] += 1
         if transactional_id is not None:
             self._of(transactional_id).reconciled += 1

@@ -29,7 +29,7 @@ class EndsOffsets(Protocol):
     """Applies or drops a transaction's offset commits for groups when the transaction ends."""
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
-        """Called when the marker is in this partition of __consumer_offsets."""
+        """Called when the marker in this partition of __consumer_offsets is durable."""
         ...
 
 
@@ -138,7 +138,7 @@ class Marking:
         slices: RoundRobin,
         run_step: RunStep,
     ) -> None:
-        """`run_step` calls a function that changes an id, and executes the resulting effects."""
+        """`run_step` calls a function that changes a transaction, and executes the effects."""
         self.writer = writer
         self.after_answers: Callable[[Work], object] = lambda work: work()
         """Schedules work after the responses of this event loop iteration have been sent, and
@@ -185,14 +185,14 @@ class Marking:
             self.finish_one(txn)
 
     def finish_one(self, txn: TransactionalId) -> None:
-        """Write the scheduled markers of this id now, before its next request."""
+        """Write the scheduled markers of this transactional id now, before its next request."""
         mark = self._answered.pop(txn, None)
         if mark is not None:
             # Pass no time slice, so that all markers are written before anything else runs.
             self._run_step(txn, lambda: self._mark(txn, mark, 0, None))
 
     def forget(self, txn: TransactionalId) -> None:
-        """Drop the markers of an unusable id; the broker writes them at its next start."""
+        """Drop the markers of an unusable transactional id; the broker's next start writes them."""
         self._answered.pop(txn, None)
 
     def _mark(self, txn: TransactionalId, mark: Mark, begin: int, time_slice: Slice | None) -> None:

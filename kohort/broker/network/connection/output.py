@@ -1,5 +1,5 @@
-"""The responses of one connection: small responses are written at the end of the iteration, large
-responses immediately; file ranges are sent by the kernel.
+"""The responses of one connection: small ones are written at the end of the event loop iteration,
+large ones immediately; file ranges are sent by the kernel.
 
 Guarantees: bytes are sent in the order in which they were written; `is_blocked` is set while the
 client does not read them, so that none of its requests are executed; an error closes only this
@@ -48,7 +48,7 @@ class Output:
 
     def __init__(self, connection: Connection, host: ConnectionHost) -> None:
         self.is_blocked = False
-        """Whether the client is slow, or file ranges are being sent to it. Read only."""
+        """Whether the client is slow, or file ranges are being sent to it; set only here."""
         self._connection = connection
         # Attributes of the host that every response uses; copied to save a lookup.
         self._metrics = host.metrics
@@ -87,7 +87,7 @@ class Output:
         return self._sender is not None
 
     def write(self, buffers: list[Buffer], byte_count: int) -> None:
-        """Send one or several responses of `byte_count` bytes."""
+        """Send one or several responses, `byte_count` bytes in total."""
         self._metrics.sent_bytes += byte_count
         if self._sender is not None:
             self._sender.add(buffers)
@@ -103,8 +103,8 @@ class Output:
             self._scheduler.schedule_write(self, byte_count)
 
     def update_unsent(self) -> int:
-        """Record the size of the transport's buffer, even if `is_blocked` is false.
-        Return the bytes that the client has not received, including file ranges.
+        """Record how full the transport's buffer is, whether or not it has exceeded its limit.
+        Return the number of bytes not yet passed to the kernel, including file ranges.
         """
         unsent_bytes = self._transport.get_write_buffer_size()
         self._unsent.update(self._connection, unsent_bytes)

@@ -142,7 +142,7 @@ class LeaderEpochs:
         self._is_deferred = True
 
     def save(self) -> None:
-        """Write deferred changes. If that raises OSError, the outdated file is removed."""
+        """Write deferred changes. If that fails, remove the outdated file and raise the OSError."""
         self._is_deferred = False
         if not self._is_unsaved:
             return

@@ -113,13 +113,13 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether all records are older than `wall_ms`; without timestamps, the file counts."""
+    """Whether the largest timestamp, or else the segment's creation time, is before `wall_ms`."""
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
 
 def _first_written_ms(segment: LogSegment) -> int:
-    """Return when the segment was started: the beginning of max.compaction.lag.ms, as in Kafka."""
+    """Return when max.compaction.lag.ms starts, as in Kafka: first timestamp, or else creation."""
     first = load_first_timestamp(segment)
     return first if first > 0 else segment.created_ms
 
@@ -160,8 +160,8 @@ class Compaction:
         self._steps = self._run()
 
     def work(self) -> bool:
-        """Process STEP_BYTES, or one larger batch; return whether work is left. One thread at a
-        time.
+        """Process STEP_BYTES, or one larger batch; return whether work is left. Only one
+        thread may call this at a time.
 
         Raises StorageError if the disk fails, CorruptBatchError for damage; then only `close` may
         be called.
