@@ -17,12 +17,12 @@ _VERSION: Final = struct.Struct(">h")
 Buffer = bytes | bytearray | memoryview
 
 STRICT_OPTION: Final = "strict_codecs"
-"""The option of `python -X strict_codecs`, which tests and their brokers run with. If a compiled
-codec rejects bytes or a message that the generated code accepts, that is then an error instead of
-an unnoticed loss of speed."""
+"""The option of `python -X strict_codecs`, with which tests and their brokers run: it raises an
+error if a compiled codec rejects data that the generated code accepts, which otherwise only costs
+speed, unnoticed."""
 
 GAVE_UP: Final = "the compiled codec gave up on"
-"""The beginning of the text of the error that STRICT_OPTION causes."""
+"""Beginning of the error message under STRICT_OPTION."""
 
 
 _IN_ONE_STEP: Final = {
@@ -31,7 +31,7 @@ _IN_ONE_STEP: Final = {
     "decode_in_steps": "decode",
     "encode_in_steps": "encode_into",
 }
-"""For each attribute that is generated on first use, the one that does the same in one step."""
+"""Maps each attribute that is generated on first use to its equivalent that does not yield."""
 
 
 class Codec(Generic[T]):
@@ -46,7 +46,7 @@ class Codec(Generic[T]):
         decode: ``(buffer, position=0) -> (message, end position)``; raises only DecodeError. Bytes
             after the message are not read. Records in the message are views of ``buffer``.
         encode_into: ``(message, out) -> [out, ...]``: appends to the bytearray ``out`` and returns
-            it with the buffers that follow it, large record payloads among them uncopied. Raises
+            it and the buffers that follow it, such as large record payloads, uncopied. Raises
             EncodeError for a value that the version cannot express.
         decode_in_steps, encode_in_steps: the same as generators that yield after each element of an
             array and return the result. A compiled codec is fast enough to be one step.
@@ -112,8 +112,8 @@ def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None,
 def _compiled(
     message: type, version: int, generated: Callable[[str], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
-    """Return the compiled function that decodes or encodes `message`; None if none was compiled
-    from its present declaration.
+    """Return the compiled function that decodes or encodes `message`; None if there is none
+    for the present declaration.
     """
     # Imported on first use, so that a broker starts without it.
     try:

@@ -18,7 +18,7 @@ _HEARTBEAT_MS: Final = 3_000
 session timeout."""
 
 _BEATS: Final = 3
-"""Assumed maximum number of heartbeats that a member sends after its last commit or join."""
+"""Assumed maximum number of heartbeats between a member's last commit or join and its failure."""
 
 
 class Fate(NamedTuple):
@@ -58,9 +58,9 @@ class Phase(NamedTuple):
     """The smallest and the largest rebalance timeout of the members before and after the phase. Its
     time limit lies between the two: the largest timeout of the members when it began."""
     is_sole: bool = True
-    """Whether the generation has grown by one: there was no other, unstored rebalance."""
+    """Whether the generation grew by only one, so that no unstored rebalance came in between."""
     revoked_ms: int | None = None
-    """When a remaining member first committed early, because it revoked partitions."""
+    """When a remaining member first committed sooner than usual, probably to revoke partitions."""
     seen_ms: int | None = None
     """When a poll first showed the group in the join phase."""
     has_commits: bool = False
@@ -117,9 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Whether a session would expire `ms` after the member's last sign of life, if that sign or one
-    of the next few heartbeats was the last to restart it. If the group's members commit, a
-    departure at such a time is most likely an expired session.
+    """Whether a session would expire `ms` after its last known start, if it was last restarted then
+    or by one of the next few heartbeats. If the group's members commit, a departure at such a time
+    is most likely an expired session.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS
@@ -176,8 +176,8 @@ _SOON_MS: Final = 1_500
 
 
 def _left_ms(signs: Signs, silent_ms: int) -> int | None:
-    """Return when a member left: at its last commit, as clients commit right before they leave.
-    None, for unknown, unless its departure was noticed soon after, or a commit came early.
+    """Return the time of a member's last commit if the client probably committed because it left:
+    the departure was noticed soon after, or one of the commits came early. Otherwise None.
     """
     is_last = signs.count and (silent_ms < _SOON_MS or signs.early_ms is not None)
     return signs.last_ms if is_last else None
@@ -235,7 +235,7 @@ def fate_of_share_member(signs: Signs, gone_ms: int, timeouts: Timeouts, assigne
 
     Args:
         assigned_ms: since when an assignment has waited for the member's next heartbeat; `gone_ms`
-            without one.
+            if there is none.
     """
     silent_ms = max(gone_ms - signs.last_ms, 0)
     late_ms = max(gone_ms - assigned_ms, 0)
