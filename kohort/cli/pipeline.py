@@ -40,11 +40,11 @@ NEEDS: Final = ("pyspark", "delta", "deltalake", "pandas", "pyarrow")
 """Packages of the extra `spark`."""
 
 WITHOUT_EXTRA: Final = frozenset({"kohort.insight.convert_log", "kohort.pipeline.jobs.py_files"})
-"""Modules that do not need the extra."""
+"""Modules that do not need the extra `spark`."""
 
 
 class _Command(Parser):
-    """Imports its job's module, which adds the arguments, only when it is called."""
+    """Imports its job's module only when called; the module then adds the arguments."""
 
     module: str | None = None
 

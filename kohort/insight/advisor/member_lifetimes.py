@@ -29,7 +29,7 @@ DEPARTURES: Final = frozenset(
 FATE_OF_KIND: Final = {"member_left": "left", "size_refused": "refused"}
 STAYS: Final = frozenset({"kept", "new", None})
 AGAIN_MS: Final = 1_000
-"""A member notified within this time of its last join's response counts as having just joined."""
+"""A member notified of a rebalance within this time of its last join response has just joined."""
 _SYNC: Final = ("sync_received_ms", "sync_answered_ms")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -47,7 +47,7 @@ class MemberLifetime:
     reason: str | None = None
     """The reason stated by its first join."""
     end_ms: int | None = None
-    """Time at which the group removed it."""
+    """Time at which the group removed the member."""
     fate: str | None = None
     session_timeout_ms: int | None = None
     replaced_by: str | None = None
@@ -67,7 +67,7 @@ class MemberLifetime:
     session_ms: int | None = None
     """Session timeout requested by its joins."""
     again: list[tuple[int, int]] = field(default_factory=list)
-    """Delays of joins directly after another join: librdkafka waits a second between two joins."""
+    """Delays of joins right after another join, between which librdkafka waits a second."""
     answered_ms: int | None = None
     """Time of the response to its last join."""
     revokes_since_ms: int | None = None
@@ -114,7 +114,7 @@ class MemberLifetimes:
                 lifetime.session_timeout_ms = _number(cause.get("session_timeout_ms"))
 
     def _set_aside(self, member_id: str, at_ms: int) -> None:
-        """Move an ended lifetime to another key: a consumer (KIP-848) can rejoin under its id."""
+        """Rename an ended lifetime: a consumer (KIP-848) can rejoin with the same member id."""
         lifetime = self.by_id.get(member_id)
         if lifetime is not None and lifetime.end_ms is not None and lifetime.end_ms <= at_ms:
             self.by_id[f"{member_id} until {lifetime.end_ms}"] = self.by_id.pop(member_id)
@@ -188,8 +188,8 @@ class MemberLifetimes:
             lifetime.revokes_since_ms = started_ms + synced
 
     def _succeed(self, lifetime: MemberLifetime, at_ms: int, silent_ms: int | None) -> None:
-        """Make this the last lifetime with its instance id, and end the previous one: the record of
-        an avoided rebalance does not name the replaced member.
+        """Record this as the last lifetime with its instance id, and end the previous one: the
+        record of an avoided rebalance does not name the replaced member.
         """
         if lifetime.instance_id is None:
             return
@@ -232,7 +232,7 @@ matter to the advice, because the session expired in neither case."""
 
 
 class Departures(NamedTuple):
-    """Numbers of members that left."""
+    """Numbers of members that left or were removed, except those replaced by a new member id."""
 
     total: int
     likely: int
@@ -245,7 +245,7 @@ class Departures(NamedTuple):
 
 
 def count_departures(rebalances: Iterable[Mapping[str, Any]]) -> Departures:
-    """Count all departures, those whose reason is only likely, and those whose reason is unclear.
+    """Return three counts of departures: all, with only a likely reason, with an unclear reason.
     A broker's own history has the reason of every departure.
     """
     total = likely = unclear = 0

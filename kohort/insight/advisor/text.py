@@ -1,4 +1,4 @@
-"""Describes predictions: the changed settings, and what they gain and cost."""
+"""Describes predictions: the changed settings, their benefits and their costs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from kohort.insight.advisor.trace import Trace
 SHOWN_FROM_MS: Final = 1_000
 """Smaller differences between two times are not mentioned."""
 UNREAD_SHOWN: Final = 0.1
-"""Changes of the recorded unread time by less than this share of it are not mentioned."""
+"""The time that partitions have no reader is mentioned if it changes by more than this share."""
 TOO_FAR: Final = "too far off to recommend anything"
 """Appended to the text of `check` if the replay does not match the history."""
 SPREAD_SHOWN: Final = 0.1
@@ -60,7 +60,7 @@ def _unread(recorded: Prediction, prediction: Prediction) -> list[str]:
 
 
 def is_by_chance(prediction: Prediction) -> bool:
-    """Whether chance changes a single run's stopped time so much that the text has a ± range."""
+    """Whether the stopped time varies so much by chance that the text shows a ± range."""
     return prediction.stopped_spread_ms > max(SPREAD_SHOWN * prediction.stopped_ms, SHOWN_FROM_MS)
 
 

@@ -17,12 +17,13 @@ NEWEST_FIRST: Final = 3
 HOUR_MS: Final = 3_600_000
 _NOT_RARE: Final = frozenset({"start", "unknown"})
 WAITED_LEAST: Final = 0.02
-"""Waiting for a member is mentioned if it exceeds this share of the longest wait."""
+"""A member is listed if rebalances waited for it longer, in total, than this share of the longest
+such wait, or if it missed a rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """All acts of one kind."""
+    """All acts of one kind: deployments, crashes, ...; an act may cause several rebalances."""
 
     kind: str
     times: int
@@ -31,7 +32,7 @@ class Cause:
     share: str
     """Share of the group's stopped time."""
     who: str
-    """Names of the processes, with their numbers of acts if they differ; empty if unknown."""
+    """Names of the affected processes, with numbers of acts if these differ; empty if unknown."""
     last_ms: int | None
     avoided: int
     doubt: str = ""
@@ -43,9 +44,9 @@ class FirstScreen:
     causes: Sequence[Cause]
     """The most expensive causes, and the rarest cause at the end if it is not among these."""
     rarest: Cause | None
-    """The cause with the fewest acts; None if that is also the most expensive cause."""
+    """The cause that occurred least often; None if it is also the most expensive one."""
     newest: Sequence[Row]
-    """Acts of the last hour of the history, newest first; at least the newest act."""
+    """Acts (deployments, crashes, ...) of the history's last hour, newest first; at least one."""
     late: Row | None
     """The result of `late_returns`: how often and how late static members returned."""
     waited: Sequence[Row]
@@ -57,7 +58,7 @@ class FirstScreen:
     recorded: Row | None
     """The row of the advice for the recorded settings; None without advice."""
     choices: Sequence[Row]
-    """Settings worth considering, in the order of their numbers."""
+    """Settings worth considering, those with the fastest crash detection first."""
     best: Row | None
     assignor: str | None
     quicker: Row | None
@@ -96,7 +97,7 @@ def answer(page: GroupPage) -> FirstScreen:
 
 
 def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
-    """Return the predicted result of a setting with the slowest member as quick as the others."""
+    """Return a setting's predicted result if the slowest member were as quick as the others."""
     if setting is None:
         return None
     rows = (row for row in page.advice if row.get("quicker_member") and row["is_on_front"])
@@ -111,7 +112,7 @@ def setting_of(row: Row) -> Setting:
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:
-    """Return the settings worth considering, in the order of their numbers."""
+    """Return the settings worth considering, those with the fastest crash detection first."""
     chosen = [
         row
         for row in rows

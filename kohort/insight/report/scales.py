@@ -39,7 +39,7 @@ class Times:
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self, most: int) -> list[Tick]:
-        """Make at most `most` ticks, at full seconds, minutes, hours or days in UTC."""
+        """Make at most `most` ticks, at whole seconds, minutes, hours or days in UTC."""
         span_ms = self.until_ms - self.from_ms
         interval_ms = next(
             (interval for interval in _INTERVALS_MS if span_ms <= interval * most), None

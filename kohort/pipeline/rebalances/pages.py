@@ -37,10 +37,10 @@ from kohort.pipeline.lake import Change, Lake
 Key = tuple[str, str]
 
 ADVICE_MAX: Final = 1_000
-"""Maximum number of simulated settings shown for a group; the largest grids have some hundred."""
+"""Maximum number of simulated settings shown for a group; the largest grid has a few hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""Events are read together if their sequence numbers are in one range of this width."""
+"""Maximum range of the sequence numbers of history events that are read together."""
 
 _OF_REBALANCES: Final = (
     *("sequence", "started_at", "trigger_certainty"),
@@ -98,7 +98,7 @@ class _Tables:
         key: Key | None = None,
         sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """Return the rows of a group, or all; empty if the table does not exist."""
+        """Return the rows of a group, or of all groups; none if the table does not exist."""
         schema = schema_of(table, list(dict.fromkeys([*EVENT_KEY[:2], *names])))
         with explained(self._lake.label(table.name)):
             if table.name not in self._changes:
