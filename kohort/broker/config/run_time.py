@@ -1,8 +1,8 @@
 """Which dynamic changes of broker configs are accepted, as in Kafka (KIP-226).
 
-Pure: takes the current and the new configs, and raises KafkaError. Changes that could not take
-effect here are rejected, unlike in Kafka: listeners are opened only at the start, and the only data
-directory cannot be cordoned. So are unknown names, which Kafka stores.
+No I/O: takes the current and the new configs, and raises KafkaError. Unlike in Kafka, changes that
+could not take effect are rejected: listeners are opened only at the start, and the only data
+directory cannot be cordoned. Unknown names, which Kafka stores, are rejected too.
 """
 
 from collections.abc import Mapping

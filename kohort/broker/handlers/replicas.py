@@ -39,7 +39,7 @@ from kohort.protocol.messages.replicas import (
 def list_partition_reassignments(
     ctx: RequestContext, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Return nothing; Kafka ignores unknown topics and partitions."""
+    """Return an empty list, even if the request names unknown partitions, as Kafka does."""
     ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE, error_message=None, topics=[]
@@ -134,8 +134,8 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
     parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer each named partition. A request for all partitions gets all topics without partitions,
-    since no leader changes.
+    """Return a result for each requested partition. A request for all partitions gets every topic
+    with an empty list of partitions, because no leader changes.
     """
     requested = request.topic_partitions
     response = ElectLeadersResponse(replica_election_results=[])

@@ -125,10 +125,10 @@ class _DelayedRefusal(DelayedOperation):
 
 
 class _LocatedPartitions(NamedTuple):
-    """Cached lookups of a session's partitions; outdated once `valid_for` is not current."""
+    """Cached lookups of a session's partitions, valid while all of `valid_for` is current."""
 
     valid_for: tuple[object, object]
-    """Versions of the topics and share-partitions, and everything that permissions depend on."""
+    """Versions of the topics and of the share-partitions, and the key of the permissions."""
     by_key: dict[SessionPartition, share.Located]
 
 

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 HANDSHAKES_MAX: Final = 32
 """Maximum number of handshakes at a time; one takes milliseconds."""
 HANDSHAKE_TIMEOUT_S: Final = 10.0
-"""Timeout of a handshake, the same as that of a request's head."""
+"""Timeout of a TLS handshake; a request's head has the same timeout."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 
 _UNREGISTRABLE: Final = (".localhost", ".local", ".internal", ".svc", ".test")
@@ -149,7 +149,7 @@ REAUTHENTICATION_S: Final = 60.0
 """Interval at which the client of a stream is authenticated again."""
 
 PROTECTED_S: Final = 1.0
-"""How long a connection that runs its page or sends its response is not replaced."""
+"""A connection is not replaced within this time after its page or its response began."""
 
 AbsentPage: TypeAlias = Callable[[HttpRequest], HttpResponse | None]
 """Returns the response to a request for an unknown path; None for status 404."""

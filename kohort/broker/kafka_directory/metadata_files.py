@@ -181,7 +181,7 @@ def write_first_snapshot(
     now_ms: int,
     release: Release = KAFKA_4_4,
 ) -> None:
-    """Create the directory of a cluster that was never started. Raises OSError."""
+    """Create the metadata directory of a new cluster, with its first records. Raises OSError."""
     directory = root / DIRECTORY
     files.make_directory(str(directory))
     content = b"".join(encode_snapshot(records, now_ms=now_ms, release=release))

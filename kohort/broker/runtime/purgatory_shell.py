@@ -15,7 +15,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 
 SLICE_MS = 5
-"""Budget of a time slice: longer than for other work, because expired operations are late."""
+"""Budget of a time slice: longer than for other work, because expired operations are overdue."""
 
 _ENTRIES_PER_STEP = 10
 """Purgatory entries processed between two checks of the clock."""

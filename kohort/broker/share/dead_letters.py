@@ -58,7 +58,7 @@ class _Work(NamedTuple):
 
 
 class DeadLetterQueue:
-    """The records of all share groups whose dead letters are not appended yet."""
+    """All share groups' records that wait until their dead letters are appended."""
 
     def __init__(
         self, topics: TopicManager, settings: Callable[[str], GroupSettings], clock: Clock
@@ -156,7 +156,7 @@ class DeadLetterQueue:
     async def _append(
         self, work: _Work, target: Partition, batch: "_Batch", time_slice: Slice
     ) -> None:
-        """Append a batch of dead letters, and archive their records. Raises KafkaError."""
+        """Append a batch of dead letters, and archive the original records. Raises KafkaError."""
         counts = work.share.counts
         counts.dead_letter_batches += 1
         try:
@@ -316,7 +316,7 @@ class _Source:
         self._block: bytes | memoryview = b""
         self._spans: Iterator[RecordSpan] = iter(())
         self._at = -1
-        """Offset of `_span`, the last record read; `_end` after the last record of the batch."""
+        """Offset of the record `_span`; -1 before a batch's first record, `_end` after its last."""
         self._span: RecordSpan | None = None
 
     async def content(self, offset: int, time_slice: Slice) -> tuple[bytes | None, bytes | None]:

@@ -29,7 +29,7 @@ COUNTED: Final = (
 """Names of the counters, which count records; releases include those at the end of a session."""
 
 Counts: TypeAlias = dict[str, int]
-"""Counter by name, with all names of `COUNTED`."""
+"""Counter by name, for every name in `COUNTED`."""
 
 NOTHING_COUNTED: Final[Mapping[str, int]] = MappingProxyType(dict.fromkeys(COUNTED, 0))
 """Shared by share-partitions from which nothing was acquired, usually most of them."""

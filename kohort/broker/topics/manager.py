@@ -202,7 +202,7 @@ class TopicManager:
         return changes
 
     async def close(self) -> None:
-        """Make everything durable; see `DataDirectoryShell.close`. Raises StorageError."""
+        """Flush and close all logs; on success, mark the shutdown as clean. Raises StorageError."""
         await self._upkeep.close()
         async with self._changing:
             await self.disk.close()

@@ -191,9 +191,9 @@ def validation_steps(
 ) -> Steps[Verdict]:
     """Validate a partition's part of a request; the verdict is the generator's return value.
 
-    It yields after every few milliseconds of work on a batch, which for ordinary batches is never.
-    An unfinished generator may hold `inflated_bytes_limit` bytes and twice that for a moment, so a
-    broker should finish a generator that has yielded before it continues the next one.
+    It yields after every few milliseconds of work; an ordinary batch takes less. An unfinished
+    generator may hold `inflated_bytes_limit` bytes, and briefly twice as many, so a broker should
+    finish a generator that has yielded before it continues the next one.
     """
     try:
         header, batch = only_batch(records)

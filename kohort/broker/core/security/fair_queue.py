@@ -21,7 +21,7 @@ class FairQueue(Generic[K, T]):
         """`most` is the maximum number of items."""
         self._most = most
         self.count = 0
-        """Number of queued items. Read only."""
+        """Number of queued items; callers must not set it."""
         # OrderedDict, because the first entry of a dict is found by skipping all removed ones.
         self._waiting: OrderedDict[K, OrderedDict[T, None]] = OrderedDict()
         """Owners in round-robin order; each has at least one item."""

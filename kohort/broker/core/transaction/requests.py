@@ -17,7 +17,7 @@ EPOCH_MAX: Final = 32_767
 EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
 """A producer with this epoch is exhausted: its next transaction gets a new producer id."""
 NEVER_TIMES_OUT_MS: Final = 2_147_483_647
-"""Timeout of a record written for two-phase commit (KIP-939)."""
+"""Timeout in the record of a transaction with two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767
 """Maximum length of a transactional id in UTF-8: it is the key of its records."""
 

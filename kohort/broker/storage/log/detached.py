@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Detached(Generic[T]):
-    """One query, created in the log's thread; `run` may be called in any thread."""
+    """A query on copies of a log's segments. The log's thread creates it, any thread may run it."""
 
     def __init__(
         self, directory: str, segments: Sequence[LogSegment], ask: Callable[[list[LogSegment]], T]
@@ -39,6 +39,6 @@ class Detached(Generic[T]):
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Copy the twins' new knowledge to the log's segments. Do not call it if `is_void`."""
+        """Copy what `run` verified or rebuilt to the log's segments; forbidden if `is_void`."""
         for segment, twin in self._twins:
             segment.learn_from(twin)

@@ -28,7 +28,7 @@ BUFFER_BYTES = 1 << 16
 
 
 class CleanedSegment:
-    """A segment being written by one thread. All methods but `discard` raise OSError."""
+    """A segment being written by one thread. All methods but `discard` may raise OSError."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class CleanedSegment:
         """`interval`: bytes between two index entries.
 
         Args:
-            replaces_aborted: whether the replaced segments have an index of aborted transactions,
-                which is then replaced even by an empty one: it may list removed markers.
+            replaces_aborted: whether the old segments have an index of aborted transactions. Even
+                an empty index replaces it, because the old one may list removed markers.
         """
         self.base_offset = base_offset
         self.size_bytes = 0
@@ -82,7 +82,7 @@ class CleanedSegment:
             self._write_out()
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """Add an entry to the index of aborted transactions; in the order of their markers."""
+        """Append to the index of aborted transactions. Call this in the order of the markers."""
         self._aborted.append(entry)
 
     def finish(self) -> None:
@@ -106,13 +106,13 @@ class CleanedSegment:
         self._log.close()
 
     def decide(self) -> None:
-        """Commit the replacement: a start after a crash completes it. After OSError it is not
-        committed.
+        """Commit the replacement: after a crash, the next start completes it. If this raises
+        OSError, the replacement is not committed.
         """
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:
-        """Remove the files, unless they are in place already; return False if that failed."""
+        """Remove the files, unless `put_in_place` renamed them; return False if that failed."""
         self._log.close()
         self._index.close()
         self._time_index.close()
