@@ -72,7 +72,7 @@ class TriggerKind(Enum):
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
     MEMBER_REFUSED = "member_refused"
-    """A client was rejected for a reason without a kind here; clients do not retry the error."""
+    """A client was rejected for a reason without a kind of its own; clients do not retry it."""
     UNKNOWN = "unknown"
     """The cause was not observed, or was lost in a restart."""
 
@@ -90,15 +90,15 @@ class Evidence:
     """A fact from which `kohort watch` concludes what happened in a group."""
 
     kind: str
-    """last_commit, last_join (a member that has not committed since), poll (a rebalance was seen),
-    or log_line; in share groups last_record, or not_taken (an assignment that the member would have
-    got with its next heartbeat)."""
+    """The fact: last_commit, last_join (if the member has not committed since), poll (it found the
+    group rebalancing), or log_line (in the broker's log); in share groups last_record, or not_taken
+    (an assignment that the member would have got with its next heartbeat)."""
     ms: int
-    """Time from the fact to the event that it explains."""
+    """Time from the fact until the event that the fact explains."""
 
 
 UNDER_OLD_ID: Final = "under its old member id"
-"""Beginning of the detail of STATIC_REPLACED if the member kept its id."""
+"""Beginning of `Trigger.detail` of STATIC_REPLACED if the member kept its member id."""
 
 
 class RemovalReason(Enum):
@@ -138,7 +138,7 @@ class Trigger(NamedTuple):
     was_leader: bool = False
     reason: StatedReason = NO_REASON
     row: int | None = None
-    """Row of the table in `kohort.groups.classic.decisions`; None if it was not used."""
+    """Row of the table in `kohort.groups.classic.decisions` that applied; None if none did."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class Trigger(NamedTuple):
     grown_topics: tuple[str, ...] = ()
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
-    """How long before the cause the last of `grown_topics` got more partitions."""
+    """Time from the latest addition of partitions to one of `grown_topics` until the cause."""
     connection: Connection | None = None
     """The connection on which a member left."""
     same_process: bool | None = None
@@ -196,8 +196,7 @@ class RebalanceStarted(NamedTuple):
     heartbeat_interval_ms: int = 0
     """Of a consumer group: how often members send heartbeats."""
     causes_lost: int = 0
-    """Of a consumer group: number of further causes from before the broker's start, which are
-    lost."""
+    """Of a consumer group: number of additional causes that a restart of the broker lost."""
 
 
 class CommitFenced(NamedTuple):
@@ -213,8 +212,8 @@ class CauseAdded(NamedTuple):
 
 
 class RebalanceAvoided(NamedTuple):
-    """A request that was refused, or that could have started a rebalance but did not. Of joins of a
-    classic group: rows 12, 13, 15 of `classic.decisions`, and row 16 if a reason was stated.
+    """A request that was refused, or that could have started a rebalance but did not. For classic
+    joins: rows 12, 13, 15 of `classic.decisions`, and row 16 if a reason was stated.
     """
 
     trigger: Trigger
@@ -224,7 +223,7 @@ class InitialDelayExtended(NamedTuple):
     """New members joined during the window of the initial delay, so another window follows."""
 
     deadline_ms: int
-    """Monotonic time at which that window ends."""
+    """Monotonic time at which the additional window ends."""
 
 
 @dataclass(slots=True)
@@ -265,8 +264,8 @@ class JoinPhaseStalled(NamedTuple):
 
 
 class UnusedIdDropped(NamedTuple):
-    """An unused member id was discarded: it expired, left the group, or exceeded a limit. If a join
-    phase waited only for it, the end of the phase follows.
+    """A pending member id (KIP-394) was dropped: it expired or left, its join was refused, or too
+    many ids were pending. If a join phase waited only for this id, the end of the phase follows.
     """
 
     member_id: str
@@ -292,8 +291,8 @@ class TargetAssigned(NamedTuple):
     computed_at_ms: int
     """Wall-clock time."""
     assigned_by: str
-    """What computed the target: at_once (the start of the rebalance, since the assignment interval
-    was over), heartbeat (a later heartbeat) or interval (the end of the assignment interval)."""
+    """The event that computed the target: at_once (the start of the rebalance, as the assignment
+    interval was over), heartbeat (a later heartbeat) or interval (the end of that interval)."""
 
 
 class MemberReconciled(NamedTuple):
@@ -302,7 +301,7 @@ class MemberReconciled(NamedTuple):
     member: MemberRef
     epoch: int
     state: str
-    """Name of a `MemberState`: what the member waits for."""
+    """Name of a `MemberState`: the member's progress towards its target."""
     assigned_count: int
     revoking: tuple[tuple[str, int], ...]
     """Partitions that the member still has to revoke, as topic names and numbers."""
@@ -382,7 +381,7 @@ class GroupRestored(NamedTuple):
 
 
 class GroupRemoved(NamedTuple):
-    """The group was removed, by DeleteGroups or because nothing was left of it."""
+    """The group was removed: by DeleteGroups, or because it was unused and had no offsets left."""
 
     expired: bool
 
@@ -394,9 +393,7 @@ class ShareEpochBumped(NamedTuple):
 
 
 class MemberAssigned(NamedTuple):
-    """The partitions that a new assignment adds to a member and takes from it, as topic names and
-    numbers.
-    """
+    """The partitions, as (topic, number), that an assignment adds to a member or takes from it."""
 
     member: MemberRef
     kept_count: int
@@ -414,7 +411,7 @@ class SharePartitionsAssigned(NamedTuple):
     partition_count: int
     """Number of assigned partitions, each counted once if several members share it."""
     changes: tuple[MemberAssigned, ...]
-    """The members whose partitions change, without those that were removed."""
+    """The members whose partitions change, except removed members."""
 
 
 class SharePartitionsInitialized(NamedTuple):

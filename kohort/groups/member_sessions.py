@@ -1,5 +1,5 @@
 """Heartbeat answers, sessions and other timers of members of consumer and share groups. A heartbeat
-sets the deadline of its member's session, but rarely the timer, which checks the deadline.
+sets the deadline of a session, but rarely its timer, which checks the deadline when it fires.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ class Rejected(Exception):  # noqa: N818 - it is an answer and not a failure of 
     """Rejects a request: the response has the error."""
 
     def __init__(self, error: ErrorCode, message: str, refusal: str = "") -> None:
-        """`refusal`: shown in the group's history; empty unless clients give up on this error."""
+        """`refusal`: reason shown in the group's history; empty if clients retry this error."""
         super().__init__(message)
         self.result = HeartbeatResult(error, message)
         self.refusal = refusal
@@ -58,7 +58,7 @@ SESSION: Final = "session"
 
 @dataclass(slots=True)
 class Session:
-    """A member's session. A heartbeat sets the deadline, but rarely the timer."""
+    """A member's session. A heartbeat moves the deadline, and usually not the timer."""
 
     deadline_ms: int
     timer_ms: int | None = None
@@ -119,7 +119,7 @@ class Retry(Answers):
         self._at_ms = now.ms + RETRY_MS
 
     def give(self, outbox: Outbox, error: ErrorCode) -> None:
-        """Process the result of the append."""
+        """Restart the expired timers if the append failed."""
         if not error:
             return
         for key in self._keys:

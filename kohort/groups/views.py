@@ -102,7 +102,7 @@ def member_json(
     is_visible: Callable[[str], bool] = lambda _: True,
 ) -> Json:
     """Return the entry of a member. `assignment` has the partitions of visible topics, by topic;
-    null if it is not known to be a consumer's assignment.
+    null if it cannot be parsed or is too large.
     """
     is_leader = group.leader_id == member.member_id
     return {

@@ -1,8 +1,8 @@
 """The join phase, from PreparingRebalance to the answered joins: begin, collect, complete.
 
-A rebalance begins (`begin`), the member that caused it is added, parked or has been removed, and
-then it continues (`proceed`): immediately if all members have joined, otherwise when the last one
-joins or time runs out. The first rebalance of an empty group ends with its initial delay.
+`begin` starts a rebalance. If a join caused it, the caller parks that join. Then the caller calls
+`proceed`, which completes the join phase if all members have joined. Otherwise the phase ends when
+the last one joins or time runs out; in an empty group, when the initial delay is over.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ _PREPARING_REBALANCE: Final = ClassicState.PREPARING_REBALANCE
 
 
 def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
-    """Move to PreparingRebalance; call `proceed` before the current command ends.
+    """Move to PreparingRebalance. The caller must call `proceed` before the command ends.
 
     Allowed in Empty, Stable and CompletingRebalance. A pending assignment is abandoned.
     """
@@ -67,7 +67,7 @@ def begin(group: ClassicData, trigger: Trigger, now: Now) -> None:
 _SEES_TOPICS: Final = frozenset(
     {TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED, TriggerKind.FORCED_BY_REASON}
 )
-"""Kinds of triggers with which a member may react to new partitions of its topics."""
+"""Kinds of triggers that may be a member's reaction to new partitions of its topics."""
 
 
 def _with_grown_topics(group: ClassicData, trigger: Trigger, now: Now) -> Trigger:
@@ -119,7 +119,7 @@ def cause_all(group: ClassicData, triggers: Sequence[Trigger], now: Now) -> None
 
 
 def try_complete(group: ClassicData, now: Now) -> bool:
-    """End the join phase if all members have joined, and no issued member id is unused.
+    """End the join phase if all members have joined, and no pending member id (KIP-394) is left.
 
     Do nothing during the initial delay, which is not shortened if members or ids are removed.
     """
@@ -182,10 +182,10 @@ def abandon_assignment(group: ClassicData, error: ErrorCode, now: Now) -> None:
 def current_generation(
     group: ClassicData, member: Member, *, leader: str | None = None, with_members: bool = False
 ) -> JoinResult:
-    """Return the answer to a join that takes part in the present generation.
+    """Return the answer to a join that begins no rebalance.
 
     Args:
-        leader: the leader to name, if not the actual one.
+        leader: the leader's member id in the answer; None: the actual leader's.
     """
     return JoinResult(
         member_id=member.member_id,

@@ -58,8 +58,8 @@ class ShareSession:
     def update(
         self, named: Iterable[SessionPartition], forgotten: Iterable[SessionPartition] = ()
     ) -> set[SessionPartition]:
-        """Add partitions, then remove the forgotten ones. Return the partitions that are new, for
-        which the answer has an entry even without records.
+        """Add partitions, then remove the forgotten ones. Return the new partitions, which the
+        response includes even without records.
         """
         added: set[SessionPartition] = set()
         for partition in named:
