@@ -71,7 +71,7 @@ class _Making:
 
 class DeserialisingTasks(BackgroundDeserialiser):
     """Runs the deserialisers of one consumer in background tasks, one task per partition;
-    `BackgroundDeserialiser` says what the methods do.
+    `BackgroundDeserialiser` documents the methods.
     """
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:

@@ -137,7 +137,7 @@ class GroupOffsets:
     async def commit(
         self, offsets: Offsets, timeout_s: float, *, is_automatic: bool = False
     ) -> None:
-        """Store positions, after all commits requested before; retries if that may help.
+        """Commit positions, after all commits that were requested earlier; retry retriable errors.
 
         Every attempt uses the consumer's identity at the time of the call; see `CommitIdentity`.
 
@@ -145,8 +145,8 @@ class GroupOffsets:
             is_automatic: do not wait for topics that have been deleted.
 
         Raises:
-            CommitFailedError, RebalanceInProgressError: see these classes. Also if the consumer's
-                member id or generation changes before an attempt succeeds.
+            CommitFailedError, RebalanceInProgressError: see these classes; also raised if the
+                consumer's member id or generation changes before an attempt succeeds.
             OperationTimedOutError: no success in time.
             AuthorizationError, CommitError: the coordinator refuses the commit.
         """

@@ -105,7 +105,7 @@ class Runner:
         self._start_slice = StartSlice(clock, self._check_lost)
         self._retry_timer = RetryTimer(clock, self._on_retry_due)
         self._only: frozenset[TopicPartition] | None = None
-        """The only partitions that the current poll reads; None: all, or the poll was woken."""
+        """The partitions to which the current poll is limited; None if unlimited or woken."""
         self._block_watch = BlockWatch(self._handled)
         self._progress = asyncio.Event()
         """Set when a worker has finished with a record."""
@@ -113,7 +113,7 @@ class Runner:
         self._is_finishing = False
         """Whether workers are being cancelled."""
         self._is_watched = producer is not None
-        """Whether to call `_gave_back` after every record, for a transaction or a drain."""
+        """Whether workers report each processed record, for a transaction or a drain."""
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
@@ -211,7 +211,7 @@ class Runner:
         return frozenset(self._source.assigned) - full if full else None
 
     def _take(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Take as many records as the limits allow. Returns whether the poll should return."""
+        """Take as many records as the limits allow; return whether the current poll should end."""
         self._only = only
         if self._wanted() != only or self._is_over:
             return True
@@ -310,7 +310,7 @@ class Runner:
             self.lose(list(self._work.partitions))
 
     def _begin(self, item: Item) -> Awaitable[object] | None:
-        """Retry a failed record, or write its dead letter; None if that has succeeded already."""
+        """Retry a failed record or write its dead letter; return what to await, None if done."""
         if item.failure is not None and item.failure.is_final:
             assert self._dead_letters is not None
             return self._dead_letters.write(self._outcomes.letter(item))
@@ -327,8 +327,8 @@ class Runner:
     def _end_if_cut(self, item: Item, worker: asyncio.Task[None], error: Exception | None) -> None:
         """End the worker if the run has cancelled it.
 
-        Also if the handler suppressed its cancellation and returned, or raised another exception:
-        its work may be incomplete.
+        Do this even if the handler suppressed the cancellation and returned, or raised another
+        exception: its work may be incomplete.
         """
         if self._is_cut(worker):
             logger.debug("%s-%d@%d was cancelled: %r", *item.partition, item.offset, error)
@@ -370,7 +370,7 @@ class Runner:
     # Rebalances.
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Let handlers of these partitions finish in time, commit, and forget them."""
+        """Drain these partitions for a limited time, commit, then forget them."""
         drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
         timeout_s = min(drain_max_s, self._drain_left_s)
         try:
