@@ -16,9 +16,10 @@ def is_pattern(text: str) -> bool:
 
 
 def matching(texts: Sequence[str], known: Callable[[], Iterable[str]]) -> list[str]:
-    """The names in `texts`, and those that its patterns match, each once; all known if it is empty.
+    """Replace each pattern in `texts` by the known names that it matches; return each name once.
 
-    `known` is called only if needed. A name without a pattern is returned even if it is not known.
+    Without `texts`, return all known names. A name without a pattern need not be known. `known` is
+    called only if needed.
 
     Raises:
         NotFoundError: nothing matches a pattern.

@@ -12,7 +12,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def last_act(group: str, records: Sequence[Json]) -> Json | None:
-    """Return the newest act in the records; None without one."""
+    """Return the newest act (see the module) that the records show; None if they show none."""
     # Reads findings, which other commands do not need.
     from kohort.insight.analysis.group_acts import act_rows_steps  # noqa: PLC0415
 
@@ -23,7 +23,7 @@ def last_act(group: str, records: Sequence[Json]) -> Json | None:
 
 
 def summary_lines(group: str, act: Json | None, clock_text: ClockText) -> Iterator[str]:
-    """Yield an act's summary; nothing if it only repeats the sentence of a single rebalance."""
+    """Yield the summary of an act; none if the sentence of its only rebalance says the same."""
     from kohort.insight.analysis.group_acts import act_text, sums_up  # noqa: PLC0415
 
     if act is None or act["started_at_ms"] is None or not sums_up(act):

@@ -41,7 +41,7 @@ class ConsumerMember(Process):
     """The assignment that is being applied."""
     number: int = 0
     scheduled: int = 0
-    """The `number` of the last request after which a heartbeat was scheduled."""
+    """The value of `number` when a heartbeat was last scheduled."""
 
     @property
     def sends_heartbeats(self) -> bool:
@@ -56,7 +56,7 @@ class ConsumerMember(Process):
     def request(
         self, epoch: int, *, owned: Share | None = None, states_topics: bool = False
     ) -> HeartbeatRequest:
-        """Return a heartbeat with `epoch`, which may also mean that the member joins or leaves."""
+        """Return a heartbeat with `epoch`, which is 0 to join and negative to leave."""
         setting, topics = self.replay.setting, (TOPIC, WATCHED, f"other-{self._subscription}")
         states_reason = setting.states_reasons and self.reason is not JoinReason.UNKNOWN
         return HeartbeatRequest(
@@ -137,7 +137,7 @@ class ConsumerMember(Process):
             self._send(owned=target)
 
     def _time_to_notice_ms(self) -> int:
-        """Return the time until the next poll, which applies an assignment without revocations."""
+        """Return the time until the next poll, when an assignment without revocations applies."""
         replay, trace = self.replay, self.replay.trace
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         # Random, because the next poll may come at any moment. With the same delay for all members,

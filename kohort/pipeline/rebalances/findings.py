@@ -51,8 +51,8 @@ ROWS_AT_ONCE: Final = 200_000
 
 
 ROWS_AT_LEAST: Final = 5_000
-"""Fewer events and members are computed in the driver, because planning a query would take
-longer."""
+"""Up to this many events and members are computed in the driver, because planning a query would
+take longer."""
 
 _MEMBERS: Final = "members_after"
 
@@ -163,7 +163,7 @@ class Findings:
     def _finished(
         self, change: Change, among: Collection[Group] | None
     ) -> set[tuple[Group, int, int]]:
-        """Return (group, number of events, last sequence) of each group, as of its last renewal."""
+        """Return (group, number of events, last sequence) from each row of the table `groups`."""
         names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
         with explained(self._lake.label(GROUPS.name)):
             rows = change.read(schema_of(GROUPS, names), among)
@@ -304,8 +304,8 @@ def _parts(events: Iterable[tuple[int, int | None]], most: int) -> Iterator[tupl
     """Yield the first and the last sequence number of each portion of a group's events.
 
     `events` has the sequence number and the member count of each event; a portion ends when the
-    events and members in it exceed `most`. Member counts omit members that left, so callers pass a
-    fraction of the limit.
+    events and members in it exceed `most`. Member counts omit members that left, so `most` must
+    be well below the number of rows that fit into memory.
     """
     begin, last, count = None, 0, 0
     for sequence, members in events:

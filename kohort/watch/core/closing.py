@@ -35,7 +35,7 @@ def closed_records(
 
 
 def state_fate(member: Json, fate: Fate) -> None:
-    """Add the certainty, candidates and evidence of a member's fate to its record."""
+    """Add the certainty, possible reasons and evidence of a member's departure to its record."""
     member["certainty"] = fate.certainty.value
     member["candidates"] = [reason.value for reason in fate.candidates]
     member["evidence"] = [fields_of(fact) for fact in fate.evidence]
