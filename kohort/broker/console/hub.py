@@ -18,7 +18,7 @@ from kohort.groups.events import EVENTS, Event, OffsetsStored
 from kohort.groups.requests import Now
 
 STREAMS_MAX: Final = 16
-"""Maximum number of streams: half of the maximum number of connections, so that other requests can
+"""Maximum number of streams: half of the HTTP server's connections, so that other requests can
 still be answered."""
 
 EVERY_MS: Final = 1_000
@@ -52,7 +52,7 @@ class Pace:
     def __init__(self) -> None:
         self._sent_ms = 0
         self._used_until_ms = 0
-        """The time at which the next event would be due at a rate of one per `EVERY_MS`."""
+        """When the next event would be due if events were sent without bursts."""
 
     def left_ms(self, now_ms: int) -> int:
         """Return how long the next event has to wait."""

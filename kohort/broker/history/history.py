@@ -53,8 +53,8 @@ ANNOUNCED_AT_ONCE: Final = 20
 """Maximum rebalances recorded as running in one check; more are recorded after `MORE_AFTER_MS`."""
 
 MEMBERS_AS_ONE: Final = 250
-"""This number of members counts as one more rebalance towards `ANNOUNCED_AT_ONCE`, because their
-data is copied."""
+"""A rebalance counts once towards `ANNOUNCED_AT_ONCE`, and once more per this number of members,
+because their data is copied."""
 
 MORE_AFTER_MS: Final = 100
 """The delay before the next check if `ANNOUNCED_AT_ONCE` was reached."""
@@ -176,7 +176,7 @@ class RebalanceHistory:
             fold.observe(event, now)
         except Exception:
             # An error in the history must not disturb the group, whose command is being executed.
-            logger.exception("Internal error: the history of group %r is restarted", group_id)
+            logger.exception("Internal error: restarting the history of group %r", group_id)
             self._start_over(group_id, fold)
             return
         if fold.closed:
@@ -221,7 +221,7 @@ class RebalanceHistory:
             self._add_entry(group_id, REBALANCE, sequence, text, stored.generation)
 
     def add_listener(self, listener: Listener) -> None:
-        """Call `listener` once with every complete record; in order within each group."""
+        """Call `listener` once with each complete record, in order within each group."""
         self._listeners.append(listener)
 
     def _take_closed(self, group_id: str, fold: GroupFold) -> None:
@@ -240,7 +240,7 @@ class RebalanceHistory:
     # Queries.
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
-        """Return a group's complete records, oldest first; to be decompressed one at a time."""
+        """Return a group's complete records, oldest first; decompress them one at a time."""
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)
 
@@ -364,8 +364,8 @@ class RebalanceHistory:
         self._keep(record, text, packed)
 
     def _take_next(self) -> Waiting | None:
-        """Return the next rebalance to record; None for the removal of a group, which is applied
-        here.
+        """Take the next item of the queue: return a rebalance to record, or forget a removed group
+        and return None.
         """
         waiting = self._queue.take()
         if waiting.closed is not None:
@@ -439,7 +439,7 @@ class RebalanceHistory:
             self._take_closed(group_id, fold)
         except Exception:
             # An error in one group must not end the check of other groups.
-            logger.exception("Internal error: the history of group %r is restarted", group_id)
+            logger.exception("Internal error: restarting the history of group %r", group_id)
             self._start_over(group_id, fold)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:

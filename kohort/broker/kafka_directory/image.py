@@ -1,7 +1,7 @@
 """The metadata of a one-node cluster, in Kafka's terms.
 
-Pure. Kafka stores the metadata as a sequence of records (`Replay` reads them, `records_of` writes
-them); `kohort.broker.kafka_directory.own_metadata` converts it to Kohort's form.
+No I/O. Kafka stores the metadata as a sequence of records (`Replay` reads them, `records_of` writes
+them); `kohort.broker.kafka_directory.own_metadata` converts a `ClusterImage` to Kohort's form.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class TopicImage:
 class ClusterImage:
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Configs by resource type and name: a broker's id, or empty for the cluster-wide defaults."""
+    """Configs by resource type and name; a broker's name is its id, or "" for all brokers."""
     credentials: dict[tuple[str, int], Credential] = field(default_factory=dict)
     """Credentials by user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     rules: dict[bytes, Rule] = field(default_factory=dict)

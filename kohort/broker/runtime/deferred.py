@@ -1,7 +1,7 @@
 """`Deferred`, a future that calls its callbacks immediately; used for every deferred response.
 
 An asyncio future schedules its callbacks for the next event loop iteration, each with a handle of
-its own: half of the cost of a response when thousands of requests wait. The callbacks of a
+its own; that is half of a response's cost when thousands of requests wait. The callbacks of a
 `Deferred` are called within `set_result` and `set_exception`. So they must be short, and must
 neither raise nor start other work. Coroutines of the broker itself, which wait for a high watermark
 or an fsync, await an asyncio future or task: such waits are few, and another iteration does not
@@ -41,7 +41,7 @@ class Deferred(Generic[T]):
         self._callbacks: tuple[Callable[[Deferred[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Deferred[Any] | asyncio.Task[T] | None = None
-        """The source of the result. Nothing else uses it, so it is cancelled with this object."""
+        """The source of the result, used only by this object and therefore cancelled with it."""
 
     @property
     def is_cancelled(self) -> bool:

@@ -15,8 +15,8 @@ from kohort.protocol.messages.share_acknowledge import AcknowledgementBatch
 class Acknowledging:
     """Applies acknowledgements to the windows of share-partitions, and stores the changes.
 
-    Each call stages one record per changed share-partition before it returns, so that an
-    interrupted request leaves no change unstored.
+    Each call stages one record per changed share-partition before it returns, so that all changes
+    are stored even if the request is interrupted.
     """
 
     __slots__ = ("_member_id", "_partitions", "_then", "_unstored_count", "errors")

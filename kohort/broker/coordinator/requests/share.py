@@ -159,8 +159,8 @@ class ShareRequests:
         return ticket
 
     def _submit(self, group_id: str, command: Command) -> None:
-        """Submit a command that may initialize share-partitions. Its step creates their state, so
-        __share_group_state has to exist before the step.
+        """Submit a command. If it may create a group, first create __share_group_state if missing,
+        because the command then initializes the group's share-partitions there.
         """
         preparing = self._prepare_state() if command.creates_group else None
         if preparing is None:

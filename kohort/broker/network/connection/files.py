@@ -107,7 +107,8 @@ class FileSender:
         self._found_until_s = 0.0
         """Until this time, ranges are sent without a check that they are in the page cache."""
         self._cached_until_s = 0.0
-        """Like `_found_until_s`, for the first pending range: later if it was checked itself."""
+        """Until this time, the first pending range is sent without a check: `_found_until_s`, or
+        `STAYS_CACHED_S` after the last check of this range."""
         self._is_reading = False
         """Whether another thread reads a piece."""
         self._is_watching = False

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
 
 SEGMENTS_READ_MAX = 4
-"""Maximum segments that one detached read examines. A read continues in the next segment only if
-compaction has left nothing of the rest of a segment.
+"""Maximum segments that one detached read examines. A read continues in the next segment if
+compaction has removed all batches from the offset to the end of a segment.
 """
 
 
@@ -91,7 +91,7 @@ def first_at_or_after(
 
 
 def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
-    """Return the first record with the largest timestamp; None if no record has one.
+    """Return the first record with the largest timestamp; None if no record has a timestamp.
 
     Raises OSError, and CorruptBatchError if the record is in a damaged batch.
     """
@@ -131,7 +131,7 @@ class LogReader(LogState):
         Raises OffsetOutOfRangeError.
 
         Args:
-            up_to_offset: batches that reach or follow it are left out.
+            up_to_offset: return only batches that end before this offset.
         """
         data = self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=False)
         assert isinstance(data, bytes)
@@ -158,7 +158,7 @@ class LogReader(LogState):
         return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
 
     def _find_range(self, offset: int, max_bytes: int, up_to_offset: int) -> FileRange | None:
-        """Return the result of `read_cached` as a file range if that is quick, else None."""
+        """Like `read_cached`, but return only a file range; None even for some cached data."""
         number = self.segment_number(offset)
         if up_to_offset < self.end_of_segment(number):
             return None
@@ -217,7 +217,7 @@ class LogReader(LogState):
         return entry if entry is not None and entry.offset < up_to_offset else None
 
     def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
-        """Return `offset_for_timestamp` as a query for another thread, up to the end of the log."""
+        """Like `offset_for_timestamp` up to the log's end, but as a query for another thread."""
         self.check_usable()
         start_offset = self.log_start_offset
         asked = []
@@ -237,7 +237,7 @@ class LogReader(LogState):
         )
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the latest timestamp; None if no record has one."""
+        """Return the first record with the latest timestamp; None if no record has a timestamp."""
         self.check_usable()
         with self.errors_as("timestamps cannot be read"):
             return latest_record(self.segments)
