@@ -1,4 +1,4 @@
-"""Settings of a consumer, under Kafka's names in aiokafka's style, checked at once."""
+"""Settings of a consumer, under Kafka's names in aiokafka's style, validated on creation."""
 
 from __future__ import annotations
 

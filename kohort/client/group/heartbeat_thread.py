@@ -90,7 +90,7 @@ class HeartbeatThread:
         self._coordinator: Address | None = None
         self._brokers: Sequence[Address] = ()
         self._connection: BlockingConnection | BrokerConnection | None = None
-        """The connection that is open or being opened; on a loop, a BrokerConnection."""
+        """The connection, open or being opened; a BrokerConnection only on a test's event loop."""
         self._suspects: dict[Address, None] = {}
         """Brokers that did not answer their last request; the latest to fail comes last."""
         self._is_stopping = False
@@ -151,7 +151,7 @@ class HeartbeatThread:
             self._wake()
 
     def confirm(self) -> int:
-        """Send a heartbeat now. `confirmed` reaches the returned number once it has succeeded."""
+        """Send a heartbeat now; return its number, which `confirmed` reaches when it succeeds."""
         with self._changed:
             number = self._rules.confirm()
             self._wake()
@@ -402,7 +402,7 @@ class HeartbeatThread:
             raise
 
     async def _connect(self, address: Address) -> BlockingConnection | BrokerConnection:
-        """Connect, storing the connection from the first moment so that `stop` can abort it."""
+        """Store a new connection, so that `stop` can abort it, and open it."""
         connection = BlockingConnection(address, self._connection_config)
         with self._changed:
             if self._is_stopping:

@@ -94,7 +94,7 @@ def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
 
 
 def is_good(token: OAuthToken, now_s: float) -> bool:
-    """Whether the last token has not expired, so that it is used if no new one can be fetched."""
+    """Whether the token is known to be valid still, to use it if no new one can be fetched."""
     return token.expires_s is not None and now_s < token.expires_s
 
 

@@ -1,7 +1,7 @@
 """The fetch state of one consumer: what has been fetched, what to fetch next, and how responses
-change both. Pure.
+change both. No I/O.
 
-A shell has the sockets, the tasks and the clock:
+The fetcher has the sockets, the tasks and the clock:
 
 - it sends what `next_fetches` plans, as requests made by `build_request` once there is a
   connection;
@@ -10,7 +10,7 @@ A shell has the sockets, the tasks and the clock:
 - it calls `next_fetches` again at `next_deadline_ms`;
 - after any call it carries out `effects`, logs `notes`, and empties both.
 
-Readers `take` records. `failures` has the errors.
+Readers call `take` for records; `failures` has the errors to raise to them.
 
 Times are milliseconds: `now_ms` of a monotonic clock, `wall_ms` since the epoch.
 """
@@ -124,11 +124,11 @@ class FetchState:
             config.retry_backoff_ms, config.retry_backoff_max_ms, random
         )
         self._unreadable: set[TopicPartition] = set()
-        """Partitions whose next record could not be returned. `next_fetches` postpones them, since
-        readers have no clock."""
+        """Partitions whose next record could not be returned. `next_fetches` postpones them,
+        because the read methods have no `now_ms`."""
         self.next_made: Final = self._buffers.next_made
-        """Fast path of `next_record`: returns a record that is deserialised already, or None, and
-        has no effects. Called for each record, so it is the buffers' own method."""
+        """Fast path of `next_record`: returns the next record if it is already deserialised, else
+        None. Called for each record, so the buffers' method is used directly."""
 
     # Called by readers.
 
@@ -149,14 +149,14 @@ class FetchState:
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of these partitions (None: all) polls again: count the records that it got last
+        """A reader of these partitions (None: all) polls again: mark the records of its last poll
         as processed.
         """
         self._buffers.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets up to which records are processed: the positions, without the records
-        that each reader got last, which may still be in progress.
+        """Return the offsets up to which records are processed: the positions before the records
+        that each reader got last, because these records may still be in progress.
         """
         return self._buffers.processed()
 
@@ -171,7 +171,7 @@ class FetchState:
     # Changes from outside.
 
     def set_assigned(self) -> None:
-        """Forget data of partitions that are no longer assigned; plan for the new ones."""
+        """Forget the data of revoked partitions, and fetch newly assigned ones from now on."""
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
         self._backoffs.keep_only(assigned)

@@ -52,7 +52,7 @@ class LeaderChecks:
     def look(self, leader_of: LeaderOf) -> bool:
         """Check for changed leaders or positions. Returns whether a position is now in doubt.
 
-        If so, data fetched from that position on is void.
+        If so, data fetched from that position on must be dropped.
         """
         seen: dict[TopicPartition, tuple[int, Leader]] = {}
         has_doubts = False

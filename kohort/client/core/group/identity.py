@@ -33,7 +33,7 @@ _GENERATION: Final = Struct("=i")
 
 
 class GroupMetadata(NamedTuple):
-    """What a transactional producer needs to commit a consumer's positions (KIP-447).
+    """Identifies the consumer whose positions a transactional producer commits (KIP-447).
 
     The member id and generation let the coordinator reject positions of a member that it has
     removed, even if the member does not know that yet.

@@ -97,8 +97,8 @@ def leave_type(leave: SendLeave) -> type[LeaveRequest]:
 def leave_request(
     group_id: str, instance_id: str | None, leave: SendLeave, version: int
 ) -> LeaveRequest:
-    """Build the request with which one member leaves: a LeaveGroup, which before version 3 holds
-    only the member id, or the last heartbeat of the consumer group protocol.
+    """Build the request with which one member leaves: in the consumer group protocol a heartbeat,
+    in the classic protocol a LeaveGroup, before version 3 with the member id only.
     """
     if leave.leave_epoch is not None:
         return ConsumerGroupHeartbeatRequest(

@@ -83,7 +83,7 @@ def encode_held(partitions: Collection[TopicPartition], generation: int) -> byte
 
 
 def decode_held(member: GroupMember) -> Claim:
-    """Return the claim in a member's user data of `sticky`; empty if undecodable."""
+    """Decode a member's `sticky` user data into a claim; empty if undecodable."""
     user_data = member.user_data or b""
     for version in (1, 0):
         try:
