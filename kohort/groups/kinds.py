@@ -1,6 +1,6 @@
 """The kinds of groups, each of which has a package of its own beside this file, and the names of
 the states that groups of all kinds have. Each kind documents its further states, transitions and
-answers in its own package.
+responses in its own package.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ DEAD: Final = "Dead"
 
 
 class GroupKind(Enum):
-    """`value` is the name in ListGroups, where it is called the type."""
+    """The kind of a group; ListGroups returns `value` as the group's type."""
 
     CLASSIC = "classic"
     """One member, the leader, assigns: JoinGroup and SyncGroup."""

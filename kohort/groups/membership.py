@@ -27,8 +27,8 @@ class OffsetRetention(NamedTuple):
 
 
 class Membership(Protocol):
-    """The members of one group. No method awaits. Those that change the members are called one at a
-    time; reads, such as properties, at any time.
+    """The members of one group. No method awaits. Methods that change the members are called one at
+    a time; reads, such as properties, at any time.
     """
 
     @property
@@ -41,7 +41,7 @@ class Membership(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether the membership `is_empty`, and no client holds an id with which it may join."""
+        """Whether the membership `is_empty`, and has no pending members (KIP-394)."""
         ...
 
     # Offsets.

@@ -11,7 +11,7 @@ from kohort.groups.history.names import cut_ids
 
 def waited_for(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
     """Return the longest wait: for joins or the initial delay, for the leader's assignment, or for
-    the disk.
+    the assignment to be stored.
     """
     return max(_waits(facts, until_ms), key=lambda wait: wait.ms, default=WaitedFor())
 
@@ -66,8 +66,8 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return which members have not joined, and for how long the group has waited for them. The
-    join phase is still running, or was ended by the next rebalance.
+    """Return which members have not joined, and for how long the group has waited for them: in a
+    join phase that still runs, or that the next rebalance ended.
     """
     missing = [
         member.member_id

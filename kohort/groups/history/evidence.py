@@ -31,7 +31,7 @@ _CHANGES_SHOWN: Final = 20
 def evidence(
     record: HistoryRecord, clock_text: ClockText = utc_time, *, is_watched: bool = False
 ) -> list[str]:
-    """Return the facts that support the record's sentence, and other known facts, one per line.
+    """Return the facts that support the record's summary sentence, and other facts, one per line.
 
     Args:
         is_watched: whether `kohort watch` inferred the record, instead of a broker recording it.
@@ -242,7 +242,7 @@ def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[st
 
 
 def _bounds(record: Mapping[str, Any], clock_text: ClockText) -> Iterator[str]:
-    """State between which times a rebalance began, if `kohort watch` did not see it begin."""
+    """Yield a line with the earliest and latest start, if `kohort watch` did not see the start."""
     between = record.get("started_between_ms")
     if between:
         earliest, latest = map(clock_text, between)

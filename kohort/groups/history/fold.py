@@ -2,8 +2,8 @@
 
 A rebalance is over when the group is Stable or Empty, or when the next one begins. Its record is
 complete a little later: members may sync after the leader, so it stays open until all have their
-assignment, for at most `SETTLE_MS`. Records of avoided rebalances wait for it, so that all records
-are in the order of their sequence.
+assignment, for at most `SETTLE_MS`. Records of avoided rebalances wait until then, so that all
+records are in the order of their sequence.
 """
 
 from collections.abc import Callable
@@ -141,7 +141,7 @@ class GroupFold:
         self._replaced: Departure | None = None
         """The last replacement of a static member outside of a join phase."""
         self._avoided: list[AvoidedFacts] = []
-        """Avoided rebalances after the open one."""
+        """Avoided rebalances whose records wait for the open rebalance's record."""
         self._last_rebalance: int | None = None
         self._bumps = Bumps()
         self._fenced_commits = 0
@@ -448,8 +448,7 @@ class GroupFold:
         ShareEpochBumped: _on_share_bumped,
         SharePartitionsAssigned: _on_share_assigned,
     }
-    """The handler of each class of event: a chain of comparisons would cost more than the work
-    itself."""
+    """The handlers by class of event; a chain of comparisons would cost more than a handler."""
 
 
 BEGINNINGS: Final = frozenset(

@@ -38,9 +38,9 @@ from kohort.groups.steps import SOME, Steps
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""A field of causes; left out if it is None, as for all but additional causes."""
+"""A field of causes; left out if it is None. Only further causes have a value."""
 _CERTAINTY: Final = "certainty"
-"""A field of members; left out if the fate is certain, because records list many members."""
+"""A field of members; left out if the fate is certain, to save space in records of large groups."""
 
 
 def kind_of(record: HistoryRecord) -> str:
@@ -136,7 +136,7 @@ def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
 
 
 def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
-    """Read `partitions` of a record (with totals, such as `moved`) or of a member."""
+    """Read the field `partitions`: of a record if it has the total `moved`, else of a member."""
     is_total = "moved" in data
     made: PartitionCounts | MemberPartitions
     made = _made(PartitionCounts if is_total else MemberPartitions, data)
@@ -210,7 +210,7 @@ def member_text(member: MemberTimeline) -> str:
     """Return one of a record's `members` as JSON, in ASCII and without spaces: the text that
     `json.dumps` would create, but five times as fast.
 
-    A record lists a thousand members. Inspecting the type of every field costs several times as
+    A record may list a thousand members. Inspecting the type of every field costs several times as
     much as writing it, so here each field is written as its known type.
     """
     return (
