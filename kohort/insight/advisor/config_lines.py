@@ -104,7 +104,7 @@ def config_lines(
     assignor: str | None = None,
     libraries: Sequence[str] = (),
 ) -> ConfigLines:
-    """Return the lines that change `recorded` to `setting`, without targets that need no change.
+    """Return the lines that change `recorded` to `setting`, for the targets that need a change.
 
     Args:
         assignor: protocol name of the current assignor; None if it is unknown.

@@ -97,7 +97,7 @@ class Meter:
     _some_own: bool = False
     """Whether this rebalance is cooperative: a member kept its partitions when it joined."""
     consumers: GroupFold | None = None
-    """Measures a consumer group; None in a classic group."""
+    """Measures the stopped times of a consumer group; None in a classic group."""
 
     def __post_init__(self) -> None:
         self.stopped_by_slot = [0] * self.slots
@@ -180,7 +180,7 @@ class Meter:
             self._taken_at.pop(partition, None)
 
     def _close_joins(self, now_ms: int) -> None:
-        """End the joins that received no assignment; their time counts as stopped."""
+        """End the joins that got no assignment; eager members were stopped since they joined."""
         joins, self._joins = self._joins, {}
         for member_id, join in joins.items():
             if not self._is_cooperative(member_id, join):

@@ -90,7 +90,7 @@ def in_short(page: GroupPage, summary: FirstScreen, anchor: str) -> Markup:
 
 
 def mostly(page: GroupPage, summary: FirstScreen) -> str:
-    """Describe the costliest and the rarest cause briefly."""
+    """Describe briefly the most expensive cause and the rarest one."""
     if not summary.causes:
         return NOTHING
     most, rarest = summary.causes[0], summary.rarest
@@ -162,7 +162,7 @@ def _gains(recorded: Row, best: Row) -> Markup:
 
 
 def _price(summary: FirstScreen) -> Markup | None:
-    """Describe the stopped time if the slowest member were as quick as the others, or None."""
+    """Describe the stopped time if the slowest member were as quick as others; None if unknown."""
     recorded, quicker = summary.recorded, summary.quicker
     if recorded is None or quicker is None or _off(recorded):
         return None
@@ -170,8 +170,8 @@ def _price(summary: FirstScreen) -> Markup | None:
 
 
 def _both(summary: FirstScreen, both: str) -> Markup | None:
-    """Describe the joint gain of the recommended setting and a quicker slowest member; None if no
-    setting is recommended, or the gain of a quicker member is unknown.
+    """Describe the stopped time under the recommended setting if the slowest member were quicker,
+    too; None if no setting is recommended, or the effect of a quicker member is unknown.
     """
     recorded, best, together = summary.recorded, summary.best, summary.both
     if recorded is None or best is None or _price(summary) is None:
@@ -187,7 +187,7 @@ def _both(summary: FirstScreen, both: str) -> Markup | None:
 
 
 def _off(recorded: Row) -> str:
-    """Return why nothing is recommended, if the replay contradicts the history; otherwise ""."""
+    """Return a text if the replay is too far off the history to recommend anything; else ""."""
     check = str(recorded["text"])
     return _OFF if check.endswith(TOO_FAR) else ""
 
@@ -306,7 +306,7 @@ def _of(row: Row) -> str:
 
 
 def act_line(row: Row) -> str:
-    """Describe an act, such as ``Fri 9 Jan 15:30:01 Deploy: 2 processes, a, b; 6 rebalances``."""
+    """Format a row of `acts`: ``Fri 9 Jan 15:30:01 Deploy: 2 processes, a, b; 6 rebalances``."""
     parts = []
     if row["away_longest_ms"]:
         most = "at most " if row["process_count"] > 1 else ""

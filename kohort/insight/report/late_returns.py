@@ -9,16 +9,16 @@ from kohort.insight.report.contents import Row
 from kohort.insight.report.text import duration
 
 LATE_MS: Final = 60_000
-"""A static member that returned more than this after its session expired was down, not slow."""
+"""If a static member returns more than this after its session expired, it was down, not slow."""
 LATE_LEAST: Final = 2
 _SESSIONS_S: Final = (10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 _SPARE: Final = 1.25
 
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
-    """Sum up the acts in which static members returned at most LATE_MS after their session had
-    expired; None if there are fewer than LATE_LEAST such returns, or a session timeout is unknown
-    or already as long as the longest that is recommended.
+    """Sum up the rows of `acts` in which static members returned after their session had expired,
+    LATE_MS later at most. None if there are fewer than LATE_LEAST such returns, a session timeout
+    is unknown, or one is already at least as long as the longest recommended timeout.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)
@@ -34,7 +34,7 @@ def late_returns(acts: Sequence[Row]) -> Row | None:
 
 
 def enough(late: Row) -> str:
-    """Return a session.timeout.ms setting of at least 1.25 longest absences; 300 s at most."""
+    """Return a session.timeout.ms of 1.25 times the longest absence, rounded up, up to 300 s."""
     return f"session.timeout.ms={_enough_ms(late)}"
 
 
