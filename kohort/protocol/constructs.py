@@ -47,7 +47,7 @@ else:
 
 
 class WireError(construct.ConstructError):
-    """construct's error for malformed bytes, for which generated readers raise DecodeError."""
+    """Raised by construct for malformed bytes; generated readers raise DecodeError instead."""
 
 
 class Uvarint(_Construct):

@@ -87,7 +87,7 @@ class OffsetsReader:
 
     def read(self, ends: dict[int, int], report: Report | None = None) -> Iterator[Json]:
         """Read up to `ends`, and yield records of the history; `report` is called after each
-        response. If a partition cannot be read, the others are read nevertheless.
+        response. If a partition cannot be read, the error is raised after the others are read.
         """
         total = self._left(ends)
         failures: dict[int, RefusedError] = {}
@@ -181,8 +181,8 @@ class _Configs:
         """The settings and when they were requested, by group."""
 
     def timeouts_of(self, group: str) -> Timeouts:
-        """Return the timeouts: if no broker answers, the last known ones; if none are known,
-        Kafka's defaults.
+        """Return the timeouts: if no broker answers, the last known ones; if none are known, or the
+        broker refuses the request, Kafka's defaults.
         """
         now_s = monotonic()
         requested_s, timeouts = self._known.get(group, (-inf, Timeouts(is_known=False)))
@@ -235,14 +235,14 @@ class ClockDifference:
         self._count = 0
 
     def compare(self, now_ms: int, stored_ms: int, batch_count: int = 1) -> None:
-        """Record when batches were read, and the timestamp of the last one."""
+        """Record the time at which batches were read, and the last batch's timestamp."""
         ahead_ms = now_ms - stored_ms
         self._ahead_ms = min(self._ahead_ms, ahead_ms) if self._count else ahead_ms
         self._count += batch_count
 
     @property
     def ahead_ms(self) -> int | None:
-        """By how much this machine's clock is ahead, or a little more, because records are read
-        some time after they were written. None until enough batches were compared.
+        """By how much this machine's clock is at most ahead of the brokers': the smallest time from
+        a record's timestamp to its reading. None until enough batches were compared.
         """
         return self._ahead_ms if self._count >= _COMPARED_MIN else None

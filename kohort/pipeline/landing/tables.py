@@ -62,7 +62,7 @@ class LandedTables:
         """Append a batch, in the columns of `Shape.landed`, unless it was appended before.
 
         `begins` and `ends` have the offsets of all the batch's partitions. If Spark's connector
-        fails on a record's timestamp, the driver reads some offsets from that record on.
+        fails on a record's timestamp, a consumer in the driver reads that record and the next ones.
         """
         self._reader = replace(self._reader, by_driver=())
         while True:
@@ -144,7 +144,7 @@ class LandedTables:
     def _quarantine_rest(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
         """Quarantine the records of the batch that are missing from the topic's table.
 
-        Reads the batch again outside the streaming query, whose progress would count rows twice.
+        Reads the batch again outside the streaming query, so that its progress counts rows once.
         """
         rows = self.between(begins, ends)
         reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)

@@ -37,7 +37,7 @@ _OF_ENCODERS: Final = {
 
 
 def compile_direction(message: type, version: int, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the source of a function of `message`'s codec, and the globals it runs with."""
+    """Return the source of one function, `name`, of `message`'s codec, and its globals."""
     is_decoder, in_steps = name.startswith("decode"), name.endswith("_in_steps")
     names: dict[str, Any] = dict(_OF_DECODERS if is_decoder else _OF_ENCODERS)
     writer = (DecoderWriter if is_decoder else EncoderWriter)(names, in_steps=in_steps)

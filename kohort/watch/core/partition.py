@@ -34,7 +34,7 @@ class OffsetsPartition:
         self.batch_count = 0
         """Number of batches in the last call of `take`."""
         self.last_ms = -1
-        """A timestamp in the last batch of the last call of `take`; -1 without batches."""
+        """Base or maximum timestamp of the last batch in the last `take`; -1 without batches."""
 
     def pass_over(self, end_offset: int) -> None:
         self.next_offset = self._gap_offset = end_offset
