@@ -92,7 +92,7 @@ def has_stopped_polling(
 
     Args:
         text: the reason text of its LeaveGroup. Most clients state none.
-        unfetched_ms: how long it had sent heartbeats without a Fetch, if that was long.
+        unfetched_ms: how long it had sent heartbeats but no Fetch; None if not for long.
         still_connected: whether its connection was open long after its LeaveGroup.
     """
     if text:

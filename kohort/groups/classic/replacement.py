@@ -92,7 +92,7 @@ def have_topics_changed(group: ClassicData) -> bool:
 
 
 def _decide(group: ClassicData, old: Member, new: Member) -> tuple[Decision, str]:
-    """Return the decision, and a detail if changed topics override row 15 of the table."""
+    """Return the decision, and a detail if changed topics override row 15 of `decisions`."""
     leads = group.roster.leader_id == old.member_id
     differs = group.state is ClassicState.STABLE and _would_change_protocol(group, old, new)
     decision = decide(

@@ -1,4 +1,4 @@
-"""Applies the changes of a draft when they are durable, reports them, and sets timers."""
+"""Appends a `Draft`, the changes of one or several commands, and applies it once durable."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class ConsumerWrite:
-    """The records of one draft. If they are not stored, nothing has changed."""
+    """The append of a `Draft`'s changes. If it fails, the group is unchanged."""
 
     draft: Draft
     converts: tuple[Group, ConsumerMembership] | None = None
-    """The group to convert to a consumer group, and its new membership, which owns the draft."""
+    """The group to convert to a consumer group, and its new membership, whose draft this is."""
     first_records: Sequence[DurableRecord] = ()
-    """The records that convert the group."""
+    """Records that replace the group's previous ones; written before those of the draft."""
     _answers: list[Answers] = field(default_factory=list)
     _records: tuple[DurableRecord, ...] = ()
 
     def add(self, answers: Answers | None = None) -> None:
-        """Report the command that has just changed the draft, and add its answer."""
+        """End the command that changed the draft: add its events and its answer."""
         report(self.draft)
         if answers is not None:
             self._answers.append(answers)
 
     def prepare(self) -> Steps[None]:
-        """Create the records of a large draft in a separate step, before the write is staged."""
+        """Create the records of a large draft before the append, in a step of their own."""
         if self.draft.is_large:
             yield
             self._records = self.draft.records()
@@ -93,7 +93,7 @@ class ConsumerWrite:
 
 
 def report(draft: Draft) -> None:
-    """End a command: add its events to `draft.reports`, published when the draft is applied."""
+    """End a command: add its events to those that `apply` will publish."""
     data = draft.data
     reports = draft.reports
     begins = None
@@ -138,7 +138,7 @@ def report(draft: Draft) -> None:
 
 
 def _assigned_by(draft: Draft) -> str:
-    """Return what computed the current command's target, as in `TargetAssigned.assigned_by`."""
+    """Return the `TargetAssigned.assigned_by` of the current command's target."""
     data = draft.data
     if draft.was_assigned:
         return AT_ONCE
@@ -150,7 +150,7 @@ def _assigned_by(draft: Draft) -> str:
 
 
 def apply(draft: Draft, now: Now) -> None:
-    """Apply the changes of a draft, publish its events, and set the resulting timers."""
+    """Apply a draft to its `ConsumerData`, publish its events, and set the resulting timers."""
     data = draft.data
     outbox = data.outbox
     before = {member_id: data.members.get(member_id) for member_id in draft.changed_members()}
@@ -178,8 +178,8 @@ def apply(draft: Draft, now: Now) -> None:
 
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
-    """Return the event for the rebalance that a draft's current command begins. It lists members
-    as they were before the command, without those that the command adds.
+    """Return the event for the rebalance that the current command begins. The event lists the
+    members as they were before the command, without those that it adds.
     """
     before = draft.before
     members = [

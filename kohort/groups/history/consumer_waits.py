@@ -80,7 +80,7 @@ def _kept_count(member: Progress) -> int:
 
 
 def partition_counts(facts: ConsumerFacts) -> PartitionCounts:
-    """Return the partition counts, summed over members that reconciled or were removed."""
+    """Return how many partitions the members kept, gained and gave up, and how many moved."""
     members = facts.members.values()
     return PartitionCounts(
         known=True,
@@ -105,7 +105,6 @@ def waited_for(
     member to get partitions that were free.
 
     Args:
-        facts: the facts.
         present: ids of the members that belong to the group.
         classic_ids: ids of members that used the classic protocol when the rebalance began.
         began_ms: when the rebalance began.
