@@ -27,12 +27,12 @@ _CHUNK: Final = 1 << 18
 
 
 _Source: TypeAlias = Callable[[float | None], bytes]
-"""Returns new bytes, b"" at the end of the source. The argument limits the wait for a pipe, in
-seconds (None: no limit); when it is over, b"" is returned as well."""
+"""Returns new bytes; b"" at the end of the source, or if a pipe has no data for the given seconds
+(None: no limit)."""
 
 
 class _File:
-    """A file that is followed by its name, also across rotation, as ``tail -F`` does."""
+    """A file followed by name, across rotations too, as ``tail -F`` does."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class _Lines:
 
 
 class LogFiles:
-    """Passes the lines of several logs to the core. Its methods raise OSError."""
+    """Reads several brokers' logs into a `Logs`, line by line. The methods raise OSError."""
 
     def __init__(self, names: Sequence[str], zone: tzinfo) -> None:
         """`names` are paths of files, or `STDIN`; `zone` applies to times without an offset."""

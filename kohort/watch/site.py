@@ -130,7 +130,7 @@ class WatchSite:
     # Positions.
 
     def _with_positions(self, page: AnyPage) -> AnyPage:
-        """Let a page wait until the positions are not older than a few seconds."""
+        """Make a page wait, at most POSITIONS_WAIT_S, until the positions are new enough."""
 
         async def answer(request: HttpRequest) -> ResponseOrStream:
             if self._locating is None or self._locating.done():

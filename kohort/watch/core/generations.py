@@ -73,7 +73,7 @@ class Difference:
     gone: tuple[StoredMember, ...]
     new: tuple[StoredMember, ...]
     kept: tuple[tuple[StoredMember, StoredMember], ...]
-    """Members of both generations, each as it was before and as it is after."""
+    """Members of both generations, each as (before, after)."""
     resubscribed: tuple[Resubscription, ...]
     losers: tuple[StoredMember, ...]
     """Members from which the old generation revoked partitions. In a cooperative group they rejoin
@@ -81,7 +81,7 @@ class Difference:
     grown_topics: tuple[str, ...]
     """Topics that have more partitions: the highest assigned partition number has increased."""
     lost_topics: tuple[str, ...]
-    """Topics all of whose partitions are no longer assigned."""
+    """Topics that no longer have an assigned partition."""
     other_data: tuple[StoredMember, ...]
     """Members whose user data for the assignor has changed."""
     protocol_changed: bool

@@ -1,8 +1,8 @@
 """Follows groups by polls alone, for clusters that hide __consumer_offsets.
 
 Polls show members, assignments and states, but neither generations of classic groups nor timeouts
-nor signs of life. So they show which members joined and left, at most a second late, but not how
-they left. A cause is at most likely, because another one may have occurred between two polls.
+nor heartbeats. So they show which members joined and left, at most a second late, but not how they
+left. No cause is certain, because another one may have occurred between two polls.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -72,7 +72,7 @@ class Snapshot(NamedTuple):
 
 
 class PolledGroup:
-    """Infers one group's history from its snapshots, which are taken in order of time."""
+    """Infers one group's history from its snapshots, passed to `take` in order of time."""
 
     def __init__(self, group: str, changes: Changes, logs: Logs) -> None:
         self._logs = logs
@@ -95,7 +95,7 @@ class PolledGroup:
         """When the group entered the state of the last snapshot."""
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
-        """Take the next snapshot; yield the records since `_rest` if no rebalance is running."""
+        """Process a snapshot; unless a rebalance is running, yield the records since `_rest`."""
         if self._last is None or snapshot.state != self._last.state:
             self._since_ms = snapshot.at_ms
         if self._last is None or snapshot._replace(at_ms=self._last.at_ms) != self._last:
@@ -134,7 +134,7 @@ class PolledGroup:
                 self._met.setdefault(member.member_id, member)
 
     def _brief(self, snapshot: Snapshot) -> tuple[StoredMember, ...]:
-        """Return the members that joined and left during the rebalance that ended by `snapshot`."""
+        """Return the members that joined and left during a rebalance that is over in `snapshot`."""
         now = _ids(snapshot.record)
         return tuple([member for key, member in self._met.items() if key not in now])
 
@@ -243,7 +243,7 @@ def _is_same(old: GroupRecord, new: GroupRecord) -> bool:
 
 def _is_static_return(changes: Difference) -> bool:
     """Whether only the member ids of static members have changed. A short rebalance between two
-    polls that moved no partitions looks the same.
+    polls looks the same if it moved no partitions.
     """
     gone = {member.instance_id: member.assignment for member in changes.gone}
     new = {member.instance_id: member.assignment for member in changes.new}
@@ -319,7 +319,7 @@ class PolledGroups:
         return len(self._groups)
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
-        """Take a snapshot of a group; yields as `PolledGroup.take`."""
+        """Process a snapshot of a group; yield the same records as `PolledGroup.take`."""
         group_id = snapshot.record.group_id
         group = self._groups.get(group_id)
         if group is None:
@@ -342,8 +342,8 @@ class PolledGroups:
         return None if group is None else group.view()
 
     def forget(self, listed: Collection[str], now_ms: int) -> None:
-        """Forget groups that have not been listed for long: they were deleted. A group whose
-        coordinator moves is not listed for a while.
+        """Forget groups not listed for FORGOTTEN_MS: they were deleted. (A shorter absence may mean
+        that the coordinator is moving.)
         """
         for group_id, group in list(self._groups.items()):
             if group_id not in listed and now_ms - group.seen_ms >= FORGOTTEN_MS:

@@ -103,7 +103,7 @@ class Watcher:
         """Process the records of a batch; yield the history records that they complete.
 
         Args:
-            place: the place of the batch.
+            place: the batch's; each record's offset is filled in.
             prefix: process only records whose keys have these bytes after the record type.
         """
         epoch = self._epochs.get(place.partition)
