@@ -22,7 +22,7 @@ ANSWER_DEFAULT_MS: Final = 5
 SAME_MS: Final = 10_000
 """A delay recorded within this distance of a time is used for that time."""
 NEIGHBOURS: Final = 5
-"""Number of delays to draw from, those recorded nearest in time, if none was recorded near."""
+"""If no delay was recorded within SAME_MS, one is drawn from this many nearest in time."""
 
 
 class End(StrEnum):
@@ -134,7 +134,7 @@ class Slot:
     """Delays of a cooperative member, from an assignment that revokes partitions to the join that
     confirms the revocation."""
     software: Software = UNKNOWN
-    """Client library of the slot's last process whose library is known."""
+    """Client library of the most recent process for which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Rejoin:
 
     at_ms: int
     slot: int | None
-    """Index of the slot that joins; None for the current leader, which rejoins if topics change."""
+    """Index of the joining member's `Slot`; None: the current leader, after a change of topics."""
     reason: JoinReason
     changes_protocols: bool = False
     """Whether the member's metadata changed, such as its subscription."""
@@ -155,10 +155,10 @@ class Uncertainty(StrEnum):
     ABSENCES = "how long static members were away is not recorded"
     """Affects settings with a shorter session timeout, which may expire during an absence."""
     CRASHES = "whether static members that did not come back had crashed is unknown"
-    """Affects settings with dynamic members, which leave at once in a clean shutdown."""
+    """Affects dynamic membership: members leave at once in a clean shutdown, but not in a crash."""
     FATES = "whether members had left or their sessions had expired is unclear"
-    """Under another session timeout, or with static members, only a departure or only an expiry
-    would have begun a rebalance at that time."""
+    """With static members, a departure would begin no rebalance; under another session timeout, a
+    session would expire at another time."""
     PAUSES = "whether silent processes had paused or restarted is unknown"
     """Affects settings with a longer session timeout, which may not expire during a pause."""
     MODE = "whether members were eager or cooperative is not in the history"
@@ -172,7 +172,7 @@ class Uncertainty(StrEnum):
     TIMEOUT = "max.poll.interval.ms is not in the history"
     DELAY = "group.initial.rebalance.delay.ms is not in the history"
     SOME_JOINS = "how long some members take to join is not in the history"
-    """These members joined and left, but never rejoined an ongoing rebalance."""
+    """These members never rejoined after the notification of a rebalance."""
     SOME_REVOCATIONS = "how long some members take to revoke partitions is not in the history"
     """An assignor that moves few partitions may never revoke any from a slow member."""
     SILENCES = "silences shorter than the recorded session are not in the history"
@@ -206,15 +206,15 @@ class Trace:
     """Protocol name of the last assignor; None if it is unknown."""
     rebalances: int = 0
     initial_rebalances: int = 0
-    """Number of `rebalances` that were the first of an empty group."""
+    """Number of `rebalances` that began in an empty group, with the initial delay."""
     waited_by_slot: tuple[int, ...] = ()
-    """For each slot, the time in ms that rebalances waited for nothing but it."""
+    """For each slot, the ms that rebalances waited for it; a wait for several slots is divided."""
     stopped_ms: int | None = None
     """Total stopped time of members in the history; None if it is unknown."""
     unknown: tuple[str, ...] = ()
     """Sentences about the facts missing from the history."""
     doubts: tuple[Uncertainty, ...] = ()
-    """The missing facts on which some settings depend."""
+    """The missing facts on which the outcomes of some settings depend."""
 
     @property
     def software(self) -> tuple[Software, ...]:

@@ -29,7 +29,7 @@ class History:
             raise ValueError(f"records of {len(histories)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """Return a row for each rebalance, for plots and sentences; `event` is its record."""
+        """Return a row for each rebalance, for charts and sentences; `event` is the full record."""
         return [
             {
                 "sequence": event["sequence"],

@@ -64,7 +64,7 @@ ACTS: Final = {
     "broker_restart": ("Broker restarted", "other"),
     "unknown": ("Cause unknown", "other"),
 }
-"""Names of acts by kind, and the families of kinds that share a colour."""
+"""By kind of act, such as a crash: its text, and its family, whose kinds share a colour."""
 
 
 def cause(kind: str) -> str:
@@ -79,7 +79,7 @@ def doubts(row: Mapping[str, Any]) -> str:
 
 
 def act(kind: str) -> str:
-    """Return the name of an act; if its kind is not in ACTS, the text of the cause of that kind."""
+    """Return the text for a kind of act, such as a crash; for an unknown kind, that of `cause`."""
     return ACTS[kind][0] if kind in ACTS else cause(kind)
 
 
@@ -129,7 +129,7 @@ class Unit(NamedTuple):
     ms: int
 
     def text(self, ms: int | None, spread_ms: int = 0) -> str:
-        """Format a duration: ``9 min``, or with a spread that is rounded like it: ``9 ± 1 min``."""
+        """Format a duration, ``9 min``, or with a spread in the same precision, ``9 ± 1 min``."""
         if ms is None:
             return NOTHING
         value = ms / self.ms
@@ -207,7 +207,7 @@ def period(first_ms: int, last_ms: int) -> str:
 
 
 def days(first_ms: int, last_ms: int) -> str:
-    """Format a range of days, 5 Jan to 11 Jan 2026; within one day with the time."""
+    """Format a range of days: 5 Jan to 11 Jan 2026; a range within one day as `period` does."""
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() == last.date():
         return f"{period(first_ms, last_ms)} UTC"
