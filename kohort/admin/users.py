@@ -88,7 +88,7 @@ def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
 def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> None:
     """Add or replace a user's credentials.
 
-    Each has its own request, because Kafka rejects requests that name a user twice.
+    Sends a request per mechanism, because Kafka rejects requests that name a user twice.
     """
     for password in passwords:
         upsertion = ScramCredentialUpsertion(
@@ -202,7 +202,7 @@ def _listed(cluster: Cluster) -> dict[str, Names]:
 def _alter_names(
     cluster: Cluster, user: str, operation: Operation, changed: dict[str, tuple[Names, str]]
 ) -> None:
-    """Append items to configs, or subtract them; `changed`: each config's value, and the items."""
+    """Append items to configs, or subtract them; `changed`: (present value, items) by config."""
     changes: dict[Resource, list[AlterableConfig]] = {}
     for name, (names, items) in changed.items():
         resource = Resource(Kind.BROKER, names.broker)

@@ -19,7 +19,7 @@ from kohort.cli.doctor import OK, PROBLEM, WARNING, Finding
 
 
 def check_security(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Check certificates, keys and the file of users, with the code of the broker's start."""
+    """Check certificates, keys and the users file, as a broker does at startup."""
     config = loaded.config
     for endpoint in config.listener_endpoints:
         if config.protocol_of(endpoint.listener).endswith("SSL"):

@@ -1,7 +1,7 @@
 """A Kafka cluster for the jobs: the options of Spark's connector, and Kohort's own admin client.
 
-Both get the settings of `--kafka`. The connector uses Java clients; the admin client knows their
-settings of TLS and SASL, except Java's keystores and Kerberos.
+Both get the settings of `--kafka`. The connector uses Java clients; the admin client supports their
+TLS and SASL settings, except Java's keystores and Kerberos.
 """
 
 import re

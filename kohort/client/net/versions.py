@@ -15,7 +15,7 @@ NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class UnsupportedVersionError(ConsumerError):
-    """The broker supports the request in no version that the client supports."""
+    """The broker and the client have no version of the request in common."""
 
 
 class ApiVersionTable:

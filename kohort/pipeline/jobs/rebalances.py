@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Job:
-    """Writes batches of records, renews findings, and reports both."""
+    """Writes batches of records and renews findings, with progress messages and metrics."""
 
     def __init__(
         self,
@@ -93,9 +93,7 @@ class _Job:
         self._findings = Findings(lake, thresholds, self._progress.report)
 
     def write(self, batch: Callable[[], Tally], count: int | None = None) -> Tally:
-        """Call `batch`, which writes about `count` records, and report the result. `batch` does not
-        write existing rows again.
-        """
+        """Call `batch`, which writes about `count` records; report the result."""
         begun_s = time.monotonic()
         number = "records" if count is None else counted(count, "record")
         self._progress.report(f"writing {number}")
@@ -110,7 +108,9 @@ class _Job:
         return tally
 
     def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> None:
-        """Renew the findings of groups with new events; with `among`, only of these groups."""
+        """Renew the findings of groups with new events. `among` limits the groups; with
+        `everything`, renew all.
+        """
         begun_s = time.monotonic()
         count = self._findings.renew(among, everything=everything)
         if count:

@@ -134,7 +134,7 @@ class TopicQuery:
     def read_between(
         self, begins: Offsets, ends: Offsets, *, must_be_whole: bool = True
     ) -> DataFrame:
-        """Read the records between the offsets; missing ones are an error with `must_be_whole`."""
+        """Read the records between the offsets; with `must_be_whole`, missing ones are an error."""
         offsets = {
             name: json.dumps({self.name: {str(index): at for index, at in range_offsets.items()}})
             for name, range_offsets in (("startingOffsets", begins), ("endingOffsets", ends))

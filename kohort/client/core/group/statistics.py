@@ -155,8 +155,7 @@ class GroupStatistics:
         self.phase_since_ms: int | None = None
         """When the current phase began; None before the first."""
         self.unsettled_since_ms: int | None = None
-        """The time since which the consumer has not been a settled member; None while it is
-        settled."""
+        """Start of the present period outside the state STABLE; None while the member is STABLE."""
         self.rebalance_began_ms: int | None = None
         """When the current rebalance began; None if there is none."""
         self.last_cause: str | None = None
@@ -174,8 +173,8 @@ class GroupStatistics:
     # Events.
 
     def begun(self, action: MemberAction, cause: str, now_ms: int) -> None:
-        """Record the start of an action. `cause`: why the consumer wants to join, if it does; the
-        first cause of a rebalance is kept.
+        """Record which membership action begins. `cause`: why the consumer wants to join, "" if it
+        does not; a rebalance keeps its first cause.
         """
         phase = _PHASES.get(type(action), RebalancePhase.NONE)
         # A member that needs to join but is idle is in a backoff, during which its phase continues.
@@ -232,7 +231,7 @@ class GroupStatistics:
         self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
-        """Record whether the consumer is a settled member; called when this may have changed."""
+        """Record whether the member's state is STABLE; called when this may have changed."""
         if is_settled:
             self.unsettled_since_ms = None
         elif self.unsettled_since_ms is None:
