@@ -59,7 +59,7 @@ _OF_A_SERVICE: Final = (
     r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
 )
-"""Matches the end of a variable's name that Kubernetes or a Docker link sets for a Service."""
+"""Matches the end of the names of variables that Kubernetes or Docker links set for Services."""
 _SERVICE_URL: Final = r"(?:tcp|udp|sctp)://"
 
 
@@ -110,7 +110,7 @@ class LoadedConfig(NamedTuple):
     given: Mapping[str, GivenValue]
     """Settings that one of the sources gives, by name."""
     ignored: tuple[GivenValue, ...]
-    """Given settings of Kafka that have no effect here."""
+    """Kafka settings that were given, but have no effect here."""
     warnings: tuple[str, ...]
     own: Mapping[str, str]
     """Texts of listeners' settings by full name; some are secret."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GroupsSource(Protocol):
-    """The parts of a process that the pages about groups read, on the event loop."""
+    """The parts of a broker or of `kohort watch` that the group pages read, on the event loop."""
 
     @property
     def groups(self) -> GroupsSeen: ...
@@ -48,7 +48,7 @@ class GroupsSource(Protocol):
 
 @dataclass(frozen=True)
 class ConsoleSource(BrokerSource):
-    """The parts of a broker. All are used from the event loop's thread only."""
+    """The parts of a broker that the console reads, only on the event loop's thread."""
 
     lags: LagHistory
     cluster_id: str

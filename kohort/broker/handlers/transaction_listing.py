@@ -127,7 +127,7 @@ def _producers(ctx: RequestContext, name: str, index: int) -> list[ProducerState
 async def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List transactions in arbitrary order, in steps."""
+    """List transactions in arbitrary order, in time slices."""
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
     pattern, duration_ms = _pattern(request.transactional_id_pattern), request.duration_filter
     host = ctx.broker.transactions.host

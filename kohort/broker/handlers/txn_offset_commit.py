@@ -51,7 +51,6 @@ FLOW: Final = Flow(
         ErrorCode.PRODUCER_FENCED: (ClientError(ErrorCode.INVALID_PRODUCER_EPOCH),),
     },
 )
-"""The first version that adds partitions to the transaction implicitly; errors for clients."""
 
 
 @handles(

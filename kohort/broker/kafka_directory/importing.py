@@ -164,7 +164,7 @@ def _is_tiered(image: ClusterImage, topic: TopicImage) -> bool:
 
 
 def _write_database(root: Path, content: Content) -> None:
-    """Create the first database; the next start copies it to the second one."""
+    """Create metadata.db; the next start of Kohort copies it to metadata-mirror.db."""
     path = root / (DATABASE + _NEW_SUFFIX)
     set_database_aside(path, _EARLIER_SUFFIX)
     database = MetadataDatabase(path)

@@ -1,4 +1,4 @@
-"""prometheus-client's metric families, with names from the catalogue and values from tallies."""
+"""prometheus-client's metric families, with the catalogue's names and the broker's values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OfflineLog:
-    """Stands in for an offline partition's log; has only the attributes that are read meanwhile."""
+    """Replaces an offline partition's log; has only the attributes that are read in that state."""
 
     log_start_offset = 0
     log_end_offset = 0
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
-"""Delay before opening a partition is retried; doubled after each failure, up to the maximum."""
+"""Delay until a partition is opened again; doubled after each failure, up to the maximum."""
 
 CONFIGS_CACHED_MAX: Final = 10_000
 """Combinations of overrides whose effective configs are cached."""

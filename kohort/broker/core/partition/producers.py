@@ -11,7 +11,7 @@ Pure: nothing is appended here and time is an argument. `check` and `check_marke
 `note_appended` and `note_marker` record; the latter two are used both for live batches and when a
 log is read at a start. State is dropped after producer.id.expiration.ms without an append by the
 broker's clock, but never while a transaction is open. (Kafka uses the records' own timestamps, so
-it drops a producer of old records while it is still sending.)
+it may drop a producer that is still sending, if its records are old.)
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ NO_TRANSACTION: Final = -1
 EXHAUSTED_EPOCH: Final = 32_767
 """An epoch that only markers have; the last epoch that a producer can use is 32766."""
 EPOCH_RISES_SINCE: Final = 2
-"""transaction.version from which a marker has a higher epoch than the batches it ends."""
+"""transaction.version from which a marker has a higher epoch than its transaction's batches."""
 
 
 class AppendedBatch(NamedTuple):

@@ -1,1 +1,1 @@
-"""Transactions: what one transactional id may do, and when its transactions end. Pure rules."""
+"""Rules for transactional ids: which requests are valid, and when transactions end. No I/O."""

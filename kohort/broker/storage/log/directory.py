@@ -131,8 +131,8 @@ def _keep_orphan(
     *,
     is_deleted: bool,
 ) -> bool:
-    """Remove a segment's indexes without a .log; return whether the segment is kept, with an empty
-    .log and its transaction index, since earlier segments may have records of the transactions.
+    """Remove the indexes of a segment without a .log. Unless it was deleted, keep a transaction
+    index, with an empty .log, and return True: earlier segments may have its transactions' records.
     """
     if not is_deleted:
         content.orphans[base_offset] = _reached(files, directory, base_offset, sizes)
