@@ -59,7 +59,7 @@ health checks generates no codec: the first one costs 13 ms and 2.8 MiB."""
 
 
 def is_hot(message: type, version: int, name: str) -> bool:
-    """Whether the package may include a compiled `name`, which is `decode` or `encode_into`."""
+    """Whether the package may include a compiled codec; `name`: `decode` or `encode_into`."""
     table = READ if name == "decode" else WRITTEN
     known = table.get(f"{message.__module__.rpartition('.')[2]}.{message.__name__}", ())
     return version in known

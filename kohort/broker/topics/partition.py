@@ -1,7 +1,7 @@
 """One partition at run time: its log, the offsets visible to consumers, and the waiting requests.
 
-The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). This shell decides when
-its writes are flushed to disk, and when the high watermark advances:
+The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). `Partition` decides
+when its writes are flushed to disk, and when the high watermark advances:
 
 - Appends go to the page cache in the loop's thread. If the configuration requires no fsync (Kafka's
   default), they are visible at once.
@@ -89,9 +89,9 @@ class Partition:
         self._executor = executor
         self.reads = PartitionReads(self, log, executor, tail_cache)
         self._behind_watermark: deque[tuple[int, int]] = deque()
-        """(next offset, bytes) of appended batches above the watermark."""
+        """(next offset, bytes) of appended batches above the high watermark."""
         self._stable: StableOffset | None = None
-        """The last stable offset; None until it is first requested, or something is appended."""
+        """The last stable offset; None until its first request or the first append."""
         self.flush: asyncio.Task[None] | None = None
         """The running flush."""
         self._is_watermark_held = False
@@ -101,7 +101,7 @@ class Partition:
         self._refusal_logged_ms = -REFUSALS_LOGGED_EVERY_MS
         """Wall time of the last log line about an append that was refused or undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
-        """Futures of internal writers, with the offset that the watermark must reach."""
+        """Futures of internal writers, each with the offset that the high watermark must reach."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic_name}-{self.index})"
@@ -259,8 +259,8 @@ class Partition:
         return self.log.epochs.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """Return (largest epoch <= `epoch`, its end offset, at most the high watermark), or None if
-        it is unknown. Raises KafkaError.
+        """Return (largest epoch <= `epoch`, its end offset capped at the high watermark), or None
+        if it is unknown. Raises KafkaError.
         """
         self.check_online()
         if epoch == self.leader_epoch:

@@ -19,8 +19,7 @@ SMALL = 64
 """A length or delta below this is encoded in one byte, which has twice its value."""
 
 SIZES_KEPT_MAX = 1_000
-"""Number of cached encodings of sizes: a broker's own records have few different sizes, all
-small."""
+"""Number of cached varints of sizes: a broker's own records have few different sizes, all small."""
 
 NULL = encode_varint(-1)
 """The encoded size of an absent key or value."""

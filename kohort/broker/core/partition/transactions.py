@@ -5,8 +5,8 @@ isolation.level=read_committed read up to the last stable offset: no batch below
 transaction that is open, or whose marker could still be lost because the high watermark has not
 passed it (KIP-98).
 
-Pure. First offsets of open transactions increase as they begin, live and when a log is read again,
-so the lowest is found without a search.
+No I/O. First offsets of open transactions increase as they begin, live and when a log is read
+again, so the lowest is found without a search.
 """
 
 from collections import OrderedDict, deque
@@ -76,7 +76,7 @@ class TransactionSpans:
 
 
 UNCOUNTED_BYTES: Final = 1 << 30
-"""Assumed bytes after the last stable offset, if an earlier process wrote them."""
+"""Assumed size of the data after the last stable offset, if an earlier process wrote it."""
 
 
 class StableOffset:
@@ -92,7 +92,7 @@ class StableOffset:
         self.offset = spans.last_stable_offset(high_watermark, 0)
         self.unstable_bytes = UNCOUNTED_BYTES if self.offset < high_watermark else 0
         """Visible bytes after `offset`: an estimate if transactions overlap. While it is 0 and
-        there are no spans, the offset simply follows the high watermark."""
+        `spans` is empty, `offset` simply follows the high watermark."""
 
     def follow(self, high_watermark: int, new_bytes: int) -> None:
         self.spans.settle(high_watermark)

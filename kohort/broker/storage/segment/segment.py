@@ -136,7 +136,7 @@ class LogSegment:
         if TRANSACTION_INDEX_SUFFIX in sizes:
             self.add_transaction_index(files, sizes[TRANSACTION_INDEX_SUFFIX])
         self._verified = VerifiedRanges()
-        """Bytes verified by reading them."""
+        """The ranges of batches that were verified when they were read."""
         self._first_crc: int | None = None
         """The CRC of the first batch, which identifies the .log."""
         self._is_compared = True
@@ -165,7 +165,7 @@ class LogSegment:
         self.is_damaged = False
         """Whether compaction has found a damaged batch in the segment."""
         self.is_index_rebuilt = False
-        """Whether the index has been found damaged since the log was opened."""
+        """Whether the index has been rebuilt since the log was opened; it is not rebuilt again."""
         self.is_twin = False
         """Whether this object is a copy for one reader in another thread."""
         self.unindexed_bytes = 0
@@ -173,8 +173,8 @@ class LogSegment:
         self._hints: dict[int, int] = {}
         """Base offset of a batch -> index of its position in `_hinted`; the oldest hint first."""
         self._hinted = array("q")
-        """The positions of `hint`, in an array: thousands of separate objects would be scattered
-        over the memory."""
+        """Positions of batches, as `_hints` indexes them. An array, because thousands of separate
+        objects would be scattered over the memory."""
         self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
         """(base offset, position) of two batches that this process appended, the later one within
         RECENT_BYTES of the end."""
@@ -231,7 +231,7 @@ class LogSegment:
             self._marks = (marks[1], (base_offset, position))
 
     def undo_append(self) -> None:
-        """Truncate what a failed append may have left."""
+        """Truncate the bytes that a failed append may have left."""
         self.log.truncate(self.size_bytes)
 
     def is_verified(self, start: int, stop: int) -> bool:
@@ -331,7 +331,7 @@ class LogSegment:
         return self.aborted
 
     def note_first_crc(self, crc: int | None) -> None:
-        """Let `check_identity` compare the first batch with this CRC, if there is one."""
+        """Let `check_identity` compare the first batch's CRC with this one; None: no check."""
         self._first_crc = crc
         self._is_compared = crc is None
 
@@ -433,7 +433,7 @@ class LogSegment:
         return twin
 
     def learn_from(self, twin: LogSegment) -> None:
-        """Take over what a twin verified, rebuilt or looked up while reading."""
+        """Adopt verified ranges, the last hint and indexes from a copy made by `twin`."""
         self._verified.add_all(twin._verified)
         self._is_compared = self._is_compared or twin._is_compared
         if twin._hints:
