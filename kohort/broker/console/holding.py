@@ -18,7 +18,7 @@ from kohort.formats.text import shown
 from kohort.protocol.errors import KafkaError
 
 HELD_MS: Final = 10_000
-"""Transactions that are open for less than this are usual, and are not shown."""
+"""Transactions that have been open for less than this are usual, and are not shown."""
 
 LOOKED_AT: Final = 200
 """Maximum number of a group's partitions that are checked for open transactions."""
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
     """The first open transaction of a partition."""
 
     name: str
-    """The transactional id and the client, or the producer id."""
+    """The transactional id, with its client if known, or else the producer id."""
     open_ms: int
     timeout_ms: int | None
     """The transaction timeout; None if no coordinator will end the transaction."""
@@ -41,8 +41,8 @@ class Holding:
         self._clock = clock
 
     def holder_at(self, topic_name: str, index: int, offset: int) -> Holder | None:
-        """Return the open transaction because of which read_committed consumers wait at `offset`;
-        None if they do not wait there, or the transaction is open for less than `HELD_MS`.
+        """Return the open transaction that makes read_committed consumers wait at `offset`; None if
+        they do not wait there, or it has been open for less than `HELD_MS`.
         """
         topic = self._topics.get(topic_name)
         partition = None if topic is None else open_partition(self._topics, topic, index)

@@ -14,7 +14,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
 
 RETRY_MS: Final = 1_000
-"""Delay before writing a marker, or the abort of an overdue transaction, is retried."""
+"""Delay before a failed write of a marker, or of an overdue transaction's abort, is retried."""
 
 TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
 
@@ -29,7 +29,7 @@ class TransactionTimers:
         *,
         timeout_check_ms: int,
     ) -> None:
-        """`run_step` calls a function with the transactional id of this name, if it exists."""
+        """`run_step(name, step)` calls `step` with the transactional id `name`, if it exists."""
         self._clock = clock
         self._slices = slices
         self._run_step = run_step

@@ -44,9 +44,9 @@ class Action(Enum):
     PREPARE = auto()
     """EndTxn: write the decision, PREPARE_COMMIT or PREPARE_ABORT."""
     NOTHING_TO_WRITE = auto()
-    """Additions: all partitions are in the transaction already."""
+    """Adding partitions: all of them are in the transaction already."""
     ADD = auto()
-    """Additions: write a record with the new partitions."""
+    """Adding partitions: write a record with the new ones."""
 
 
 _COMPLETE: Final = {
@@ -209,8 +209,8 @@ def deadline_ms(record: TransactionRecord) -> int | None:
 
 
 def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
-    """Return a wall time. An open transaction whose last batch is older is late: a coordinator that
-    knew of it would have ended it.
+    """Return the time limit for late transactions: an open one whose last batch is older is late,
+    because a coordinator that knew of it would have ended it.
     """
     return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 
