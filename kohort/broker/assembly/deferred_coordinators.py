@@ -32,7 +32,7 @@ MODULE: Final = "kohort.broker.assembly.coordinators"
 
 _MEMBERSHIPS: Final = "kohort.broker.assembly.memberships"
 _JOINING: Final = frozenset({"classic_groups", "consumer_groups"})
-"""Handler modules whose requests may add members, for which `_MEMBERSHIPS` is imported."""
+"""Handler modules whose requests may add members; these also need `_MEMBERSHIPS`."""
 
 _SHARE: Final = "kohort.broker.assembly.share"
 _SHARING: Final = frozenset(
@@ -108,7 +108,7 @@ class HandlerLoading:
         self._executor = executor
         has_module = MODULE in sys.modules
         self._loaded = {key for key in SERVED if has_module and registered(key) is not None}
-        """Keys of APIs that have been loaded completely."""
+        """Keys of the APIs whose handlers and coordinators have been imported."""
 
     def is_needed(self, key: int) -> bool:
         served = SERVED.get(key)

@@ -150,7 +150,7 @@ def _encode(entries: Sequence[Entry]) -> bytes:
 
 
 def _tail_offset(partition: Partition) -> int:
-    """Return the first offset of the tail: the latest segments of at least `RESTORE_BYTES`."""
+    """Return the first offset of the tail: the latest segments that total `RESTORE_BYTES`."""
     segments = partition.log.segments
     size_bytes = 0
     for segment in reversed(segments):

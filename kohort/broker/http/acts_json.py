@@ -21,8 +21,8 @@ reliably."""
 async def wait_acts(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice, *, at_least: int = RECORDS
 ) -> list[dict[str, Any]]:
-    """Return the acts in the newest `at_least` records, or in `RECORDS` if that is more, oldest act
-    first. An empty list if a record cannot be parsed: another version or program has written it.
+    """Return the acts (restarts, ...) in the newest max(`at_least`, `RECORDS`) records, oldest act
+    first; none if a record cannot be parsed: another version or program has written it.
     """
     newest = kept[-max(at_least, RECORDS) :]
     try:
@@ -34,8 +34,8 @@ async def wait_acts(
 async def wait_last_act(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
 ) -> dict[str, Any] | None:
-    """Return the act of the newest complete record; None if its summary would only repeat the
-    sentence of a single rebalance.
+    """Return the act, such as a restart, with the newest complete record; None if the act's summary
+    would only repeat the sentence of a single rebalance.
     """
     acts = await wait_acts(group_id, kept, time_slice)
     last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)

@@ -31,7 +31,7 @@ class Release(NamedTuple):
 KAFKA_3_9: Final = Release(
     "3.9", {"metadata.version": 21}, {PartitionRecord: 1}, begins_with_file=True
 )
-"""The last release before 4.0; it has no eligible leader replicas."""
+"""The last release before 4.0; it lacks the feature eligible.leader.replicas."""
 
 KAFKA_4_4: Final = Release(
     "4.4",

@@ -56,7 +56,7 @@ class ClientQuotas:
         """Whether any client has a quota; otherwise requests are not charged."""
 
     def accounts(self, connection: ConnectionInfo, client_id: str | None) -> Accounts:
-        """Return the accounts of a request's client, cached in its connection."""
+        """Return the quota accounts of a request's client, cached in the connection."""
         name = client_id or ""
         accounts = connection.accounts
         session = connection.session

@@ -59,9 +59,9 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """By mechanism, how many credentials have the same visible properties."""
+        """For each mechanism, the number of credentials by visible properties."""
         self._first: dict[str, str] = {}
-        """By user, the mechanism of the first credential, against which passwords are checked."""
+        """The mechanism of each user's first credential, against which passwords are checked."""
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None
@@ -106,9 +106,7 @@ class Users:
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> "Credential":
-        """Return the credential of a user; for an unknown user, a credential derived from the
-        name.
-        """
+        """Return the user's credential for a mechanism, or else one derived from the name."""
         from kohort.broker.core.security.sasl import made_up  # noqa: PLC0415
 
         assert self._secret, "not loaded"
@@ -175,9 +173,7 @@ class Users:
                 listener(user)
 
     def _found_usual(self) -> "_Usual":
-        """Return the most frequent properties of the existing credentials, computed once after each
-        change.
-        """
+        """Return `_Usual` for the existing credentials, cached until the next change."""
         if self._usual is None:
             from kohort.broker.core.security.sasl import USUAL_PROPERTIES  # noqa: PLC0415
 
@@ -214,10 +210,10 @@ class _Usual(NamedTuple):
     """Properties of the credentials derived for unknown users."""
 
     looks: "Mapping[str, VisibleProperties]"
-    """The most frequent visible properties, by mechanism."""
+    """The most frequent properties that unauthenticated clients see, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations of any credential, by mechanism. Only mechanisms with which some user's
-    passwords are checked."""
+    """The most iterations of any credential, for each mechanism with which some user's passwords
+    are checked."""
 
 
 def property_of(key: CredentialKey) -> str:

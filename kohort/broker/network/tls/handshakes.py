@@ -1,4 +1,4 @@
-"""Computes the steps of TLS handshakes in threads, round robin over address blocks.
+"""Computes the steps of TLS handshakes in threads, round robin over clients' address blocks.
 
 A step takes a quarter of a millisecond with a P-256 key, and several milliseconds with an RSA key
 of 4,096 bits; OpenSSL releases the interpreter lock meanwhile, so the event loop continues.

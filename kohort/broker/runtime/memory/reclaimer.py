@@ -26,14 +26,14 @@ CHECK_EVERY_S: Final = 0.25
 """Interval of the checks; short, because thousands of members can join in a second."""
 
 COLLECT_EVERY_S: Final = 0.01
-"""Interval between garbage collections with many members; a loop iteration may take as long."""
+"""Interval between checks whether to collect young objects, while very many members exist."""
 
 MANY: Final = 3_000
 """From this number of waiting operations and deadlines on, reclaiming memory is worth its cost."""
 
 DEPARTED_FACTOR: Final = 4
-"""Most members count as departed when `waiting_count() + left_count()` has fallen to this fraction
-(1/4) of the peak of `waiting_count()`."""
+"""Most members count as departed while `waiting_count() + left_count()` is at most
+1/DEPARTED_FACTOR of the peak of `waiting_count()`."""
 
 RETURN_EVERY_DEPARTURES: Final = 7_500
 """While many members leave, memory is returned whenever this many have left: returning a page takes
@@ -66,7 +66,7 @@ class MemoryReclaimer:
         self._left_count = left_count
         self._peak = 0
         self._least = 0
-        """The lowest `waiting_count() + left_count()` since the peak; ignores small changes."""
+        """The lowest `waiting_count() + left_count()` since the peak; small drops are ignored."""
         self._high = 0
         """The highest `waiting_count() + left_count()` since memory was last returned."""
         self._checks_since_departures = 0
