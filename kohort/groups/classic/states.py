@@ -19,7 +19,7 @@ PreparingRebalance
 
     Join: parks. Sync: REBALANCE_IN_PROGRESS. Heartbeat: REBALANCE_IN_PROGRESS, and the session
     starts again. Leave: removes, which may complete the join phase. OffsetCommit: accepted with
-    the generation that is about to end, which lets members commit while they give partitions up.
+    the generation that is about to end, which lets members commit while they revoke partitions.
 
     Ways out, when all members have joined or their time is up: CompletingRebalance, or Empty if no
     member is left.
@@ -84,5 +84,5 @@ LEGAL_PREVIOUS: Final[Mapping[ClassicState, frozenset[ClassicState]]] = MappingP
         ClassicState.DEAD: frozenset(set(ClassicState) - {ClassicState.DEAD}),
     }
 )
-"""The states from which each state may be entered. Groups are created Empty; a restored one with
-members begins as Stable, which is no transition."""
+"""The states from which each state may be entered. New groups begin as Empty, and restored
+groups with members as Stable; neither is a transition."""

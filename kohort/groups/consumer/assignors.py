@@ -31,7 +31,7 @@ class Assign(Protocol):
         *,
         homogeneous: bool,
     ) -> Steps[dict[str, dict[bytes, list[int]]]]:
-        """Return the partitions of each member by topic id, ascending or in order of assignment.
+        """Return each member's partition numbers by topic id, ascending or in order of assignment.
 
         Args:
             members: ordered; ties between members go to the first.

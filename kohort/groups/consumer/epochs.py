@@ -30,10 +30,10 @@ def note_member_change(
 
     Args:
         draft: contains the change already.
-        old: the member before the change, or the member that `new` replaces; None without one.
+        old: the member before the change, or the one that `new` replaces; None if it replaces none.
         new: the member as it is in `draft`.
         kind: the cause if the member is new or replaces another.
-        reason: what the client states.
+        reason: as stated by the client.
     """
     cause = _cause(draft, old, new, kind)
     if cause is None and not _are_topics_new(draft):
@@ -114,7 +114,7 @@ def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> T
 
 
 def returned(old: Member | None, new: Member, how: str = "") -> str:
-    """Describe a static member's return: `how`, preceded by a note if it kept its member id."""
+    """Describe a static member's return: `how`, after a note if the member kept its id."""
     if old is None or old.member_id != new.member_id:
         return how
     return f"{UNDER_OLD_ID}, {how}" if how else UNDER_OLD_ID
@@ -240,8 +240,8 @@ def _subscriber(draft: Draft, regex: str) -> Member | None:
 
 
 def preferred_assignor(draft: Draft, counts: Counter[str]) -> str:
-    """Return the assignor with the most votes; if several have the most, or there are no votes, the
-    first of these in the broker's list.
+    """Return the assignor with the most votes, even if that is 0; on a tie, the first one in the
+    broker's list.
     """
     names = draft.data.settings.assignors
     return max(names, key=lambda name: counts[name])

@@ -69,8 +69,8 @@ def _causes(record: RebalanceRecord) -> str:
 
 
 def _first_half(record: RebalanceRecord) -> int | None:
-    """Return the sequence of the rebalance that revoked the partitions which this one assigns. None
-    if `record.follows` is None or is a rebalance that this one superseded in CompletingRebalance.
+    """Return `record.follows` if that rebalance revoked partitions which this one assigns; None if
+    this one superseded it in CompletingRebalance.
     """
     is_superseding = record.previous_state == ClassicState.COMPLETING_REBALANCE.value
     return None if is_superseding else record.follows
@@ -164,7 +164,7 @@ def _costs(record: RebalanceRecord) -> Iterator[str]:
 
 
 def _read_on(record: RebalanceRecord) -> bool:
-    """Whether stopped members kept reading their other partitions, and waited only for new ones."""
+    """Whether the members counted as stopped kept reading, and waited only for new partitions."""
     if is_of_consumers(record):
         return True
     stopped = [m for m in record.members if m.stopped_ms and m.fate is not MemberFate.NEW]
@@ -236,8 +236,8 @@ def _counts_from_join(record: RebalanceRecord) -> bool:
 
 
 def _certainty_of_wait(record: RebalanceRecord) -> str:
-    """Return a mark for a wait that is not certain, because a watcher concluded it from the fates
-    of the members.
+    """Return the lowest certainty of the awaited members' fates, such as " (likely)", if a watcher
+    inferred them; "" if all are certain.
     """
     awaited = set(record.waited_for.member_ids)
     fates = {member.certainty for member in record.members if member.member_id in awaited}

@@ -19,7 +19,7 @@ from kohort.groups.topics import (
 )
 
 SMALL: Final = 500
-"""Number of members and partitions up to which an expired timer computes the target in one step."""
+"""Up to this sum of members and partitions, an expired timer computes the target in one step."""
 
 KNOWN_TOPICS_MAX: Final = 1_000
 """Maximum number of topics that a group remembers; with more, a cause does not name the changed
@@ -165,7 +165,7 @@ class ShareDraft:
         state.target_computed_ms = now.wall_ms
 
     def reconciled(self, member: ShareMember, *, names_changed: bool) -> ShareMember:
-        """Return a member with those partitions of its target whose topics it subscribes to."""
+        """Return the member with its target's partitions of the topics that it subscribes to."""
         state = self.state
         if member.epoch != state.target_epoch:
             target = state.targets.get(member.member_id, NO_PARTITIONS)
