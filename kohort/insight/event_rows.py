@@ -33,7 +33,7 @@ def is_running(event: Event) -> bool:
 
 def has_row(event: Event) -> bool:
     """Whether the event is complete, and of a kind that the tables store. They do not store
-    assignments of share groups, because no member stops for them.
+    assignments of share groups, because no member pauses for them.
     """
     return event.get("kind") in {REBALANCE, AVOIDED} and not is_running(event)
 
@@ -46,7 +46,7 @@ def begun_ms(event: Event) -> int | None:
 
 
 def rebalance(event: Event) -> Row:
-    """Return the row of `rebalances`, without the source columns."""
+    """Return the row of the table `rebalances`, without the source columns."""
     started_at = moment(event.get("started_at_ms"))
     timeline = event.get("timeline") or _NOTHING
     waited = event.get("waited_for") or _NOTHING
@@ -103,13 +103,13 @@ def members(event: Event) -> Iterator[Row]:
 
 
 def avoided(event: Event) -> Row:
-    """Return the row of `avoided`, without the source columns."""
+    """Return the row of the table `avoided`, without the source columns."""
     at = moment(event.get("at_ms"))
     return {**event, **_trigger(event), **_observed(event), "at": at}
 
 
 def running(event: Event) -> Row:
-    """Return the row of `running`, without the source columns."""
+    """Return the row of the table `running`, without the source columns."""
     return {**event, **_trigger(event), "started_at": moment(event.get("started_at_ms"))}
 
 
@@ -135,7 +135,7 @@ def _observed(event: Event) -> Row:
 
 
 def _bounds(event: Event) -> tuple[int | None, int | None]:
-    """Return the earliest and latest start of the rebalance; both None unless a watcher guessed."""
+    """Return the earliest and latest start; both None unless a watcher estimated the start."""
     between: Sequence[int] = event.get("started_between_ms") or ()
     return (between[0], between[1]) if len(between) == _BOUNDS else (None, None)
 

@@ -7,8 +7,8 @@ from kohort.insight.errors import ReportedError
 from kohort.insight.output import announce
 
 TRIES: Final = 10
-"""Number of tries. Few suffice, because each rejected change means that another run has made
-progress."""
+"""Maximum attempts at a change. Few suffice, because each rejected attempt means that another run
+has made progress."""
 
 _Result = TypeVar("_Result")
 

@@ -91,7 +91,7 @@ class WatchedRebalances:
         )
 
     def run(self, group_id: str, text: bytes | None) -> None:
-        """Replace the record of the group's rebalance in progress; `text` is None without one."""
+        """Set the record of the group's rebalance in progress; `text`: None if it has ended."""
         if text is None:
             self._running.pop(group_id, None)
         else:

@@ -14,13 +14,13 @@ _Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
 
 
 class OwnershipIntervals:
-    """Each partition's ownership intervals, collected from portions of `partitions` rows."""
+    """Collects the ownership intervals of each partition; `add` may be called many times."""
 
     def __init__(self) -> None:
         self._by_set: _Sets | None = None
         self._by_partition: _Sets = defaultdict(list)
-        """Intervals by single partition, used from the second portion on, because portions may
-        group partitions differently."""
+        """Intervals by single partition, used from the second call of `add` on, because each call
+        may group partitions into different sets."""
 
     def add(self, intervals: Iterable[Interval]) -> None:
         by_set: _Sets = defaultdict(list)
@@ -63,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return each ownership's first interval: stops divide an ownership into several intervals."""
+    """Return the first interval of each ownership, which the owner's pauses divide into several."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):
@@ -76,7 +76,7 @@ def _stints(owned: Iterable[Interval]) -> list[Interval]:
 def _moves(
     stints: Sequence[Interval], window_ms: int
 ) -> tuple[int, int, int, int, int, int] | None:
-    """Return the columns of Flapping after `partition`; None if the partition never moved."""
+    """Return the fields of Flapping that follow `partition`; None if the partition never moved."""
     moved = list(pairwise(stints))
     if not moved:
         return None

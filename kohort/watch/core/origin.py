@@ -49,8 +49,8 @@ TRIGGERS: Final = {
     RemovalReason.REMOVED_BY_ADMIN: TriggerKind.REMOVED_BY_ADMIN,
     RemovalReason.SESSION_EXPIRED: TriggerKind.SESSION_EXPIRED,
 }
-"""The trigger of the rebalance that a departure begins. REBALANCE_TIMEOUT is absent: the member is
-removed at the end of the join phase, which begins no further rebalance."""
+"""The trigger of the rebalance that a removal begins, by reason. REBALANCE_TIMEOUT is absent: the
+member is removed at the end of the join phase, which begins no further rebalance."""
 
 
 def causes(
