@@ -45,8 +45,8 @@ class MetricsPage:
         executor: Executor | None,
         modules: Sequence[str] = (),
     ) -> None:
-        """`make` is called once, at the first scrape, after `executor` (None for the event loop's)
-        has imported `modules` and :mod:`kohort.broker.metrics.exposition`.
+        """`make` is called once, at the first scrape, after `executor` (None for the event loop's
+        default) has imported `modules` and :mod:`kohort.broker.metrics.exposition`.
         """
         modules = (*modules, "kohort.broker.metrics.exposition")
         self._wait_exposition = lazily(make, modules, executor)

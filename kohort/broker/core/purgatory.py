@@ -47,7 +47,7 @@ class _Share:
 
 
 class Parking:
-    """The waiting operations, in order of arrival, and the usage of each owner."""
+    """The waiting operations, in order of arrival, and each owner's operations and bytes."""
 
     __slots__ = ("_limits", "_operations", "_shares", "held_bytes")
 
@@ -275,7 +275,7 @@ class Purgatory:
         """Complete operations due at `now_ms`, earliest deadline first.
 
         Examines at most `entries_max`; call again while `next_deadline_ms` is due. Returns how many
-        operations and keys were due.
+        operations and keyed timers were due.
         """
         due = self._wheel.take_due(now_ms, entries_max)
         batches: dict[KeyedTimers[Any], list[TimerEntry]] = {}
@@ -296,7 +296,7 @@ class Purgatory:
         return len(due)
 
     def shutdown(self) -> None:
-        """Complete all operations, and every new operation at once; timers are not affected."""
+        """Complete all operations now, and new ones when they arrive; timers are not affected."""
         self._is_shut_down = True
         while self._parking:
             for operation in self._parking.all():

@@ -55,7 +55,7 @@ _apis: "Final[dict[int, Api]]" = {}
 
 
 class Api:
-    """An API and its handler; as `handles`, a decorator that registers a handler.
+    """An API and its handler. Under the name `handles`, the class decorates handlers.
 
     A handler that never waits is a plain ``def``, and runs without a task. A coroutine function
     runs as a task, which returns the response. A handler with much work may return a generator of

@@ -32,7 +32,7 @@ UNCHECKED_BYTES: Final = 64 * 1024
 """Requests up to this size never wait for memory, so large requests do not block small ones."""
 
 RESERVATION_WAIT_MS: Final = 400
-"""How long a reservation waits before slow uploads are closed for it."""
+"""Time for which a reservation waits before `SlowUploadPolicy` closes slow uploads."""
 
 POLICY_INTERVAL_MS: Final = 100
 """How often `SlowUploadPolicy` runs while a reservation waits."""
@@ -53,7 +53,7 @@ def _nothing() -> None:
 
 
 class RequestMemoryBudget:
-    """The memory for requests of all connections, and the reservations of large ones."""
+    """The memory for requests of all connections, and the reservations for large requests."""
 
     __slots__ = (
         "_bytes_by_block",
@@ -77,9 +77,9 @@ class RequestMemoryBudget:
         self._peak_bytes = 0
         self.uploads: dict[MemoryReservation, None] = {}
         """Reservations of large requests: from their first `reserve` until they hold no more than
-        `UNCHECKED_BYTES`. Read only."""
+        `UNCHECKED_BYTES`. Modified only here."""
         self.waiting: dict[MemoryReservation, int] = {}
-        """Waiting reservations, oldest first, and the bytes they wait for. Read only."""
+        """Waiting reservations, oldest first, and the bytes they wait for. Modified only here."""
         self.overdrawn: MemoryReservation | None = None
         """The reservation that may exceed the budget."""
         self.large_bytes = 0
@@ -138,7 +138,7 @@ class RequestMemoryBudget:
         return False
 
     def count_large(self, block: str, byte_count: int) -> None:
-        """Add to the bytes of large requests: their total, and that of an address block."""
+        """Add to the bytes of all large requests, and to those of an address block."""
         self.large_bytes += byte_count
         block_bytes = self._bytes_by_block.get(block, 0) + byte_count
         if block_bytes:
@@ -147,7 +147,7 @@ class RequestMemoryBudget:
             self._bytes_by_block.pop(block, None)
 
     def on_released(self, reservation: "MemoryReservation", byte_count: int) -> None:
-        """Subtract what a large request has released, and grant waiting reservations."""
+        """Subtract the bytes released by a large request, and grant waiting reservations."""
         self.count_large(reservation.address_block, -byte_count)
         if reservation.held_bytes <= UNCHECKED_BYTES and reservation not in self.waiting:
             self._remove_upload(reservation)
@@ -193,7 +193,7 @@ class RequestMemoryBudget:
         return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
 
     def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
-        """Let a reservation exceed the budget unless another one may. Returns whether it may."""
+        """Allow one reservation at a time to exceed the budget; return whether it is this one."""
         current = self.overdrawn
         # A complete request may be parked for minutes. Once usage is within the budget again,
         # another reservation may exceed it.

@@ -13,7 +13,7 @@ from kohort.broker.core.security.session import CLUSTER_NAME
 WILDCARD: Final = "*"
 """As a name, all resources of a type; as a host, every host."""
 EVERYBODY: Final = "User:*"
-"""The principal of rules for every client, including clients without a name."""
+"""The principal of rules for every client, including anonymous ones."""
 
 
 class Number(IntEnum):
@@ -127,7 +127,7 @@ MATCH: Final = 2
 
 
 class UnknownFilterError(Exception):
-    """A filter contains a number without a meaning; the message is Kafka's."""
+    """A filter contains an undefined enum number; the message is Kafka's."""
 
 
 class RuleFilter(NamedTuple):
@@ -142,7 +142,7 @@ class RuleFilter(NamedTuple):
     permission: int = ANY
 
     def check(self) -> None:
-        """Raise UnknownFilterError if a number of the filter has no meaning."""
+        """Raise UnknownFilterError if the filter contains an undefined enum number."""
         if self.resource_type not in _TYPES or self.pattern not in _PATTERNS:
             raise UnknownFilterError("Unknown patternFilter.")
         if self.operation not in _OPERATIONS or self.permission not in _PERMISSIONS:

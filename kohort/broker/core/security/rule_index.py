@@ -90,7 +90,7 @@ of these does not deny it.
 _ALLOWED: Final = 16
 """The bits of allowed operations are this far left of the bits of denied operations."""
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
-"""The bits of rules that deny an operation, by operation."""
+"""By operation: the bits of the rules that deny it."""
 _ALLOWING: Final = {
     operation: sum(
         {1 << implying for implying in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
@@ -98,7 +98,7 @@ _ALLOWING: Final = {
     << _ALLOWED
     for operation in Operation
 }
-"""The bits of rules that allow an operation, by operation."""
+"""By operation: the bits of the rules that allow it."""
 _BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
 """The bits as shared integers: a hundred thousand separate objects would cause cache misses."""
 
@@ -316,8 +316,8 @@ class RuleIndex:
     def allows_some(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether a rule allows the operation on a pattern that no denial covers, whether such a
-        resource exists or not. Denying one name does not affect a wider pattern.
+        """Whether a rule allows the operation on a pattern that no denying rule covers; a matching
+        resource need not exist. Denying one name does not affect a wider pattern.
         """
         denying = _DENYING[operation]
         # The bits of the operation itself and of ALL; operations that imply it do not count here.

@@ -198,7 +198,7 @@ class IndexRepair:
         self._right = right
 
     def take_over(self) -> None:
-        """Install the new index, unless the log has another one by now. Raises StorageError."""
+        """Install the new index, unless the segment or its index changed. Raises StorageError."""
         state, segment, right = self._state, self._segment, self._right
         if right is None:
             return
@@ -238,8 +238,8 @@ class IndexRepair:
 
 
 class AbortedReading:
-    """Reads all aborted transactions with records from `offset` to before `end_offset`. Create it
-    in the log's thread; `read` may be called in any thread.
+    """Reads all aborted transactions with records from `offset` to `end_offset` (exclusive). Create
+    it in the log's thread; `read` may be called in any thread.
     """
 
     def __init__(self, state: LogState, offset: int, end_offset: int) -> None:

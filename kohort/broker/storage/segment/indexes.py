@@ -214,7 +214,7 @@ class OffsetIndex(SegmentIndex):
         return IndexEntry(self._base_offset + relative, position)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add an entry for a batch after all others."""
+        """Append the entry of a batch that follows all batches with entries."""
         self._append(last_offset - self._base_offset, position)
 
     def find_offset(self, offset: int) -> int:
@@ -226,7 +226,7 @@ class OffsetIndex(SegmentIndex):
         return self.find_last(1, position)
 
     def cached_entry(self, position: int) -> IndexEntry | None:
-        """Return the entry that `find_position` finds, if `last_cached` finds it; else None.
+        """Like `find_position`, but return the entry; None unless `last_cached` has it.
 
         Raises OSError like `last_cached`.
         """
