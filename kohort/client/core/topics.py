@@ -1,4 +1,4 @@
-"""The client's topic metadata, and the named topics that are missing in it. Pure.
+"""The client's topic metadata, and the named topics that are missing in it. No I/O.
 
 Brokers learn of changes at different times, and any of them may be queried. So a response may be
 older than the previous one: it may have a lower leader epoch, or the former id of a topic that
@@ -118,8 +118,7 @@ class ExpectedTopics:
         """`timeout_ms`: how long a named topic may be missing; None: for ever."""
         self._timeout_ms = timeout_ms
         self._since: dict[Named, int | None] = {}
-        """The time since which each topic or partition has been missing, or expected; None: it
-        exists."""
+        """When each topic or partition was named, or later found deleted; None while it exists."""
         self._logged: set[Named] = set()
 
     def expect(
@@ -135,7 +134,7 @@ class ExpectedTopics:
         return any(since_ms is not None for since_ms in self._since.values())
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """Missing topics and partitions by name, with the seconds since that was noticed."""
+        """Missing topics and partitions: seconds since each was named, or later found deleted."""
         return {
             _name(named): (now_ms - since_ms) / 1000
             for named, since_ms in self._since.items()

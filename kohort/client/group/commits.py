@@ -132,7 +132,7 @@ class Commits:
         """`calls` are the application's calls that are waiting for the cluster."""
         self.offsets = offsets
         self.handled: Callable[[], Offsets] | None = None
-        """During a run: returns the run's handled offsets, which the run commits by itself."""
+        """During `Consumer.run`: returns the offsets to commit, those after handled records."""
         self._config = config
         self._subscription = subscription
         self._positions = positions
@@ -141,8 +141,8 @@ class Commits:
         self.processed: Callable[[], Offsets] = (
             fetcher.state.processed if config.enable_auto_offset_store else self._stored.committable
         )
-        """The offsets that auto commit may commit: in each partition, the one after the last record
-        that the caller has processed; without auto store, the one that it has stored."""
+        """The offsets that auto commit may commit: in each partition, the one after the last
+        processed record; without auto store, the one that the application has stored."""
         self._auto_commit: AutoCommit | None = None
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
@@ -227,7 +227,7 @@ class Commits:
 
     @property
     def _active(self) -> AutoCommit | None:
-        """The active auto commit; None while a run commits instead."""
+        """The active auto commit; None during `Consumer.run`, which makes the commits."""
         return self._auto_commit if self.handled is None else None
 
     @property

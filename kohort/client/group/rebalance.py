@@ -54,7 +54,7 @@ class Rebalance:
         """
         self.listener: RebalanceListener = NO_LISTENER
         self.first_listener: RebalanceListener | None = None
-        """Notified before `listener`, so that a run commits before other members take over."""
+        """Listener of `Consumer.run`, notified first: it commits before other members take over."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
@@ -86,7 +86,7 @@ class Rebalance:
         return True
 
     async def apply(self, action: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
-        """Revoke, apply the assignment, notify the listener; False if not committed in time."""
+        """Commit, revoke, assign, notify the listener; False if the commit was not done in time."""
         if action.revoked and not self.callbacks.has_called("on_assigned"):
             if not await self._commit_before(action.revoked, deadline_s):
                 return False

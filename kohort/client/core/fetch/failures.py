@@ -31,7 +31,7 @@ class FetchFailures:
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
-        """Errors to raise, each with the position's fence; void if the fence has changed since."""
+        """Errors to raise; each is void once the position has another fence (see `positions`)."""
         self._failure: BaseException | None = None
         """An error to raise that does not concern a single partition."""
         self._unread: dict[TopicPartition, _Unread] = {}
@@ -45,7 +45,7 @@ class FetchFailures:
     # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """Add an error to raise unless the position changes; False if the partition is revoked."""
+        """Add an error to raise, void if the position changes first; False if not assigned."""
         state = self._positions.find(partition)
         if state is None:
             return False
@@ -141,7 +141,7 @@ class FetchFailures:
         return seconds
 
     def answered_ms(self, partition: TopicPartition) -> int | None:
-        """When a fetch of the partition was last answered; None if not since its assignment."""
+        """When a fetch of the partition was last answered; None if never since its assignment."""
         return self._answered.get(partition)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
