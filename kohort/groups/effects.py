@@ -1,7 +1,7 @@
 """The effects of a group's commands, for the caller to carry out: responses, appends, timers.
 
-Effects are named tuples and must not be changed. `Reply` and `Note`, of which a rebalance has
-thousands, are dataclasses that are not frozen, because creating one takes half the time.
+Effects are named tuples and must not be changed. A rebalance creates thousands of `Reply` and
+`Note`, so these are dataclasses that are not frozen, which take half the time to create.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +34,8 @@ class Reply:
 class Replies(NamedTuple):
     """Answer these requests in this order, but not necessarily at once.
 
-    The end of a phase answers thousands of requests. The content is determined by the command, but
-    each `Reply` is created only when it is taken, so that other work can run in between.
+    The end of a phase answers thousands of requests. The command determines the content, but
+    each `Reply` is created while `replies` is iterated, so that other work can run in between.
     """
 
     replies: Iterator[Reply]
@@ -66,8 +66,8 @@ class Schedule(NamedTuple):
 
 
 class ScheduleSessions(NamedTuple):
-    """Schedule each key as `Schedule` does, but not necessarily at once: no deadline is near, and
-    until a key is rescheduled its present deadline remains valid.
+    """Like a `Schedule` for each key, but may be carried out later: no new deadline is near, and
+    each key keeps its present deadline until then.
     """
 
     deadlines: Mapping[TimerKey, int]

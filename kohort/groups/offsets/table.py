@@ -21,10 +21,10 @@ V = TypeVar("V")
 
 class _Held(NamedTuple, Generic[V]):
     order: int
-    """Number of the record among the transactional ones, in log order."""
+    """Sequence number of the record among the log's transactional records."""
     value: V
     is_overtaken: bool = False
-    """Whether a later record of the key is already valid."""
+    """Whether a later record of the key is already valid: not transactional, or committed."""
 
 
 class HeldValues(Generic[K, V]):
@@ -33,14 +33,14 @@ class HeldValues(Generic[K, V]):
     Of a key's records, the last one in the log is valid, whichever transaction ends first. A record
     is overtaken if a later one is already valid: it never becomes valid, but is kept until its
     transaction ends, because the key is unstable until then. Records are added in log order, so
-    numbering those of open transactions suffices.
+    only transactional ones need a number.
     """
 
     __slots__ = ("_order", "by_producer")
 
     def __init__(self) -> None:
         self.by_producer: dict[int, dict[K, _Held[V]]] = {}
-        """Values by producer, for reading only; contains no producer without keys."""
+        """Values by producer; producers without values are missing. Modified only here."""
         self._order = 0
 
     def hold(self, producer_id: int, key: K, value: V) -> None:
@@ -162,7 +162,7 @@ class OffsetTable:
     # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield the offsets of open transactions, superseded ones first."""
+        """Yield the offsets of open transactions, overtaken ones first."""
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)
 
