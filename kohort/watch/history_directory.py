@@ -28,7 +28,7 @@ class HistoryDirectory(HistoryStore):
     """Appends the records that the directory does not have yet."""
 
     def __init__(self, path: Path, cluster_id: str | None) -> None:
-        """Read what the directory has; remove a line that was cut short by a crash.
+        """Read the stored records; remove a line that was cut short by a crash.
 
         Raises:
             OSError

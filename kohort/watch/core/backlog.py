@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 _Origin: TypeAlias = tuple[int, str]
-"""A partition of __consumer_offsets, and a group in it. Places are compared within a group only:
-records of different groups are not made in the order of their offsets."""
+"""The partition of __consumer_offsets, and the group, that a history record is about. Offsets are
+compared only within a group: records of different groups are not made in offset order."""
 
 _NUMBERED: Final = ("sequence", "follows", "superseded_by")
 
@@ -20,7 +20,7 @@ _NUMBERED: Final = ("sequence", "follows", "superseded_by")
 class _Place(NamedTuple):
     offset: int
     number: int
-    """The record's number among those with this offset, from 1."""
+    """The record's number among its group's history records with this offset, from 1."""
 
 
 class _Waiting(NamedTuple):
@@ -30,14 +30,14 @@ class _Waiting(NamedTuple):
 
 
 class Backlog:
-    """The records that are not written yet, and the last stored place of each group."""
+    """The history records that are not written yet, and the last stored one of each group."""
 
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
         self._made: dict[_Origin, _Place] = {}
-        """Place of the last record that was offered, by origin."""
+        """Offset and number of the last offered record, by partition and group."""
         self._stored: dict[_Origin, tuple[_Place, int]] = {}
-        """Place and sequence number of the last stored record, by origin."""
+        """Offset, number and sequence number of the last stored record, by partition and group."""
         self._sequences: dict[str, int] = {}
         """The highest stored sequence number, by group."""
         self._shifts: dict[str, int] = {}
@@ -57,7 +57,7 @@ class Backlog:
             raise TypeError("not a record of a history")
         self._sequences[group] = max(sequence, self._sequences.get(group, 0))
         if record.get("observed") is None:
-            return  # A broker made it, so it has no place.
+            return  # Made by a broker, not by a watcher.
         origin, offset = _origin(record)
         place, last = self._stored.get(origin, (_Place(-1, 0), 0))
         if offset > place.offset:
@@ -85,8 +85,8 @@ class Backlog:
         return [self._numbered(waiting.record) for waiting in self._waiting]
 
     def drop_unplaced(self) -> None:
-        """Drop the records made from polls alone: watchers poll at different times, so the places
-        of such records differ between watchers.
+        """Drop the records made from polls alone: their `offset` is the time of a poll, so it does
+        not show which of them another watcher has stored.
         """
         self._waiting = [waiting for waiting in self._waiting if waiting.origin[0] >= 0]
 
@@ -109,7 +109,7 @@ class Backlog:
 
 
 def _origin(record: Json) -> tuple[_Origin, int]:
-    """Return the partition and group of a record, and the offset at which it became known."""
+    """Return (partition, group) of a history record, and the offset at which it became known."""
     observed = record["observed"]
     partition, group, offset = observed["partition"], record["group"], observed["offset"]
     if not (isinstance(partition, int) and isinstance(group, str) and isinstance(offset, int)):

@@ -30,7 +30,7 @@ from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.varint import read_uvarint
 
 _TOGETHER_MS: Final = 50
-"""Records whose timestamps differ by at most this much are of one commit."""
+"""Records whose timestamps differ by at most this much belong to one commit."""
 
 _KEPT: Final = 10
 """Number of commits from which the usual interval is computed."""
@@ -41,8 +41,8 @@ _REGULAR: Final = 3
 _TOLERANCE_MS: Final = 300
 
 _EARLY_MS: Final = 1_000
-"""A commit is early only if it is early by more than this: after a commit that a loaded client has
-sent late, the next one seems early."""
+"""A commit is early only if it comes more than this before it is due: if a loaded client sends a
+commit late, the next one seems early."""
 
 
 class Signs:
@@ -62,12 +62,12 @@ class Signs:
         self.since_ms = since_ms
         """When the last join phase ended; at that time, all members were alive."""
         self.last_ms = since_ms
-        """Time of the last sign of life."""
+        """Time of the member's last sign of life."""
         self.restarted_ms = since_ms
         """Time of the latest coordinator's first record; each coordinator restarts all sessions."""
         self.count = 0
         self.commit_ms = -1
-        """Time of the generation's last commit; -1: no commit, or it was in a transaction."""
+        """Time of the generation's last commit; -1 if there is none, or it was transactional."""
         self.in_transaction = False
         """Whether the last commit was transactional, so that it did not restart the session."""
         self._times: deque[int] = deque(maxlen=_KEPT)
@@ -145,7 +145,7 @@ class Reached(NamedTuple):
     """Offset of the next record."""
     batch_count: int = 0
     last_ms: int = -1
-    """The base or maximum timestamp of the last batch."""
+    """The last batch's maximum timestamp; its base timestamp if `skip` processed it."""
 
 
 class Limits(NamedTuple):
@@ -167,7 +167,7 @@ class Commit:
         self.group_id = group_id
         self.partition = partition
         self.topic_id = topic_id
-        """The topic id with its tag, as at the end of the value; empty before Kafka 4."""
+        """The topic id, with which the value ends; empty if it has none, as before Kafka 4."""
         self.value = value
         """The value of the last commit's record; contains the committed offset."""
         self.signs: Signs | None = None
@@ -206,7 +206,7 @@ class KnownCommits:
         self._by_key: dict[bytes, Commit] = {}
         self.get = self._by_key.get
         self.not_followed = Commit("", ("", -1), b"", b"")
-        """Stands for all commits of groups that are not followed."""
+        """Placeholder for every commit of the groups that are not followed."""
         self.not_followed.signs = Signs(0)
 
     def __len__(self) -> int:
@@ -225,13 +225,13 @@ class KnownCommits:
         self._by_key.pop(key, None)
 
     def skip(self, batches: bytes, at: Reached, limits: Limits) -> Reached:
-        """Process batches of commits of known partitions, up to the first batch that has other
-        records, attributes, gaps or errors. Some commits of that batch may have been processed
-        already; processing them again has no effect.
+        """Process batches of commits of known partitions. Stop before the first batch that has
+        other records, attributes or errors, or follows a gap. Some of its commits may have been
+        processed already; processing them again has no effect.
 
         Args:
             batches: consecutive batches, the last of which may be incomplete.
-            at: where to begin.
+            at: the end of the batches processed before.
         """
         position, offset, batch_count, last_ms = at
         leader_epoch, end_offset, prefix = limits
