@@ -31,7 +31,7 @@ _MAX_WAIT_MS: Final = 500
 def read_records(
     cluster: Cluster, topic: str, partition: int, start: int, stop: int
 ) -> Iterator[Record]:
-    """The records from offset `start` to before `stop`, in order. Raises as `read_batches`."""
+    """The records from offset `start` to `stop` (exclusive). Raises like `read_batches`."""
     for header, batch in read_batches(cluster, topic, partition, start, stop):
         for record in () if header.is_control else decode_records(batch, header):
             if start <= record.offset < stop:
@@ -41,7 +41,7 @@ def read_records(
 def read_batches(
     cluster: Cluster, topic: str, partition: int, start: int, stop: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches with records from offset `start` to before `stop`, in order.
+    """The batches with records from offset `start` to `stop` (exclusive), in order.
 
     Raises:
         RefusedError: the partition cannot be read.
@@ -87,7 +87,8 @@ REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
 _READ_FIRST: Final = 1_000
-"""Records in the first read, at the end of the topic; each earlier read covers twice as many."""
+"""Records in the first read, at the topic's end. Each further read goes back from there, over
+twice as many records as the previous one."""
 
 _READ_FAR: Final = 50_000
 """Number of read records after which `group_history` stops if it has `enough` rebalances."""
@@ -170,7 +171,7 @@ def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
 
 
 def _is_wanted(record: Record, kind: str | None) -> bool:
-    """Whether the header of a record has this kind; None matches all."""
+    """Whether a record is of this kind, according to its header; None matches all."""
     if kind is None:
         return True
     is_avoided = dict(record.headers).get("kind") == AVOIDED.encode()

@@ -25,7 +25,7 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Headers, Record
 
 Parse: TypeAlias = Callable[[bytes], tuple[Record, int | None]]
-"""Parses a line without its end to a record and its partition, if any. Raises RecordError."""
+"""Parses a line, without line end, to a record and its partition or None. Raises RecordError."""
 
 LINE_END: Final = b"\n"
 READ_BYTES: Final = 1 << 20
@@ -123,8 +123,8 @@ def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descrip
 
 
 def _add(producer: Producer, record: Record, named: int | None, wanted: int | None) -> None:
-    """Add the record to the partition `wanted`, else to the one `named` in its line. Raises
-    RecordError, EncodeError.
+    """Add the record to the partition `wanted` (--partition), else to `named` (in its line), else
+    let the producer choose. Raises RecordError, EncodeError.
     """
     if wanted is None and named is not None and not 0 <= named < producer.partition_count:
         raise RecordError(f"the topic has no partition {named}; omit it to choose one by the key")

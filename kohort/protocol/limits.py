@@ -1,4 +1,4 @@
-"""Bounds on what the codecs decode and encode."""
+"""Limits on the messages and records that the codecs decode and encode."""
 
 from typing import Final
 

@@ -96,7 +96,7 @@ _Patterns: TypeAlias = tuple[tuple[type[Fact], re.Pattern[str]], ...]
 def read(line: str, zone: tzinfo) -> Line | None:
     """Parse a log line; return None if it is not about a group.
 
-    `zone` is the broker's time zone, for times without an offset, which is Kafka's default layout.
+    `zone` is the broker's time zone: in Kafka's default layout, times have no UTC offset.
     """
     return _read(line, zone, _PATTERNS)
 
@@ -205,7 +205,7 @@ def _fact(text: str, patterns: _Patterns) -> Fact | None:
 
 
 def _made(kind: Any, parts: dict[str, Any]) -> Fact:  # noqa: ANN401 - the class of a fact.
-    """Create a fact from its pattern's match groups, named as fields of the fact or its member."""
+    """Create a `kind` from the named groups of its pattern: fields of `kind` or of `Member`."""
     numbers = ("generation", "members", "session_timeout_ms", "rebalance_timeout_ms")
     values = parts | {name: int(parts[name]) for name in numbers if parts.get(name)}
     values["instance_id"] = optional(parts.get("instance_id"))

@@ -12,7 +12,7 @@ from kohort.groups.history.model import AvoidedRecord, MemberTimeline, Rebalance
 from kohort.insight.tables.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, ListOf, Type, struct
 
 _SIMPLE: Final = {bool: FLAG, int: WHOLE}
-"""Column types by field type; fields of other types, such as enumerations, are text in JSON."""
+"""Column types of scalar fields; other scalars, such as enumerations, are strings in JSON."""
 
 
 def _type(hint: Any) -> Type:  # noqa: ANN401 - the type of a field.
