@@ -1,7 +1,7 @@
 """The records in the log of a group, and the description of their codecs.
 
 Offsets have the same records in all kinds of groups. `GroupRecord` is the record of classic groups;
-those of other kinds are in the packages of these kinds. :mod:`kohort.groups.encoding` has the
+the packages of the other kinds define theirs. :mod:`kohort.groups.encoding` has the
 table of codecs.
 """
 
@@ -108,10 +108,10 @@ class RecordCodec(NamedTuple):
     """The classes of tombstones, which delete a key. The codec's functions accept tombstones as
     well."""
     key_versions: tuple[int, ...]
-    """Versions at the start of keys; no other codec uses them."""
+    """The version numbers with which its keys begin; no two codecs share one."""
     encode_key: Callable[[Any], bytes]
     encode_value: Callable[[Any], bytes | None]
-    """Raises EncodeError."""
+    """Encodes a value; None for a tombstone. Raises EncodeError."""
     decode: Callable[[bytes, bytes | None, RecordHeaders], DurableRecord]
     """Decodes a key with its value and headers. Raises DecodeError."""
     encode_headers: Callable[[Any], RecordHeaders] = _no_headers

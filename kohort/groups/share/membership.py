@@ -102,7 +102,7 @@ class ShareMembership:
             request: the heartbeat.
             ticket: answered when its changes are durable.
             now: the time of the step.
-            begins: the group, if it was unused: it gets this membership with the changes.
+            begins: an unused group, which becomes a share group once the changes are durable.
         """
         draft = ShareDraft(self.data)
         try:
@@ -133,7 +133,7 @@ class ShareMembership:
                 if the group has no members, before the group's record is appended.
             ticket: answered when the record is durable.
             now: the time of the step.
-            begins: the group, if it was unused: it gets this membership with the record.
+            begins: an unused group, which becomes a share group once the record is durable.
         """
         state = self.data.state
         if state.members:

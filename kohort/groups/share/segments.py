@@ -21,7 +21,7 @@ class Range:
         self.highest_count = highest_count
         """The highest delivery count of the offsets."""
         self.is_split = is_split
-        """Whether offsets were ever changed without the others, even if all are equal again."""
+        """Whether a change ever affected only some of the offsets, even if all are equal again."""
 
 
 class Lock:
@@ -167,7 +167,7 @@ class Segments:
         return index
 
     def join(self, low: int, high: int) -> None:
-        """Join equal neighbours among the segments from index `low` to before `high`."""
+        """Join equal neighbours among segments [low, high)."""
         kept: list[Segment] = []
         for segment in self.items[low:high]:
             if kept and kept[-1].state is segment.state and _are_equal(kept[-1], segment):
