@@ -67,13 +67,13 @@ class _Phase(Enum):
     """What the actor is doing, which determines how it handles a new command."""
 
     IDLE = auto()
-    """No work is left: `submit` executes the command, or the phase becomes GATHERING."""
+    """No work is left: `submit` executes a new command, or the phase becomes GATHERING."""
     GATHERING = auto()
-    """The command waits in the inbox, which is executed in the next event loop iteration."""
+    """A new command waits in the inbox, which is executed in the next event loop iteration."""
     WORKING = auto()
-    """The command waits in the inbox until the running task takes it."""
+    """A new command waits in the inbox until the running task (`_work`) takes it."""
     UNAVAILABLE = auto()
-    """The command is refused: the group caused `FAULTS_MAX` exceptions, or cannot be reloaded."""
+    """New commands are refused: the group caused `FAULTS_MAX` exceptions, or cannot be reloaded."""
 
 
 _IDLE: Final = _Phase.IDLE
@@ -134,7 +134,7 @@ class GroupActor:
 
     @property
     def fault_count(self) -> int:
-        """Number of exceptions after which the group was rebuilt from the log."""
+        """How often an exception has led to rebuilding the group from the log."""
         return self._faults
 
     @property
@@ -155,7 +155,7 @@ class GroupActor:
 
         - The group is unavailable: the command is refused.
         - It writes a GroupRecord, and the pause after the last such record is not over: it waits
-          for the end of the pause.
+          for the end of the pause, unless `inbox_max` commands do so already.
         - The phase is IDLE: the command is executed at once; or, if it `is_gathered`, in the next
           event loop iteration, with the commands that have arrived by then.
         - Otherwise the command waits in the inbox. If the inbox is full, the command is refused,
@@ -427,7 +427,7 @@ class GroupActor:
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _end_pause(self) -> None:
-        """Execute the commands that waited for the end of the pause, in batches."""
+        """Enqueue the commands in `_paced`: the pause after the last GroupRecord is over."""
         commands = self._paced.take()
         if self.group.is_dead:
             for command in commands:

@@ -20,11 +20,11 @@ class Command:
     """Executes the command. An exclusive command may return further steps, which are run in
     slices."""
     ticket: Deferred[Any] | None = None
-    """Answered by this command's step, or later by the group."""
+    """The deferred response, completed by `step` or later; None for the broker's own commands."""
     answer_absent: object = None
     """The ticket's answer if the group does not exist when the command is submitted."""
     creates_group: bool = False
-    """Whether to create the group if it does not exist; it has no membership at first."""
+    """Whether to create the group, without members, if it does not exist."""
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False
