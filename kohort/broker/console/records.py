@@ -25,7 +25,7 @@ LISTED_MAX: Final = 1_000
 
 OFFLOADED_BYTES_MIN: Final = 16 * 1024
 """Records of at least this size, about thirty members, are parsed on another thread; parsing a
-shorter one takes a millisecond."""
+shorter one takes at most a millisecond."""
 
 HEADS_REMEMBERED: Final = 100
 """Maximum cached records, of a few kilobytes each."""
@@ -43,8 +43,8 @@ class RecordFormatter:
         """Cached records without their members, by group and sequence."""
 
     async def wait_newest(self, group_id: str, time_slice: Slice) -> Json | None:
-        """Return the newest rebalance with sentence and evidence, without members; None if there is
-        none.
+        """Return the newest rebalance with its summary sentence and evidence, without members; None
+        if there is none.
         """
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
@@ -90,7 +90,7 @@ class RecordFormatter:
 
 
 def _head(text: bytes) -> bytes:
-    """Return a record with its sentence and evidence, without members. May be called on any
+    """Return a record with its summary sentence and evidence, without members. May run on any
     thread.
     """
     data: Json = json.loads(text)

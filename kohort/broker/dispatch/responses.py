@@ -119,7 +119,7 @@ class Responder:
     def fail_in_steps(
         self, call: Call, error: Exception, waited_s: float
     ) -> Steps[ResponseBuffers]:
-        """Do what `fail` does; the response to a long request is built in many steps."""
+        """Do what `fail` does, in steps: the response to a long request takes long to build."""
         ctx, route, request, started_s, size = call
         name = f"{route.api.name} v{route.version} of {client_text(ctx.header)}"
         if isinstance(error, CloseConnection):

@@ -1,7 +1,7 @@
 """One HTTP connection: reads requests, calls pages, writes responses, until either side closes it.
 
 h11 implements the protocol: it parses strictly, bounds a request's head and knows whether a
-connection can be reused. This shell adds the socket and the clock. Every wait has a timeout, and
+connection can be reused. This module adds the socket and the clock. Every wait has a timeout, and
 `HttpLimits` bounds the memory that a peer can use.
 
 Requests with a body are rejected: no page accepts one.
@@ -33,8 +33,8 @@ class HttpLimits(NamedTuple):
     """Limits for peers of the HTTP port, which serves a few scrapers, probes and browsers."""
 
     connections_max: int = 32
-    """Maximum number of connections; a further connection replaces an idle one; see
-    `HttpServer`."""
+    """Maximum number of connections; a further one replaces an idle one (see
+    `HttpServer`)."""
     head_bytes_max: int = 16 * 1024
     """Maximum size of request line and headers."""
     head_timeout_s: float = 10.0

@@ -84,7 +84,7 @@ _OF_PARTITIONS: Final = (
     ("kafka_log_log_size", attrgetter("size_bytes")),
     ("kafka_log_log_numlogsegments", attrgetter("segment_count")),
 )
-"""Metrics of partitions whose sum is meaningful."""
+"""Metrics that are meaningful both for one partition and as a sum over several."""
 
 
 class TopicCollector:

@@ -107,7 +107,7 @@ class SaslState(Enum):
     REQUESTS = auto()
     """Accepts SaslAuthenticate with a token."""
     BARE_TOKENS = auto()
-    """Accepts frames that are tokens, after SaslHandshake v0."""
+    """Accepts tokens without headers, after SaslHandshake v0."""
     AUTHENTICATED = auto()
     """Accepts all requests."""
     FAILED = auto()
@@ -383,7 +383,7 @@ class SaslAuthenticator:
 
 
 def _bare(answer: TokenAnswer) -> ResponseBuffers:
-    """Return the frame that answers a bare token: the server's token; None after a failure."""
+    """Return the response to a token without headers: the server's token; None after a failure."""
     if answer.error is not ErrorCode.NONE:
         return None
     return [len(answer.token).to_bytes(4, "big") + answer.token]

@@ -60,7 +60,7 @@ class SharePartition:
         """The counts of its group."""
         self.own_counts: Mapping[str, int] = NOTHING_COUNTED
         self.state = state
-        """The stored state when the window was last loaded or unloaded; None until the start
+        """The stored state as of the last load or unload of the window; None until the start
         offset is determined.
         """
         self.state_partition = partition
@@ -69,11 +69,11 @@ class SharePartition:
         self.record_bytes: float = RECORD_BYTES_GUESS
         """Average size of the records last read."""
         self.reset_policy: int | None = None
-        """The policy that determined the start offset. None after records were acquired, if the
-        offset was set explicitly, and if it was determined before this start of the broker.
+        """The policy that determined the start offset. None once records have been acquired, if the
+        offset was set explicitly, and if it was determined before the broker was started.
         """
         self.state_epoch = 0 if state is None else state.state_epoch
-        """Epoch of the group when the state was initialized, or its start offset altered."""
+        """The group's epoch when the state was initialized, or its start offset last altered."""
         self.determining: object = None
         """Token of the current lookup of the start offset; None if there is none."""
         self.waiting: tuple[OnStored, ...] = ()
@@ -88,8 +88,7 @@ class SharePartition:
         """Monotonic time at which `held_offset` took its present value."""
         self._window: Window | None = None
         self._stored: tuple[Window, int] | None = None
-        """The last stored window and its state epoch, while the snapshot of `_window` is written.
-        """
+        """Window and state epoch that `undo_restart` restores, while a snapshot is written."""
         self._writer: StateWriter | None = None
 
     def __repr__(self) -> str:
@@ -174,7 +173,7 @@ class SharePartition:
         self._window, self.state_epoch = window, state_epoch
 
     def restarted(self, window: Window, state_epoch: int) -> None:
-        """Record that the `window` of a `restart` is durable: undoing a later one restores it."""
+        """Keep the `window` of a `restart` for good: undoing a later restart restores it."""
         self._stored = None if self._window is window else (window, state_epoch)
 
     def undo_restart(self, window: Window) -> None:

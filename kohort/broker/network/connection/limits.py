@@ -1,4 +1,4 @@
-"""Limits of one connection: configs, throttling, client activity, and detection of closed peers."""
+"""Limits of connections, throttling, clients' last activity, and detection of closed peers."""
 
 import asyncio
 import socket
