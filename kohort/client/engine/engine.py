@@ -357,7 +357,7 @@ class Engine:
 
     @property
     def _is_settled(self) -> bool:
-        """Whether no group assigns partitions, or the member has taken over its assignment."""
+        """Whether the member has applied its assignment; True if no group assigns partitions."""
         if self.member is None or not self.subscription.is_by_group:
             return True
         return self.member.membership.is_settled
@@ -403,8 +403,8 @@ class Engine:
     async def unsubscribe(self, timeout_s: float) -> None:
         """Give up all partitions, and leave the group.
 
-        Cancelling it during the final commit keeps the subscription. Cancelling it later does not
-        stop the rest, which runs in a task of its own: it notifies the listener, then the group.
+        Cancelling this call during the final commit keeps the subscription. After the commit, a
+        separate task notifies the listener and leaves the group, even if the call is cancelled.
         """
         self._check_open()
         await self.shutdown.unsubscribe(timeout_s)

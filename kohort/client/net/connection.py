@@ -66,14 +66,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
         self._is_untried = False
-        """Whether no request after the handshake has been answered yet."""
+        """True from the end of the handshake until the next response."""
         self._session = Session()
         self._renewing: asyncio.Task[None] | None = None
         """The task that reauthenticates; None if none is running."""
         self._held: deque[_Outgoing] | None = None
         """Requests held back during reauthentication; None: requests are sent at once."""
         self._is_negotiating = False
-        """Whether the held requests wait until reauthentication is complete."""
+        """Whether no held request may be sent until reauthentication is complete."""
         self._drained: asyncio.Future[None] | None = None
         """Completed when no response is outstanding; None if no caller waits for that."""
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -214,7 +214,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
     async def _follow(self, dialogue: Greeting) -> Greeted:
-        """Run a handshake. Its requests are sent at once, also during a reauthentication."""
+        """Run a handshake. Its requests are sent at once; reauthentication holds others back."""
         answer: object = None
         try:
             while not isinstance(step := await self._advance(dialogue, answer), Greeted):
@@ -295,8 +295,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transmit(self._held.popleft())
 
     async def _wait_drained(self) -> None:
-        """Wait for the responses to all requests that were sent. Has no timeout: the callers have
-        timeouts, which for delayed requests are longer than that of the handshake.
+        """Wait for the responses to all sent requests. Needs no timeout: each request's caller has
+        one, which may be longer than the handshake's (JoinGroup).
         """
         if self._waiting:
             self._drained = asyncio.get_running_loop().create_future()

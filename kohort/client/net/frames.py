@@ -26,7 +26,7 @@ def checked_size(head: bytes, bytes_max: int) -> int:
     """Return the size of a frame from its four-byte header.
 
     Raises:
-        ValueError: this is not a frame header; the message says what it probably is instead.
+        ValueError: the size is too large; the message says so if the peer sends TLS or HTTP.
     """
     size = int.from_bytes(head, "big")
     if size <= bytes_max:
