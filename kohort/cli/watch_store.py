@@ -24,11 +24,11 @@ __all__ = ["HISTORY_TOPIC", "Store", "stored"]
 Json: TypeAlias = dict[str, Any]
 
 ADDED_MAX: Final = 500
-"""Number of added records after which they are stored."""
+"""`add` flushes when this many records were added since the last flush."""
 
 
 class Store:
-    """The store of --history; without one, does nothing. Its methods raise CommandError."""
+    """The store of --history; without the option, does nothing. Its methods raise CommandError."""
 
     def __init__(self, options: argparse.Namespace, store: HistoryStore | None) -> None:
         self._options = options
@@ -47,8 +47,8 @@ class Store:
         return record
 
     def flush(self) -> None:
-        """Store the records. Wait until they are stored or, if another watcher writes, until few
-        are buffered.
+        """Store the records; wait until that succeeds. If another watcher writes to the topic, wait
+        only while the buffer is full.
         """
         self._added = 0
         while self._store is not None and not self._try(self._store):

@@ -224,7 +224,7 @@ class ConsumerView(View):
         return _encoded(numbers, self.names)
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what the group waits for; if members differ, the event that a broker reports."""
+        """Return what the group waits for; if members' phases differ, the one a broker reports."""
         if self.state == ASSIGNING:
             return WaitingFor("assign", self.since_ms, None, ())
         if self.state != RECONCILING:
