@@ -49,8 +49,8 @@ class Prediction(ReplayOutcome):
 
     @property
     def notice_ms(self) -> int:
-        """The mean time until a crash is detected: the session counts from the last heartbeat, half
-        an interval before the crash on average.
+        """The mean crash detection time: the session timeout runs from the last heartbeat, on
+        average half an interval before the crash.
         """
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 

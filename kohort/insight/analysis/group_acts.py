@@ -14,8 +14,8 @@ from kohort.insight.analysis.rows import GroupHistory, as_row, by_sequence, uniq
 Row: TypeAlias = dict[str, Any]
 
 RECORDS: Final = 60
-"""Number of newest records that are searched for the act of the newest record: a deploy of twenty
-members takes fewer."""
+"""Minimum number of newest records from which acts are computed, so that the newest act is whole: a
+deploy of twenty members has fewer."""
 
 _NAMES: Final = {
     "deploy": "rolling restart of {members}",
@@ -71,8 +71,8 @@ def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[li
 
 
 def sums_up(act: Row) -> bool:
-    """Whether to show the act's summary: the sentence of a single rebalance says the same, except
-    for a deploy or a restart of the broker.
+    """Whether to show an act's summary. If the act is a single rebalance, that record's sentence
+    says the same, except for a deploy or a broker restart.
     """
     return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
 

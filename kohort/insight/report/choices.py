@@ -83,7 +83,7 @@ def legend(page: GroupPage) -> Markup:
 
 
 def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
-    """Return the best setting's configuration lines for one client library or the brokers."""
+    """Return the first of `_blocks` for the best setting; None if there is none."""
     if summary.best is None or summary.recorded is None:
         return None
     blocks = _blocks(summary, summary.recorded, summary.best)
@@ -91,7 +91,7 @@ def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
 
 
 def to_set(summary: FirstScreen) -> Markup | None:
-    """Render the best setting's configuration lines; those of the first target are unfolded."""
+    """Render the best setting's blocks of configuration lines; only the first is unfolded."""
     if summary.best is None or summary.recorded is None:
         return None
     blocks = _blocks(summary, summary.recorded, summary.best)
