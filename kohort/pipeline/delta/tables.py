@@ -172,8 +172,8 @@ class DeltaChange(Change):
 
 
 def _app_ids(rows: pa.Table) -> set[str]:
-    """Return the Delta application ids for appending `rows`, one for each slice of groups in them.
-    Delta rejects the second of two concurrent appends that have an id in common.
+    """Return the Delta application ids for appending `rows`: one for each slice (`slice_of`) that
+    their groups belong to. Delta rejects the second of two concurrent appends that share an id.
     """
     if "group" not in rows.column_names:
         return {"kohort"}

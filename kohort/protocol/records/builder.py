@@ -1,4 +1,4 @@
-"""Building record batches from records: for the broker's own topics, the client and tests."""
+"""Builds record batches from records, for the broker's own topics, the client and tests."""
 
 from collections.abc import Generator, Sequence
 from typing import Final

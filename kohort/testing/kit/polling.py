@@ -7,8 +7,8 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""Maximum interval between polls, as a share of the time waited so far, if that share is more than
-PAUSE_S_MAX: waits of hours on virtual time need few polls."""
+"""The maximum interval between polls is this share of the time waited so far, at least PAUSE_S_MAX:
+waits of hours on virtual time need few polls."""
 
 
 LONG_S: Final = 3_600.0
@@ -16,7 +16,7 @@ LONG_S: Final = 3_600.0
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Return whether the condition holds within that time, on the loop's clock."""
+    """Poll until the condition holds; return False after `timeout_s` on the loop's clock."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     deadline_s = began_s + timeout_s
