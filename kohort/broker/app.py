@@ -76,14 +76,14 @@ SUPPORTED_FEATURES: Final = {
     "share.version": (0, 2),
     "transaction.version": (0, 2),
 }
-"""Features in the ApiVersions response: consumer groups (KIP-848), Kohort's tag 7728 with a join
-reason, share groups (KIP-932), and the producers' transaction protocol (KIP-890)."""
+"""Features in the ApiVersions response: consumer groups (KIP-848), Kohort's tagged field 7728
+for join reasons, share groups (KIP-932), and the producers' transaction protocol (KIP-890)."""
 
 GROUP_VERSION: Final = 1
-"""The finalized level if consumer groups are enabled."""
+"""The finalized level of `group.version`, if consumer groups are enabled."""
 
 SHARE_VERSION: Final = 2
-"""The finalized level of share groups, which includes dead-letter queues (KIP-1191)."""
+"""The finalized level of `share.version`, which includes dead-letter queues (KIP-1191)."""
 
 JOIN_REASON_LEVEL: Final = 1
 """The finalized level of `join.reason`. Admin tools would offer to enable it if it were supported
@@ -485,5 +485,5 @@ class Broker:
 
 
 def _report(doing: str, error: Exception) -> None:
-    """Log an internal error in a delayed operation, whose client already has a response."""
+    """Log an internal error of the purgatory, in a delayed operation or a timer."""
     logger.error("Internal error while %s", doing, exc_info=error)

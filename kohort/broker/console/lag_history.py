@@ -25,7 +25,7 @@ GROUPS_MAX: Final = 1_000
 """Maximum number of stored groups, of a kilobyte each; further groups that begin to lag are not
 stored."""
 SAMPLED_MAX: Final = 20_000
-"""Maximum number of groups per sample; if there are more, the oldest ones are read."""
+"""Maximum number of groups per sample; the groups created or loaded first are sampled."""
 
 SHARE: Final = 100
 """The minimum pause after a sample, as a multiple of its duration, so that sampling takes a

@@ -16,8 +16,8 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""In place of a field in `ErrorTemplate.copied`: the whole requested element, such as a group id.
-In place of a list in `ErrorTemplate.request`: the request itself, as the only element."""
+"""As a field's name in `ErrorTemplate.copied`: the whole requested element, such as a group id.
+As a list's name in `ErrorTemplate.request`: the request itself, as the only element."""
 
 
 ERROR_FIELD: Final = "error_code"
@@ -144,8 +144,8 @@ def error_steps(
 
 
 def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -> Struct:
-    """Return the response to a request before authentication: that of `error_response`, or an
-    empty one if the response has no field for `code`, as for the Metadata of all topics.
+    """Return the response to a request sent before authentication: `error_response`, or an empty
+    response if it has no field for `code`, as when Metadata requests all topics.
     """
     try:
         return error_response(on_error, request, version, code)
@@ -167,7 +167,7 @@ def elements_response(
 
 
 def _without_results(on_error: OnError, request: object, version: int) -> Struct:
-    """Return an empty response to a request, with the values that mean "unknown"."""
+    """Return a response without results; the other fields have values that mean "unknown"."""
     key = schema_of(type(request)).key
     assert key is not None
     response = _blank(RESPONSES[key])

@@ -54,8 +54,8 @@ class UnauthenticatedError(Exception):
 
 
 Guard = Callable[[HttpRequest], Awaitable[HttpRequester]]
-"""Authenticates the sender of a request. Raises UnauthenticatedError, with a delay after wrong
-credentials."""
+"""Authenticates the sender of a request. Raises UnauthenticatedError; if the
+credentials are wrong, only after a delay."""
 
 
 class AuthorizedStream:
@@ -139,5 +139,5 @@ def unauthorized(schemes: tuple[str, ...]) -> HttpResponse:
 
 
 def denied(needed: str) -> HttpResponse:
-    """Return the response to a requester without the right `needed`."""
+    """Return the response to a requester that lacks the permission `needed`."""
     return HttpResponse.error(HTTPStatus.FORBIDDEN, f"this page requires {needed}")

@@ -23,7 +23,7 @@ ENDED_MAX: Final = 100
 MEMBERS_MAX: Final = 1_000
 NAMED_MAX: Final = 5
 _LOCKS_USED_MAX: Final = 0.9
-"""Share of its lock limit above which a share-partition gets a warning."""
+"""Fraction of its lock limit above which a share-partition gets a warning."""
 
 Includes: TypeAlias = Callable[[str], bool]
 """Whether the requester may see a topic."""

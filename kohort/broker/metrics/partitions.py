@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def open_partition(topics: TopicManager, topic: Topic, index: int) -> Partition | None:
-    """Return the partition, opened if necessary; None if it is empty or was deleted.
+    """Return the partition, opened if necessary; None if it was deleted, or is internal and unused.
 
-    Partitions not used since the start are not open, but their content counts. Partitions of
-    internal topics are opened at the start if they have content, and get a directory only when they
-    are used: reading metrics must not count as use.
+    Partitions not used since the start have to be opened, because they may have data to report.
+    Those of internal topics are opened at the start if they have data, and get a directory only
+    when they are used: reading metrics must not count as use.
     """
     partition = topic.partitions.peek(index)
     if partition is None and not topic.is_internal and topics.get(topic.name) is topic:

@@ -32,7 +32,7 @@ from kohort.protocol.scram import (
 logger = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
-"""The largest file; enough for 100,000 users with both mechanisms."""
+"""Maximum size of the file: enough for 100,000 users with both mechanisms."""
 
 _COUNT: Final = r"[1-9][0-9]{0,9}"
 _PARTS: Final = 5

@@ -50,9 +50,7 @@ class ShareDelivery:
         return session
 
     def begin_fetch(self, session: ShareSession, fetch: ShareFetch) -> None:
-        """Begin a fetch of an open session; the session's next request ends a fetch that still
-        waits.
-        """
+        """Begin a fetch of an open session; if it waits, the session's next request ends it."""
         key = session.group_id, session.member_id
         fetch.begin()
         if not fetch.answer.is_done:

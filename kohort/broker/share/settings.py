@@ -19,7 +19,7 @@ class GroupSettings(NamedTuple):
     dead_letter_topic: str = ""
     """Topic for dead letters; empty if the group has no dead-letter queue."""
     copies_records: bool = False
-    """Whether dead letters have the key and value of their record."""
+    """Whether dead letters contain the key and value of the original record."""
 
 
 class ShareSettings:

@@ -117,8 +117,8 @@ class PartitionRead:
         return len(self.data)
 
     def bytes_since(self) -> int:
-        """Return the bytes that became visible to the request since the last read, or the last call
-        of this method.
+        """Return the number of bytes that became visible to the request since the last read, or the
+        last call of this method.
         """
         partition = self.partition
         if partition is None:
@@ -224,7 +224,7 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         return self._bytes_missing <= 0
 
     def on_complete(self, completion: Completion) -> None:
-        """Read again and respond with the available data, whatever the reason of the completion."""
+        """Read again and respond with the available data, whatever the reason for completion."""
         del completion
         self._read_again(self._answer)
 

@@ -8,13 +8,13 @@ from typing import Final
 from kohort.broker.core.recently_used import RecentlyUsed
 
 _PREFIX_BITS: Final = 64
-"""Prefix length of an IPv6 address block: the smallest network of a customer (RFC 6177)."""
+"""Prefix length of an IPv6 address block: the smallest network that a customer gets (RFC 6177)."""
 
 
 def is_loopback(host: str) -> bool:
     """Whether a listener at the host is reachable only from this machine.
 
-    The only such name is ``localhost`` (RFC 6761).
+    ``localhost`` is the only host name that counts as loopback (RFC 6761).
     """
     if host.lower() == "localhost":
         return True

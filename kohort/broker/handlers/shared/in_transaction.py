@@ -59,8 +59,8 @@ class TransactionalProducer(NamedTuple):
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Deferred[None] | None:
-        """Return a `Deferred` to wait for before the verification; None if no operation is in
-        progress.
+        """Return a `Deferred` to wait for before the verification; None if no operation for the
+        transactional id is in progress.
         """
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 

@@ -40,8 +40,8 @@ class TlsState(IntEnum):
     """Received data is decrypted, written data is encrypted."""
     CLOSING = 2
     """The connection closes or is refused, or a side has sent close_notify. Received data is
-    ignored, and nothing more can be written; written data is encrypted as the transport accepts
-    it."""
+    ignored, and nothing more can be written; data written before is still encrypted, as fast as the
+    transport accepts it."""
     ENDED = 3
     """All written data is encrypted, or the client violated TLS, or the connection was aborted.
     Data is neither decrypted nor encrypted; the transport is closing."""
@@ -53,7 +53,7 @@ class TlsState(IntEnum):
         self.is_closing = number >= 2
         """Whether received data is ignored, and nothing can be written."""
         self.is_ended = number >= 3
-        """Whether data is no longer encrypted."""
+        """Whether data is neither decrypted nor encrypted any more."""
 
 
 _HANDSHAKING: Final = TlsState.HANDSHAKING
@@ -69,7 +69,7 @@ HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 
 
 class TlsHost(Protocol):
-    """Resources shared by all TLS connections: the server."""
+    """The server's resources that all TLS connections share."""
 
     ciphertext_buffer: memoryview
     disconnects: DisconnectQueue
@@ -166,7 +166,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._queue_step()
 
     def eof_received(self) -> bool:
-        """Close soon, as without TLS. No check for truncation: each frame begins with its size."""
+        """Queue for closing, as without TLS. No check for truncation: frames begin with a size."""
         self._host.disconnects.add(self._transport)
         return True
 
@@ -221,7 +221,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._state.is_closing or self._transport.is_closing()
 
     def write(self, data: Buffer) -> None:
-        """Encrypt and write data: usually one small response, while no earlier data is queued."""
+        """Encrypt and write data. Fast for one small response while no earlier data is queued."""
         must_queue = self._unencrypted or self._is_write_paused or self._state.is_closing
         if must_queue or not 0 < len(data) <= WRITE_SLICE_BYTES:
             self.writelines((data,))
@@ -277,8 +277,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         return partial(run_step, self._pump, self._held)
 
     def finish_step(self, result: StepResult | BaseException) -> None:
-        """Send the answer and process data received meanwhile. Never raises, because handshakes of
-        other connections are queued behind this one.
+        """Send the step's output and process data received meanwhile. Never raises, because other
+        connections' handshakes are queued behind this one.
         """
         self._is_in_thread = False
         try:
@@ -407,7 +407,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._transport.write(output)
 
     def _fail(self, reason: str) -> None:
-        """Close this connection, after sending the alert if there is one."""
+        """Close this connection; if OpenSSL has produced an alert, send it first."""
         if self._state.is_ended:
             return
         self._become(_ENDED)
