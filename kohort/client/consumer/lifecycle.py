@@ -110,7 +110,7 @@ class Lifecycle:
         return config
 
     async def stop(self, timeout_s: float, *, leave: bool | None, commits_all: bool) -> None:
-        """Implements `Consumer.stop`; `commits_all` includes the records returned last."""
+        """Implements `Consumer.stop`. `commits_all`: also auto-commit the records returned last."""
         if self.engine is None:
             self._is_given_up = True
             if self._starting is not None:

@@ -118,7 +118,7 @@ class TlsFiles:
 
 
 class RenewedContext:
-    """The context for new connections; thread-safe."""
+    """The TLS context for new connections, reloaded when its files change; thread-safe."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Load the files. Raises a TlsFilesError."""

@@ -42,7 +42,7 @@ class RunFigures:
     in_flight: int
     """Records started but not done: in a handler, or waiting for a retry."""
     waiting: int
-    """Records taken but not started."""
+    """Records polled but not started."""
     held_bytes: int
     """Bytes of the in-flight and waiting records."""
     oldest_in_flight_seconds: float | None

@@ -31,7 +31,7 @@ class PartitionState:
 
     fence: int
     placed: int = 0
-    """A number that changes with each seek, reset and committed offset, but not by reading on."""
+    """Changes when a seek, a reset or a committed offset sets the position, not by reading on."""
     floor: int | None = None
     """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
@@ -42,7 +42,7 @@ class PartitionState:
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Whether it is not fetched because every current reader wants only other partitions."""
+    """Whether there are readers, and all want only other partitions: this one is not fetched."""
     is_doubted: bool = False
     """Whether a new leader may lack records that were already read."""
     high_watermark: int | None = None
@@ -52,7 +52,7 @@ class PartitionState:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its records may be fetched and returned now."""
+        """Whether the partition's records may be fetched and returned now."""
         is_kept_back = self.is_paused or self.is_held or self.is_aside or self.is_doubted
         return self.position is not None and not is_kept_back
 
@@ -111,7 +111,7 @@ class Positions:
         return self._states.get(partition)
 
     def has_fence(self, partition: TopicPartition, fence: int) -> bool:
-        """Whether a partition is assigned and still has this fence: fetched data is then valid."""
+        """Whether a partition is assigned and data fetched under this fence is still valid."""
         state = self._states.get(partition)
         return state is not None and state.fence == fence
 
@@ -175,8 +175,8 @@ class Positions:
         offset: int | None,
         leader_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """Set the position to the offset found for `spec`. If `offset` is None, no record is as
-        recent as the timestamp in `spec`: reset to the end.
+        """Set the position to the offset found for `spec`. None: no record has the timestamp in
+        `spec` or a later one, so reset to the end.
 
         Ignored if the application has requested another position meanwhile.
         """
@@ -203,7 +203,7 @@ class Positions:
         self._place(self.state(partition), offset, leader_epoch)
 
     def seek_to(self, partition: TopicPartition, spec: OffsetSpec) -> None:
-        """Continue from an end of the log, or from a timestamp, once it has been looked up."""
+        """Continue from an end of the log, or from a timestamp, once the offset is known."""
         self._reset(self.state(partition), spec)
 
     def forget(self, partition: TopicPartition) -> None:
@@ -229,13 +229,13 @@ class Positions:
         This is independent of pausing.
 
         Returns:
-            whether this changes what may be fetched.
+            whether this changes which partitions may be fetched.
         """
         self._readers.append(only)
         return self._readers_changed()
 
     def end_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Undo one `begin_reading`. Returns whether this changes what may be fetched."""
+        """End one `begin_reading`; return whether this changes which partitions may be fetched."""
         self._readers.remove(only)
         return self._readers_changed()
 
@@ -251,7 +251,7 @@ class Positions:
         return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
-        """Whether every current reader wants only partitions other than this one."""
+        """Whether there are readers, and all of them want only other partitions."""
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -39,7 +39,7 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
     Records below offset `floor` are skipped: brokers return the whole batch of the fetch offset.
 
     Raises:
-        DecodeError: the next record is invalid. Valid records before it have been returned by then.
+        DecodeError: a record is invalid. Valid records before it were returned by earlier calls.
     """
     records: list[AnyRecord] = []
     add = records.append
