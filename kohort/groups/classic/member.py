@@ -35,7 +35,7 @@ class Member:
     is_restored: bool = False
     """Whether `protocols` is from the log, which contains only the chosen protocol."""
     is_new: bool = False
-    """Whether the member never completed a join: its session then expires even if `is_parked`."""
+    """Whether the member never completed a join; if so, its session expires even if `is_parked`."""
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
     session_deadline_ms: int = 0
@@ -45,7 +45,7 @@ class Member:
     rejoin_requested: bool = False
     """Whether the member got a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
-    """The reason in the last join of the member."""
+    """The reason that the member stated in its last JoinGroup."""
     client_software: str = ""
     """See `MemberRef.client_software`; changed only by `set_software`."""
     _ref: MemberRef | None = None

@@ -28,7 +28,7 @@ class JoinRefused(Exception):  # noqa: N818 - it is an answer and not a failure 
     """The join is answered with an error."""
 
     def __init__(self, error: ErrorCode, member_id: str, reason: str = "") -> None:
-        """`reason`: shown in the group's history; empty unless clients give up after this error."""
+        """`reason`: for the group's history; set only for errors after which clients give up."""
         super().__init__(error)
         self.result = JoinResult(error, member_id)
         self.reason = reason

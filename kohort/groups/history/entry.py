@@ -33,7 +33,7 @@ def record_of(entry: Entry) -> Record:
 
 
 def entry_of(record: Record) -> Entry | None:
-    """Return the entry, None for a record of another version or writer."""
+    """Return the entry; None unless the record has a key, a value and headers of this schema."""
     headers = dict(record.headers)
     try:
         if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:

@@ -63,14 +63,14 @@ class StoredState:
     """-1: not determined yet; only Kafka writes this."""
     delivery_complete_count: int
     create_ms: int
-    """Wall time of the snapshot; `StateWriter.cold_snapshot` keeps that of the last snapshot."""
+    """Wall time of the snapshot; a cold snapshot copies `create_ms` of the snapshot before it."""
     write_ms: int
     batches: list[StateBatch] = field(default_factory=list)
     update_count: int = 0
     """Updates since the snapshot."""
 
     def clamped(self, log_start: int, log_end: int) -> "StoredState":
-        """Return the state without offsets that the log does not hold; self if it holds all."""
+        """Return the state without offsets outside the log; self if there are none."""
         start = self.start_offset
         if start < 0:
             return self
@@ -95,7 +95,7 @@ class StoredState:
 
 
 class StateReplay:
-    """Restores states from records in log order."""
+    """Restores the states of share-partitions from records in log order."""
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, StoredState] = {}
@@ -167,7 +167,7 @@ class StateWriter:
     """Encodes the writes of a share-partition. Times are wall times."""
 
     def __init__(self, key: SharePartitionKey, state: StoredState) -> None:
-        """Continue after a restored state, or after the one that `initialized` returned."""
+        """`state`: the stored state, as restored from the log or returned by `initialized`."""
         self._snapshot_key = _encoded_key(key, SNAPSHOT)
         self._update_key = _encoded_key(key, UPDATE)
         self._snapshot_epoch = state.snapshot_epoch
@@ -181,8 +181,8 @@ class StateWriter:
     def record(
         self, write: PendingWrite, window: Window, wall_ms: int, *, updates_per_snapshot: int
     ) -> StateRecord:
-        """Encode the write that the window has just returned: as an update, or as a snapshot after
-        enough updates.
+        """Encode the last write of `window`, as an update; after enough updates, or a failed
+        append, as a snapshot.
         """
         self._is_cold = False
         self._last_write_ms = wall_ms
@@ -207,11 +207,11 @@ class StateWriter:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no append has failed since the last snapshot: `stored` may replace the window."""
+        """Whether no append has failed since the last snapshot, so the log contains all changes."""
         return not self._needs_snapshot
 
     def stored(self, window: Window) -> StoredState:
-        """Return the state in the log, from which another writer and window can continue."""
+        """Return the state in the log; a later writer and window are created from it."""
         return StoredState(
             snapshot_epoch=self._snapshot_epoch,
             state_epoch=self._state_epoch,
@@ -290,7 +290,7 @@ class StateWriter:
 def initialized(
     key: SharePartitionKey, start_offset: int, state_epoch: int, wall_ms: int
 ) -> tuple[StateRecord, StoredState]:
-    """Return the first snapshot of a share-partition."""
+    """Return the first snapshot of a share-partition, and the state in it."""
     state = StoredState(
         snapshot_epoch=0,
         state_epoch=state_epoch,
