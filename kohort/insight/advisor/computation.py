@@ -45,8 +45,8 @@ STARTS_LEAST: Final = 2
 """Other initial rebalance delays, which affect all groups of a broker, are only tried if the
 history has at least this many first rebalances of an empty group."""
 WAITED_LEAST: Final = 0.2
-"""The slowest member is replayed as fast as the others if the group spent at least this share of
-all its waiting on that member."""
+"""Settings are also predicted with the slowest member as fast as the others, if the group spent at
+least this share of its waiting time on that member."""
 
 
 def predict_beyond_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -92,7 +92,7 @@ def with_quick_slot(trace: Trace) -> tuple[str, Trace] | None:
 
 def _slowest(trace: Trace) -> int | None:
     """Return the index of the member slot that the group waited for most; None if it is the only
-    slot, or if less than WAITED_LEAST of all waiting was for this slot.
+    slot, or if less than WAITED_LEAST of the waiting time was for this slot.
     """
     waited = trace.waited_by_slot
     slot = max(range(len(waited)), key=lambda place: waited[place], default=None)
@@ -102,7 +102,7 @@ def _slowest(trace: Trace) -> int | None:
 
 
 def recent_records(records: Sequence[Json], days: int | None) -> list[Json]:
-    """Return the records of the `days` before the newest one."""
+    """Return the records of the `days` before the newest record; all if None."""
     moments = [int(record.get("started_at_ms") or record.get("at_ms") or 0) for record in records]
     if days is None or not moments:
         return list(records)

@@ -27,13 +27,13 @@ LEFT: Final = -1
 """Member epoch in the heartbeat with which a member leaves."""
 
 TIMER_MS: Final = 20
-"""Maximum delay of a heartbeat: clients of this protocol sleep until the next heartbeat is due,
-even those that check at intervals in classic groups."""
+"""Maximum delay of a heartbeat: with this protocol, clients sleep until the next heartbeat is due;
+in classic groups, some check at intervals instead."""
 
 
 class ReplayedTopics:
-    """The group's partitions as one topic, and a second topic without partitions, which changes
-    whenever topics caused a recorded rebalance: the history does not say what changed.
+    """The group's partitions as one topic, and a second topic without partitions, whose id changes
+    to replay rebalances that topics caused: the history does not say what changed.
     """
 
     def __init__(self, partition_count: int) -> None:

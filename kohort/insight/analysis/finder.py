@@ -35,8 +35,7 @@ class Finder:
     """Computes a group's findings; its member rows are passed in portions.
 
     A large group's member rows, one per event and member, do not fit into memory. So they are
-    passed in portions, of which only the state needed for the next portion is kept; events stay in
-    memory.
+    passed in portions; between portions, only the necessary state is kept. Events stay in memory.
     """
 
     def __init__(self, history: GroupHistory, limits: Thresholds) -> None:
@@ -53,7 +52,7 @@ class Finder:
         """Index of the first recent rebalance whose members have not been added yet."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> Rows:
-        """Add all member rows of the next rebalances; return the resulting `partitions` rows."""
+        """Add a portion, all member rows of some rebalances; return its `partitions` rows."""
         owned = self._ownership.add(members, is_last=is_last)
         self._idle.add(owned)
         self._intervals.add(owned)

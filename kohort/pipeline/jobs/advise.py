@@ -119,7 +119,7 @@ def parse_known(given: Iterable[str]) -> dict[str, Any]:
 
 
 def from_files(spark: SparkSession, paths: list[str], options: argparse.Namespace) -> DataFrame:
-    """Return the events of files; other lines are counted and skipped."""
+    """Return the events of files; lines without an event are counted and skipped."""
     lines = files.events(files.read(spark, paths, options.timezone), options.cluster_id).persist()
     with explained("reading the files of --from"):
         counts = lines.agg(f.count("*"), f.count("group")).collect()[0]
