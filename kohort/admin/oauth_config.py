@@ -39,7 +39,7 @@ class OAuthConfigError(Exception):
 
 
 def token_provider(settings: Mapping[str, str]) -> ClientCredentials | TokenFile:
-    """Create the source of tokens for these settings, all of them known security settings.
+    """Create the source of tokens; `settings` contains no unknown settings.
 
     Raises:
         OAuthConfigError: a setting is missing or invalid.

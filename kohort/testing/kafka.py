@@ -296,7 +296,7 @@ class KafkaGroup:
         return self._call(self._group.expire(**who))
 
     def remove(self, **who: Unpack[MemberFilter]) -> list[str]:
-        """Remove members like an administrator; see `expire`."""
+        """Remove the selected members, as an administrator would; see `expire`."""
         return self._call(self._group.remove(**who))
 
     def enforce(self) -> None:
@@ -354,7 +354,7 @@ def _in_time(wanted: W) -> W:
 
 
 def _check_no_loop(instead: str) -> None:
-    """Raise RuntimeError if this thread runs a loop: a blocking wait would stop its clients."""
+    """Raise RuntimeError if this thread runs a loop: a blocking wait would stop clients on it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

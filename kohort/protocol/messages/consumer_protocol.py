@@ -1,8 +1,8 @@
 """The structures that consumers exchange through JoinGroup and SyncGroup.
 
-The broker passes both structures on as bytes; it reads subscriptions only to know which topics a
-group is interested in. Each is preceded by an int16 version; newer versions only append fields, so
-that a reader ignores the ones it does not know.
+In a classic group, the broker passes both structures on unchanged. It decodes subscriptions to know
+the group's topics, and both for the rebalance history. Each is preceded by an int16 version; newer
+versions only append fields, so that a reader can ignore the fields it does not know.
 
 v1 owned partitions for cooperative rebalancing (KIP-429); v2 the generation they were owned in
 (KIP-792); v3 rack (KIP-881).

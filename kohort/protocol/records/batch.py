@@ -175,8 +175,8 @@ def encode_header(header: BatchHeader) -> bytes:
 
 
 placement_prefix: Callable[[int, int, int], bytes] = _PLACEMENT.pack
-"""The first 16 bytes of a batch, which the CRC does not cover, from base offset, length and leader
-epoch."""
+"""Encode the first 16 bytes of a batch, which the CRC does not cover: base offset, length and
+leader epoch."""
 
 
 def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
@@ -207,8 +207,8 @@ def iter_headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the consecutive batches in the buffer.
 
-    With `partial_tail`, an incomplete last batch is skipped, as in fetch responses and file reads
-    cut at a byte limit; otherwise it raises DecodeError.
+    With `partial_tail`, an incomplete last batch is skipped, for fetch responses and file reads,
+    which are cut at a byte limit; otherwise it raises DecodeError.
     """
     position, stop = 0, len(buffer)
     while position < stop:

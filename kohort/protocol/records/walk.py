@@ -7,7 +7,7 @@ length, and raise only DecodeError.
 There are two readers: `read_span` returns the positions in one record; `check_records` checks many
 records and returns only a summary, without creating an object for each. Both parse every field.
 They are straight-line code, with one- and two-byte integers inline, because calls would cost more
-than the parsing; tests compare them with a declaration in construct.
+than the parsing; tests compare them with a parser built by `construct`.
 
 If there is a C compiler, this module is compiled (see docs/adr): walk.pxd beside it gives the
 types, and checking a record takes 20 ns instead of 1.5 us. It works the same uncompiled.

@@ -33,7 +33,7 @@ DEFAULTS: Final = {
 
 
 class StillMeter(LoopLagMeter):
-    """A meter without measurements, because the loop belongs to the test."""
+    """A loop lag meter that measures nothing, because the loop also runs the test itself."""
 
     def start(self) -> None:
         """Do nothing: twenty ticks per second would dominate the event count on virtual time."""

@@ -61,7 +61,7 @@ class Groups:
         )
 
     def ids(self) -> list[str]:
-        """Return all existing groups, and those with a history."""
+        """Return the ids of all groups that exist or have a history."""
         return sorted({*self.coordinator.host.group_ids(), *self.broker.history.groups()})
 
 
@@ -110,7 +110,7 @@ class KitGroup:
         return self._known_lag() or 0
 
     def _known_lag(self) -> int | None:
-        """Return `lag`; None if the group does not exist, or none of its topics are known, as
+        """Return `lag`; None if the group does not exist or has no known topics, for example
         while its first members join.
         """
         group = self._found
@@ -171,7 +171,7 @@ class KitGroup:
             )
 
     async def rebalances(self) -> list[RebalanceRecord]:
-        """Return the records of its history, oldest first; a running rebalance comes last."""
+        """Return the group's rebalance records, oldest first; a running rebalance comes last."""
         history = self._groups().broker.history
         await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
         records = history_records(history, self.name)
@@ -193,7 +193,7 @@ class KitGroup:
     # Steps.
 
     async def expire(self, **who: Unpack[MemberFilter]) -> list[str]:
-        """End the sessions of these members now, as the session timeout would."""
+        """End the sessions of the selected members now, as the session timeout would."""
 
         def step(group: Group, now: Now) -> list[str]:
             chosen = _chosen(group, who)
@@ -217,7 +217,7 @@ class KitGroup:
         return expired
 
     async def remove(self, **who: Unpack[MemberFilter]) -> list[str]:
-        """Remove members like an administrator."""
+        """Remove the selected members, as an administrator would."""
         group = self._found
         if group is None:
             raise LookupError(f"there is no group {self.name!r}")
