@@ -59,9 +59,7 @@ class TransactionalProducer(NamedTuple):
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Deferred[None] | None:
-        """Return a `Deferred` to wait for before the verification; None if no operation for the
-        transactional id is in progress.
-        """
+        """Return a `Deferred` to await before the verification; None if it need not wait."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[tuple[str, int]]) -> ErrorCode:
