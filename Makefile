@@ -30,7 +30,7 @@ MUTANTS ?= 50
 SEED ?=
 ARGS ?=
 # Processes that share the suites of `make test`; 1 for one after another, in the order of the layers.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # In the order of the layers, so that a broken foundation is reported first.
 TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol client broker))))
