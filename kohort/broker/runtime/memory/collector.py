@@ -34,10 +34,6 @@ YOUNG_COUNT_MIN: Final = 1_000
 CHECKS_PER_COUNT: Final = 10
 """Checks per count of the young objects: counting takes longer than a collection."""
 
-YOUNG_BEFORE_FREEZE: Final = 2_500
-"""When this many young objects have been traversed, the survivors are traversed once more and
-frozen."""
-
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
 
@@ -86,8 +82,6 @@ class IterationCollector:
 
     def __init__(self) -> None:
         gc.set_threshold(*BURST_THRESHOLDS)
-        self._seen = 0
-        """Young objects traversed since objects were last frozen."""
         self._uncounted_checks = 0
 
     def check(self) -> int:
@@ -105,12 +99,7 @@ class IterationCollector:
         self._uncounted_checks = 0
         if count < YOUNG_COUNT_MIN:
             return 0
-        self._seen += count
-        if self._seen >= YOUNG_BEFORE_FREEZE:
-            self._seen = 0
-            gc.collect(MIDDLE)
-        else:
-            gc.collect(YOUNGEST)
+        gc.collect(MIDDLE)  # Freezes the survivors.
         return count
 
     def stop(self) -> None:
