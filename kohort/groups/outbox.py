@@ -1,8 +1,8 @@
 """The effects of a group's steps, and the records to append.
 
 A step changes volatile state immediately. A change that must be durable first is *staged* as a
-`Write`: its records share one append with the other writes of the step, whose result is reported to
-each of them.
+`Write`: its records share one append with the step's other writes, and each write gets the append's
+result.
 """
 
 from collections.abc import Callable
@@ -20,21 +20,21 @@ class Write(Protocol):
     """Records to append, and the change that they make when they are durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Called once, right before the append. A write without records has answered its ticket,
-        and is dropped.
+        """Return the records; called right before each attempt to append them. A write that returns
+        none has already answered its request, and is dropped.
         """
         ...
 
     def on_durable(self, now: Now) -> None:
-        """Process the success: the records are in the log."""
+        """Make the change: the records are in the log."""
         ...
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Process the failure: the records will never be in the log. `error` is for the client."""
+        """Discard the change: the records will never be in the log. `error` is for the client."""
         ...
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Answer this write's ticket with `error` while its result is still unknown: it may yet
+        """Answer the request with `error` while the append's result is unknown: the write may yet
         take effect, as if the response had been lost.
         """
         ...
@@ -42,7 +42,7 @@ class Write(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Answers:
-    """The request that caused a write, with its possible answers."""
+    """The request that caused a write, and its responses for success and for failure."""
 
     ticket: Ticket
     success: object
@@ -76,7 +76,7 @@ class Outbox:
         """The staged writes whose records form a batch of their own."""
         self._is_paced = False
         self._singly = 0
-        """Number of staged writes, from the front, that get an append of their own."""
+        """Number of staged writes, from the front, that each get an append of their own."""
         self.in_flight: list[Write] = []
         self.shared: Write | None = None
         """A write that the next commands may add their changes to; not staged yet."""
@@ -111,7 +111,7 @@ class Outbox:
             self.stage(write)
 
     def pace(self) -> None:
-        """Request a pause after the next append. Called by a write while it creates its records."""
+        """Make the next append a paced one (see `Append.is_paced`); called by `make_records`."""
         self._is_paced = True
 
     @property
@@ -142,7 +142,7 @@ class Outbox:
 
     def collect(self) -> list[Effect]:
         """Return the effects of the steps since the last call; the Append, if any, comes last. Not
-        to be called while an append is in progress: writes may be staged for the next one.
+        to be called while an append is in progress: this call may begin the next.
         """
         effects, self._effects = self._effects, []
         if self._stored_count:
@@ -174,7 +174,7 @@ class Outbox:
         return effects
 
     def append_singly(self) -> bool:
-        """Retry the writes of a failed append one by one; False if there is only one."""
+        """Retry the writes of a failed append one by one; False if the append had only one."""
         if len(self.in_flight) < 2:
             return False
         self._singly = len(self.in_flight)

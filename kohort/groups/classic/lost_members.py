@@ -1,5 +1,5 @@
-"""Remembers members that were removed because they were silent, to tell whether the process of such
-a member is the one that joins soon afterwards.
+"""Remembers members that were removed because they were silent, to tell whether a member that joins
+soon afterwards is the same process.
 
 A process that was paused sends a request with its former member id, or joins on the connection of
 that member. A process that was started after a crash does neither.
@@ -43,9 +43,7 @@ class LostMembers:
             del self._by_id[next(iter(self._by_id))]
 
     def hear(self, member_id: str) -> None:
-        """Record that a process which has lost its membership is alive: it sent a request with its
-        old id.
-        """
+        """Record a request with the id of a removed member: the member's process is alive."""
         lost = self._by_id.get(member_id)
         if lost is not None:
             lost.is_heard = True

@@ -43,9 +43,9 @@ class ConsumerSettings(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
     """How often regular expressions are resolved if no topic was created."""
     allows_upgrade: bool = True
-    """Whether a classic group with members becomes a consumer group when a consumer joins."""
+    """Whether a classic group with members is upgraded when a consumer-protocol member joins."""
     allows_downgrade: bool = True
-    """Whether a consumer group becomes a classic group when its last consumer leaves."""
+    """Whether a group becomes classic when its last member with the consumer protocol leaves."""
     allows_classic_members: bool = True
     """Whether classic members may join."""
 
@@ -96,7 +96,7 @@ class ConsumerData:
     targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     """Target assignments by member id, without empty ones."""
     owners: dict[Partition, str] = field(default_factory=dict)
-    """The member that each partition belongs to, as assigned or pending revocation."""
+    """The owner of each partition: the member that has it assigned, or pending revocation."""
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     """The topics that each regular expression matched; only resolved expressions."""
 
@@ -223,7 +223,7 @@ class ConsumerData:
     # Replay.
 
     def apply(self, record: DurableRecord) -> None:
-        """Apply a record of the log: the last one with its key, and not a tombstone."""
+        """Apply a record from the log. It must be the last with its key, and not a tombstone."""
         match record:
             case ConsumerMemberRecord():
                 self.put_member(self._member(record.member_id).with_stated(record))

@@ -18,7 +18,7 @@ _OVERDUE: Final = frozenset(
 
 
 _LINGERS_MS: Final = 1_000
-"""A client that ends closes its connections within this time of its LeaveGroup."""
+"""A client that shuts down closes its connections within this time after its LeaveGroup."""
 
 
 def trigger_record(
@@ -27,7 +27,7 @@ def trigger_record(
     """Return the record of a cause.
 
     Args:
-        began_ms: for a cause after the first, when the rebalance began (monotonic).
+        began_ms: start of the rebalance (monotonic), for every cause but the first.
         now_ms: the present time (monotonic), to tell whether a member that left still has its
             connection.
     """
