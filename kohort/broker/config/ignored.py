@@ -101,7 +101,7 @@ def _parse(line: str, reason: str) -> Setting:
 
 
 def _value(kind: str, text: str) -> Value:
-    """Parse a default value. `Setting.parse` does not exist yet: a `Setting` needs its default."""
+    """Parse a default; a `Setting`, whose `parse` would do it, cannot be created without one."""
     if text == "null":
         return None
     text = "" if text == '""' else text

@@ -55,7 +55,7 @@ class Problem(NamedTuple):
 
 class Recent(NamedTuple):
     rebalances: tuple[Beginning, ...]
-    """Rebalances of the hour before this was computed, except avoided ones; newest first."""
+    """Rebalances in the hour before this value was computed, except avoided ones; newest first."""
     last: Json | None
     """The newest rebalance: its time, the kind of its cause, how certain the cause is, and the
     cause as text."""

@@ -22,8 +22,8 @@ class AnswerQueue:
     __slots__ = ("_is_queued", "_queue", "_slices", "_waiting")
 
     def __init__(self, waiting: dict[Deferred[Any], None], slices: RoundRobin) -> None:
-        """`waiting` holds the group's unanswered tickets; a ticket is removed when it is answered.
-        `slices` is shared by all groups.
+        """`waiting` holds the tickets of the group's pending requests; answering a request removes
+        its ticket. `slices` is shared by all groups.
         """
         self._waiting = waiting
         self._slices = slices
@@ -47,7 +47,7 @@ class AnswerQueue:
         ticket.set_result(reply.body)
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
-        """Answer `count` tickets: at once if they are few and no responses are queued, otherwise in
+        """Send `count` responses: at once if they are few and no responses are queued, otherwise in
         slices that begin in a later event loop iteration.
         """
         self._queue.append(replies)
@@ -58,7 +58,7 @@ class AnswerQueue:
             self._slices.add(self.run_slice)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Send all queued responses, and answer every other ticket with the error."""
+        """Send all queued responses, and answer all other pending requests with the error."""
         while self._queue:
             for reply in self._queue.popleft():
                 self._answer(reply)

@@ -210,7 +210,7 @@ class KeyedTimers(Generic[K]):
         return len(self._entries)
 
     def schedule(self, key: K, deadline_ms: int) -> None:
-        """Make `key` expire at `deadline_ms` (monotonic) instead of any earlier deadline."""
+        """Make `key` expire at `deadline_ms` (monotonic); replaces a previous deadline."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = KeyedEntry(key, self)

@@ -46,7 +46,7 @@ T = TypeVar("T")
 class MeteredCoroutine(Coroutine[Any, Any, T]):
     """Adds the running time of a coroutine to `ConnectionInfo.worked_s`.
 
-    A request may run in many event loop iterations, and is charged for its running time in all.
+    A request may run in many event loop iterations; it is charged for all its running time.
     """
 
     __slots__ = ("_connection", "_work")
@@ -86,7 +86,7 @@ class MeteredCoroutine(Coroutine[Any, Any, T]):
 
 
 OFFLOADED_READS: Final = 2
-"""Concurrent log reads in the thread pool, which has four threads."""
+"""Maximum number of concurrent log reads in the thread pool, which has four threads."""
 
 
 class Coordinators(Protocol):
@@ -250,13 +250,13 @@ class RequestContext:
         return access.may_some(self.session, self.header.api_key, operation, kind)
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether a list includes this resource; a denial is neither logged nor counted."""
+        """Like `may`, but a denial is neither logged nor counted."""
         access = self.broker.access
         return access is None or access.sees(self.connection.session, operation, kind, name)
 
     def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Bit field of the operations that the principal may perform on a resource (KIP-430).
-        Without an authorizer, these are all that apply to its type, as in Kafka.
+        Without an authorizer, all operations that apply to the resource type, as in Kafka.
         """
         access = self.broker.access
         if access is None:

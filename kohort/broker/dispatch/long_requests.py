@@ -181,7 +181,7 @@ class LongRequests:
 
 
 def _waited_s(call: Call) -> float:
-    """Return the time for which a request that is executed in slices was waiting."""
+    """Return the time since the start of a request during which none of its code was running."""
     ctx, _, _, started_s, _ = call
     return perf_counter() - started_s - ctx.connection.worked_s
 
@@ -192,8 +192,8 @@ async def _handle_parts(
     request: Any,  # noqa: ANN401
     time_slice: Slice,
 ) -> Any:  # noqa: ANN401
-    """Call the handler with each part of the request; return the joined responses. If the API has
-    no parts, the handler gets the whole request.
+    """Call the handler with each part of the request; return the joined responses. If the
+    API's requests cannot be split, the handler gets the whole request.
     """
     lists = route.lists
     if lists is None:

@@ -64,7 +64,7 @@ class RecordMaker:
         return at_once(self.record_steps(waiting))
 
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
-        """Return the JSON of a rebalance in its current state. The facts must not change."""
+        """Return the JSON of a running rebalance. Between the steps, `facts` must not change."""
         record, _ = yield from build_steps(
             group_id,
             facts,

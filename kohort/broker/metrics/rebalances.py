@@ -89,7 +89,7 @@ class RebalanceMetrics:
         self.observed: Collection[type[Event]] = frozenset(self._handlers)
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Count an event; takes a fraction of a microsecond for events of every request."""
+        """Count an event; takes less than a microsecond for events that every request causes."""
         self._handlers[event.__class__](self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
@@ -230,5 +230,5 @@ class RebalanceMetrics:
 
 
 def _has_not_fetched(trigger: Trigger) -> bool:
-    """Whether the member sent heartbeats but no Fetch, then left, and stated no poll timeout."""
+    """Whether a member that left had sent no Fetch for a long time, and stated no poll timeout."""
     return trigger.unfetched_ms is not None and POLL_TIMEOUT not in trigger.detail

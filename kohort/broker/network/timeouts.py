@@ -15,11 +15,11 @@ class CloseReason(StrEnum):
     """Why a connection was closed, as named in the metrics."""
 
     CLIENT = "client"
-    """The client closed it, or the network failed."""
+    """The client closed the connection, or the network failed."""
     BAD_FRAME = "bad_frame"
     """The size field is invalid."""
     BAD_REQUEST = "bad_request"
-    """A request of unknown API or version, undecodable, or answerable only by closing."""
+    """A request whose API or version is unknown, or that cannot be decoded or answered."""
     IDLE = "idle"
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
@@ -77,7 +77,7 @@ class ServingTime:
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:
-        """Begin a check; the time by which it is late does not count against clients."""
+        """Begin a check of the time limits; its delay does not count against clients."""
         if self._due_ms is not None:
             self._lost_ms += max(0, now_ms - self._due_ms)
             self._due_ms = None

@@ -44,7 +44,7 @@ class _Check:
     login: PlainLogin
     address_block: str
     wrong_because: str
-    """Why the password is known to be wrong; empty if it has to be checked."""
+    """Why the login is rejected whatever the password; empty if the password decides."""
     later: Deferred[Done]
 
 
@@ -69,7 +69,7 @@ class Passwords:
         self._is_closed = False
         self._key = os.urandom(32)
         self._remembered: dict[str, tuple[bytes, int]] = {}
-        """HMAC of the password with a key of this process, and time of its check, by user."""
+        """HMAC of user and password with a key of this process, and time of the check, by user."""
         users.on_change(self._forget)
 
     @property

@@ -1,4 +1,4 @@
-"""A topic while the broker runs, and the catalog of all topics."""
+"""The state of a topic in a running broker, and the catalog of all topics."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PartitionList(Sequence["Partition"]):
         return False
 
     def are_online(self) -> bool:
-        """Whether all partitions are online; unlike `is_online`, this counts as no request."""
+        """Whether all partitions are online. Unlike `is_online`, does not count as a request."""
         for partition in self._partitions:
             if partition is not None and partition.failure is not None:
                 return False

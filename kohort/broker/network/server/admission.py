@@ -68,7 +68,7 @@ class ConnectionRates:
         self._by_ip: RecentlyUsed[str, Rate] = RecentlyUsed(self._new, ADDRESSES_MAX)
 
     def of_listener(self, listener: str, now_ms: int) -> int:
-        """Count a new connection of a listener; return for how many ms to pause accepting."""
+        """Count a new connection to a listener; return the ms for which to pause accepting."""
         limits = self.limits
         own_limit = limits.max_connection_creation_rates.get(listener, UNLIMITED)
         if own_limit == limits.max_connection_creation_rate == UNLIMITED:
@@ -82,7 +82,7 @@ class ConnectionRates:
         )
 
     def of_ip(self, ip: str, now_ms: int) -> int:
-        """Count a new connection of an address; return the ms until it is closed, 0 to serve it."""
+        """Count an address's new connection; return the ms until it is closed, 0 to serve it."""
         limit = self._limit_of_ip(ip)
         if limit is None:
             return 0
@@ -152,7 +152,7 @@ class UnauthenticatedConnections(Generic[A]):
             del self._by_block[block]
 
     def overdue(self, now_ms: int, timeout_ms: int) -> Iterator[A]:
-        """Yield connections above the time limit, oldest first; add and remove none meanwhile."""
+        """Yield overdue connections, oldest first. Do not add or remove any while iterating."""
         for connection, since_ms in self._since_ms.items():
             if now_ms - since_ms < timeout_ms:
                 return
