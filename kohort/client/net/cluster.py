@@ -102,7 +102,7 @@ class Cluster:
         return await asyncio.shield(task)
 
     def connected(self, address: Address, purpose: str = "") -> BrokerConnection | None:
-        """Return the connection that `connection` would return if it is open already; else None."""
+        """Return the connection that `connection` would, if it is already open; else None."""
         task = self._connections.get((address, purpose))
         if task is None or not task.done() or _is_useless(task):
             return None

@@ -45,9 +45,8 @@ class _Waiting:
 class _PartlyRead:
     """The batches that are decompressed and partly read, least recently read first.
 
-    Together they take at most `bytes_limit`, besides the batch that is being read, whatever its
-    size. A caller that reads a few records of each of many partitions has such a batch in every
-    partition.
+    Together they take at most `bytes_limit` bytes, not counting the batch that is being read. A
+    caller that reads a few records of each of many partitions has such a batch in every partition.
     """
 
     def __init__(self, bytes_limit: int) -> None:
@@ -84,7 +83,7 @@ class _PartlyRead:
 
 
 class _Place(NamedTuple):
-    """A partition's position before the records that its reader got last."""
+    """A partition's position before the last records that its reader got."""
 
     placed: int
     offset: int
@@ -148,7 +147,7 @@ class FetchBuffers:
         return offset
 
     def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
-        """Append data fetched under `fence`; return the size of the partition's buffered data."""
+        """Append data fetched for the position with this fence; return the buffered bytes."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = _Waiting(fence)
@@ -190,7 +189,7 @@ class FetchBuffers:
     # Called by the consumer.
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) polls again: the records it got last are processed."""
+        """Mark the last records from `only` (None: all) as processed: their reader polls again."""
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()

@@ -45,7 +45,7 @@ class BackgroundDeserialiser(Protocol):
     """Runs deserialisers that are coroutine functions, in background tasks."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether a task deserialises the partition's next records; `take` raises NotMadeYet."""
+        """Whether a task is deserialising the next records; if so, `take` raises NotMadeYet."""
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         """Return the leading records of `records` that are deserialised.
