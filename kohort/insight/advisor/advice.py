@@ -41,8 +41,8 @@ LATER_MOST_MS: Final = 60_000
 more than this."""
 COUNT_OFF_MOST: Final = 0.2
 STOPPED_OFF_MOST: Final = 0.1
-"""Nothing is recommended if the replay under the recorded settings differs from the history by more
-than this share, and by more than chance."""
+"""Nothing is recommended if the stopped time in the replay under the recorded settings differs from
+the history by more than this share, and by more than chance."""
 RECOMMENDED_FROM: Final = 5
 """No setting is recommended for a history with fewer rebalances than this."""
 START_MS: Final = 60_000
@@ -63,7 +63,7 @@ class Advice:
     trace: Trace
     recorded: Prediction
     predictions: tuple[Prediction, ...]
-    """Predictions of all settings tried, the recorded one first; some with a quicker member."""
+    """Predictions of all settings tried, the recorded one first, and those with `quicker` set."""
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
@@ -345,7 +345,7 @@ def _with_protocol(
 
 
 def _exceeds_chance(prediction: Prediction, recorded: Prediction) -> bool:
-    """Whether rebalances, stopped or unread time decrease by more than runs differ by chance."""
+    """Whether rebalances, stopped or unread time are lower than recorded by more than chance."""
     return any(
         getattr(recorded, name) - getattr(prediction, name)
         > hypot(getattr(recorded, spread), getattr(prediction, spread))

@@ -1,8 +1,8 @@
 """Replays a trace through a group's core under a given setting, in virtual time.
 
 Heartbeats of live members in a stable group have no effect and are not simulated, so the time to
-replay a week depends only on the number of rebalances. The same trace, setting and seed give the
-same outcome on any machine and in any order. Each kind of group has a subclass.
+replay a week depends only on the number of rebalances. The same trace, setting and seed always give
+the same outcome, on any machine. Each kind of group has a subclass.
 """
 
 from abc import ABC, abstractmethod
@@ -52,7 +52,7 @@ stable if its consumers take longer than max.poll.interval.ms to revoke partitio
 
 @dataclass(slots=True, eq=False)
 class Process(ABC):
-    """A simulated member: one run of the process in `slot`."""
+    """A simulated member: one of the successive processes in `slot`."""
 
     replay: "Replay[Any]"
     slot: Slot
@@ -64,7 +64,7 @@ class Process(ABC):
     reason: JoinReason = JoinReason.RESTART
     is_paused: bool = False
     is_leaving: bool = False
-    """Whether it will leave after the pending response."""
+    """Whether the member will leave after the pending response."""
     on_end: Act | None = None
 
     @property
@@ -74,7 +74,7 @@ class Process(ABC):
     @property
     @abstractmethod
     def sends_heartbeats(self) -> bool:
-        """Whether its heartbeat thread keeps its session alive."""
+        """Whether the member's heartbeat thread keeps the session alive."""
 
     @property
     def waits_for_answer(self) -> bool:
@@ -121,7 +121,7 @@ P = TypeVar("P", bound=Process)
 
 
 class Replay(ABC, Generic[P]):
-    """Replays one trace once. Calls `watch` with each event of the group and its time."""
+    """One replay of a trace. Calls `watch` with each event of the group and its time."""
 
     def __init__(
         self,
@@ -162,13 +162,13 @@ class Replay(ABC, Generic[P]):
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> P:
-        """Return a process, not joined yet, for the next run of `slot`."""
+        """Create the process of the next run in `slot`; it has not joined yet."""
 
     def _end_calm(self) -> None:
-        """Prepare for the trace's next action after more than CALM_INTERVALS without an action."""
+        """Called before the first action after a calm (CALM_INTERVALS); does nothing by default."""
 
     def _timer(self, slot: Slot) -> HeartbeatTimer:
-        """Return how the processes of a slot time their heartbeats."""
+        """Return how the client library of a slot times heartbeats."""
         return slot.timer
 
     @abstractmethod
@@ -183,7 +183,7 @@ class Replay(ABC, Generic[P]):
 
     @abstractmethod
     def _rejoin(self, rejoin: Rejoin) -> None:
-        """Replay a rejoin from the trace, which a member began on its own initiative."""
+        """Replay a rejoin that a member in the trace began on its own initiative."""
 
     @abstractmethod
     def _observe(self, event: Event) -> None:
@@ -381,7 +381,7 @@ class Replay(ABC, Generic[P]):
     # Timers.
 
     def _arm(self, key: TimerKey, *, must: bool = False) -> None:
-        """Schedule a timer; for a session that heartbeats keep alive, only with `must`."""
+        """Enqueue a timer; but skip a session that heartbeats keep alive, unless `must`."""
         deadline_ms = self._timers.get(key)
         if deadline_ms is None:
             return

@@ -54,7 +54,7 @@ def advice_row(advice: Advice, prediction: Prediction, ordinal: int) -> Row:
 def compute_rows(
     group: str, texts: Sequence[str], days: int, known: Mapping[str, Any]
 ) -> tuple[list[Row], str | None]:
-    """Return a row for each setting that was tried, or an empty row and the reason for no advice.
+    """Return a row for each setting tried; without advice, one empty row, and the reason.
     `texts` are the group's events as JSON; `days` and `known` are as in `compute_advice`.
     """
     try:

@@ -27,7 +27,7 @@ from kohort.insight.report.text import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
 _AROUND: Final = 0.05
-"""Margin of the chart before and after an act, such as a restart, as a share of its length."""
+"""Margin before and after an act (such as a restart) in its chart, as a share of its duration."""
 
 
 def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:

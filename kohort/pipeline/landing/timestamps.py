@@ -70,8 +70,8 @@ class Reader:
         return replace(self, by_driver=(*self.by_driver, OffsetRange(partition, first, end)))
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """Read the records from `begins` to before `ends`, in the connector's columns; with a
-        column BEYOND if the driver reads some of them.
+        """Read the records from `begins` to before `ends`, in the connector's columns, and
+        BEYOND if any offsets are left to the driver.
         """
         if not self.by_driver:
             return self.read(begins, ends)

@@ -45,7 +45,7 @@ class LandingSettings:
     record_losses: bool
     """Whether lost records are recorded and skipped, or end the job."""
     begin: str | int
-    """Where to begin a new topic: `earliest`, `latest`, or the first record at a time in ms."""
+    """Where to begin a new topic: `earliest`, `latest`, or the first record from a time (ms) on."""
     backfill_ms: int | None
     """Also land records that precede the first landed offset, from this time on (ms since 1970);
     None to land no earlier records."""
@@ -294,7 +294,7 @@ class TopicLander:
             self._lake.merge_new(frame, GAPS_TABLE, on=GAPS_KEY)
 
     def _offsets_per_trigger(self) -> int:
-        """Return the requested number of offsets per trigger, or the number for `bytes_max`."""
+        """Return `offsets_max`; if None, an estimate of the offsets that make up `bytes_max`."""
         if self._settings.offsets_max is not None:
             return self._settings.offsets_max
         topic, admin = self.query.topic, self.query.admin
