@@ -1,4 +1,4 @@
-"""``kohort doctor``: checks, without requests, whether this machine can run a broker."""
+"""``kohort doctor``: checks, without sending requests, whether this machine can run a broker."""
 
 import argparse
 import importlib

@@ -200,8 +200,8 @@ def convert(
 
 
 def check(options: argparse.Namespace, plan: Plan, becomes: str) -> None:
-    """Raises RefusedCommandError if the conversion is impossible, or loses data without
-    --leave-behind.
+    """Raise RefusedCommandError if the conversion is impossible, or would lose data although
+    neither --leave-behind nor --dry-run is given.
     """
     if plan.problems:
         raise RefusedCommandError(

@@ -32,14 +32,14 @@ PORT_TRIES: Final = 20
 """Number of ports to try, upward from the default, if none was given."""
 
 RECORDS_TOGETHER: Final = 200
-"""Number of accumulated records at which they are passed to the HTTP port's thread."""
+"""Maximum number of records that are accumulated before they are published."""
 
 CLOSE_WAIT_S: Final = 2.0
 
 
 class WatchService:
-    """Serves the groups and history of a follower, whose thread calls the methods. Leaving the
-    context ends the thread that `start` began.
+    """Serves the groups and history of a follower; the follower's thread calls the methods.
+    Leaving the `with` block ends the thread that `start` started.
     """
 
     def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
@@ -47,7 +47,7 @@ class WatchService:
         self._follower = follower
         self._listen = listen
         self.port = listen.port
-        """The port that it listens on."""
+        """The port of the HTTP server; valid after `start`."""
         self._cluster_id = cluster.metadata([]).cluster_id or ""
         self._positions = PositionsReader(self._committed, cluster.another)
         self._records: list[Json] = []

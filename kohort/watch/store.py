@@ -1,4 +1,4 @@
-"""Where a watcher stores the history, so that a later run, or another watcher, continues it."""
+"""Stores a watcher's history, so that a later run, or another watcher, can continue it."""
 
 import json
 
@@ -28,12 +28,12 @@ class HistoryStore:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records should be offered until another watcher has stored some."""
+        """Whether to stop offering records until the watcher that writes them has caught up."""
         return False
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be stored at present."""
+        """Why nothing can be stored at present; None if there is no such reason."""
         return None
 
     def flush(self) -> None:

@@ -1,7 +1,7 @@
 """Records of __transaction_state: the coordinator's state of each transactional id.
 
-Key and value are each preceded by an int16: the type of the record for a key, 0 for a transactional
-id, and the version of its layout for a value. A null value deletes the id. Value v1 is flexible
+The key is preceded by an int16 with the type of the record (0: transactional id), the value by an
+int16 with the version of its layout. A null value deletes the id. Value v1 is flexible
 (KIP-915), with the fields of KIP-890 as tags.
 """
 

@@ -1,7 +1,7 @@
 """Follows one share group (KIP-932): from its records to events.
 
 The coordinator writes all records of one operation as one batch, so causes and assignments are
-exact. Only how a member left is inferred: each of its records shows a heartbeat at that time.
+exact. How a member left is inferred from the times of its records, which are written at heartbeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ SHARE_RECORDS: Final = (*SHARE_CODEC.record_types, *SHARE_CODEC.tombstone_types)
 
 
 class ShareGroup(FollowedGroup):
-    """The state of a group as stored, and the signs of life of its members."""
+    """A share group's stored state, and the last known heartbeat of each member."""
 
     __slots__ = ("_assigned_ms", "_lost_epoch", "_names", "_state", "_timeouts_of")
 
@@ -58,7 +58,7 @@ class ShareGroup(FollowedGroup):
         self._lost_epoch = 0
         """The last epoch whose causes are unknown, because records before it are missing."""
         self._assigned_ms: dict[str, int] = {}
-        """By member id: since when an assignment has waited for the member's next heartbeat."""
+        """Time of the first target assignment that a member has not received yet, by member id."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
         """Return the present state, which began at `since_ms`."""
@@ -173,7 +173,7 @@ def _follows(old: ShareState, epoch: int, batch: Sequence[DurableRecord], cause_
 
 
 def _restated(old: ShareState, new: ShareState) -> Iterator[Trigger]:
-    """Yield a cause for each new member, and for each member with another subscription."""
+    """Yield a cause for each new member, and for each member whose subscription changed."""
     for member_id, member in new.members.items():
         before = old.members.get(member_id)
         if before is None:
