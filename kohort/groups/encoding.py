@@ -153,7 +153,7 @@ def batch_steps(
     """Encode a batch as `encode_as_batch` does, in steps.
 
     Raises:
-        KafkaError: INVALID_RECORD, as by `encode_as_batch`; MESSAGE_TOO_LARGE, if the values alone
+        KafkaError: INVALID_RECORD, like `encode_as_batch`; MESSAGE_TOO_LARGE, if the values alone
             have more than `bytes_max`.
     """
     encoded: list[Record] = []

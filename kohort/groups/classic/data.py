@@ -4,8 +4,8 @@ How changes become durable is described in :mod:`kohort.groups.group`. Here:
 
 - *Durable state* (generation, protocol, members with their assignments) is changed by
   `durable.apply` once the records are in the log. Two changes take effect before: the new id of a
-  static member that replaces another, which is undone if the append fails, and the generation of an
-  empty group, which is kept (no member could notice).
+  static member that replaces another, which is undone if the append fails, and the generation of a
+  group that becomes empty, which is not undone, because no member could notice.
 - *Volatile state* is parked requests, unused ids, timers, and the state machine before Stable.
 """
 
@@ -173,7 +173,7 @@ class ClassicData:
         self.deadlines: dict[TimerKey, int] = {}
         """Deadlines of the join and sync timers, and of pending members; a `Member` has its own."""
         self._offers: list[Protocols] = []
-        """Protocols of the generation's members, as they were when the generation began."""
+        """Protocols of the generation's members when it began; empty once `_topics` is parsed."""
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
 
@@ -198,7 +198,7 @@ class ClassicData:
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
-        A later timer is rescheduled; an earlier one is set to the session's end when it fires.
+        A timer set for later than the session's end is rescheduled; an earlier one, when it fires.
         """
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
@@ -237,7 +237,7 @@ class ClassicData:
         self.state_timestamp_ms = now.wall_ms
 
     def note_subscriptions(self) -> Sequence[Protocols]:
-        """Keep the protocols of all members of a new generation; return them in order."""
+        """Keep the protocols of all members of a new generation; return them in roster order."""
         self._offers = [member.protocols for member in self.roster]
         self._topics_are_parsed = not self._offers
         self._topics = frozenset()
@@ -269,7 +269,7 @@ class ClassicData:
         return found
 
     def request_rejoin(self, member: Member) -> None:
-        """Publish MemberTold when `member` first gets REBALANCE_IN_PROGRESS in a rebalance."""
+        """Record that `member` gets REBALANCE_IN_PROGRESS; publish MemberTold the first time."""
         if not member.rejoin_requested:
             member.rejoin_requested = True
             self.outbox.note(MemberTold(member.member_id))

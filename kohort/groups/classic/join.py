@@ -216,7 +216,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
 
 
 def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
-    """Combine the reasons in a new member's two requests; one in the tagged field is preferred."""
+    """Combine the reasons of a new member's two joins: the second's, or the only tagged one."""
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
     return first._replace(text=second.text or first.text)

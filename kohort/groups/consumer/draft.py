@@ -53,11 +53,11 @@ class Draft:
     sessions: list[str] = field(default_factory=list)
     """The members whose sessions the previous commands restart."""
     has_changed_state: bool = False
-    """Whether the previous commands have changed the group's state."""
+    """Whether previous commands of this draft have changed the group's state."""
 
     # The current command.
     events: list[Event] = field(default_factory=list)
-    """Events to publish before those that are derived from the changes."""
+    """Events to publish before those that `write.report` derives from the command's changes."""
     causes: list[Trigger] = field(default_factory=list)
     """The causes of the epoch bumps: one cause for each bump."""
     heartbeat_of: str | None = None
@@ -99,7 +99,7 @@ class Draft:
 
     # Changes to the counts in `data`, so that no command iterates over all changed members.
     member_count: int = 0
-    """The number of members."""
+    """The number of members, with the changes."""
     _instances: dict[str, str | None] = field(default_factory=dict)
     _owners: dict[Partition, str | None] = field(default_factory=dict)
     _votes: dict[str, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Draft:
         self.was_assigned = data.epoch == data.target_epoch
 
     def begin(self, wall_ms: int) -> None:
-        """Begin the next command, after the previous command's answer was added to the write."""
+        """Begin the next command, after `ConsumerWrite.add` has ended the previous one."""
         self.wall_ms = wall_ms
         self.events = []
         self.causes = []
@@ -135,7 +135,7 @@ class Draft:
     @property
     def is_full(self) -> bool:
         """Whether the draft accepts no more commands: it is large, or has computed a target.
-        After that, a command could begin another rebalance, which needs records of its own.
+        The next command could begin another rebalance, which needs an append of its own.
         """
         return self.is_target_computed or self._partition_count > PARTITIONS_MAX
 
@@ -178,7 +178,7 @@ class Draft:
         return _added(self.data.votes, self._votes)
 
     def subscribers(self) -> Counter[str]:
-        """Count the members that subscribe to each topic by its name."""
+        """Count the members that subscribe to each topic by name."""
         return _added(self.data.subscribers, self._subscribers)
 
     def regex_subscribers(self) -> Counter[str]:

@@ -21,7 +21,7 @@ _TO_DO: Final = {
 
 
 def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
-    """Yield a summary line, and if there are several members a line for each of the first ten."""
+    """Yield a summary line; for several awaited members, also one for each of the first ten."""
     waiting = answer["waiting"]
     now_ms = answer["at_ms"]
     alive = "".join(f" {text}." for text in _signs_of_life(waiting, now_ms, clock_text))

@@ -47,7 +47,7 @@ def short_id(member_id: str) -> str:
 
 
 def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
-    """List the first few members, and how many more there are; `count` is the number of all."""
+    """List the first few members, and how many more there are; `count` is the total."""
     return listed([short_id(member_id) for member_id in member_ids], count)
 
 
@@ -80,7 +80,7 @@ def causes_text(
     of another kind are left out.
 
     Args:
-        was_last: whether the group had only the member that the first cause is about.
+        was_last: whether the group had only the member of `trigger`, and has none now.
     """
     alike = _alike(trigger, further)
     if was_last and trigger.kind is TriggerKind.MEMBER_LEFT and len(alike) == 1:
@@ -114,7 +114,7 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
 
 
 def _plain_verb(cause: TriggerRecord) -> str | None:
-    """Return the verb for a cause that needs no further words, else None."""
+    """Return the verb if it describes the cause completely ("joined"), else None."""
     return None if cause.same_process or is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
 
 

@@ -1,9 +1,9 @@
 """Acquisition: which records a fetch gets from a share-partition.
 
-Records are acquired in offset order, those of the window first. A range has offsets whose first
-acquisition was the same, and with RECORD_LIMIT also the rest of their last producer batch. As
-deliveries of a range are used up, it is throttled: fewer of its records are delivered together, at
-last one by one (KIP-1222).
+Records are acquired in offset order, those of the window first. A range has offsets that were
+first acquired together, and with RECORD_LIMIT also the rest of their last producer batch. As the
+delivery counts in a range approach the limit, it is throttled: fewer of its records are delivered
+together, at last one by one (KIP-1222).
 """
 
 from bisect import bisect_right
@@ -50,7 +50,7 @@ NOTHING = Acquisition((), 0)
 
 
 class Acquirer:
-    """One acquisition."""
+    """Acquires records of a share-partition for one fetch."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Acquirer:
         self.taken = 0
 
     def run(self, max_records: int, room: int) -> Acquisition:
-        """Acquire at most `max_records`, as the mode counts them; `room` more offsets may be locked
-        before the window is full.
+        """Acquire up to `max_records`; BATCH_OPTIMIZED also completes the last batch. `room` more
+        offsets may be locked before the window is full.
         """
         in_flight = self.in_flight
         last = self.log[-1].last_offset
@@ -94,7 +94,7 @@ class Acquirer:
         return Acquisition(self.ranges, self.taken)
 
     def _from_window(self, position: int, last: int, quota: int) -> bool:
-        """Take offsets of the window; return whether a throttled range ends the acquisition."""
+        """Acquire offsets in the window; return whether a throttled range ends the acquisition."""
         in_flight = self.in_flight
         items = in_flight.segments.items
         index = in_flight.segments.index(position)
@@ -117,7 +117,7 @@ class Acquirer:
         return False
 
     def _from_range(self, index: int, origin: Range, last: int, quota: int) -> tuple[int, bool]:
-        """Take Available offsets of a range; return the index of the next range's first segment,
+        """Acquire Available offsets of a range; return the index of the next range's first segment,
         and whether the range is throttled, so that the acquisition ends here.
         """
         is_throttled = self._is_throttled(index, origin, last)
@@ -161,7 +161,7 @@ class Acquirer:
         return index, is_throttled
 
     def _is_throttled(self, index: int, origin: Range, last: int) -> bool:
-        """Whether an Available offset up to `last` has reached the throttle threshold."""
+        """Whether the delivery count of an Available offset up to `last` throttles the range."""
         threshold = throttle_threshold(self.limit)
         if origin.highest_count < threshold:
             return False
@@ -175,7 +175,7 @@ class Acquirer:
         return False
 
     def _new(self, first: int, last: int, most: int) -> list[Segment]:
-        """Return segments for offsets that were never acquired: whole producer batches."""
+        """Acquire new offsets; return their segments, which cover whole producer batches."""
         wanted = min(last, first + most - 1)
         if wanted < last:
             index = bisect_right(self.log, wanted, key=_first_offset) - 1
@@ -200,7 +200,7 @@ class Acquirer:
         return segments
 
     def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Cut offsets at producer batches into ranges of at least the batch size."""
+        """Cut at producer batches; each range but the last has at least `batch_size` offsets."""
         result: list[tuple[int, int]] = []
         if last - first + 1 > self.batch_size:
             index = max(0, bisect_right(self.log, first, key=_first_offset) - 1)
@@ -278,16 +278,16 @@ def throttle_threshold(limit: int) -> int:
 def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
     """Return the most records that are acquired from a throttled range.
 
-    `range_size` is the size of the range when it was first acquired, `delivery_count` that of the
-    first Available record at or above the threshold. The result includes the Available records
-    before it, which are always acquired.
+    `range_size` is the size of the range when it was first acquired, `delivery_count` the count of
+    its first Available record at or above the threshold. The Available records before that record
+    are always acquired, and included in the result.
     """
     return max(1, range_size >> (delivery_count - throttle_threshold(limit) + 1))
 
 
 def is_last_delivery(delivery_count: int, limit: int) -> bool:
-    """Check whether the next delivery of an Available record is its last, so that it is delivered
-    alone. A limit of 2 leaves no delivery for isolation. As in Kafka, records that have reached a
-    limit before it was lowered are not isolated.
+    """Whether an Available record's next delivery is its last, in which it is delivered alone.
+    A limit of 2 leaves no delivery for isolation. As in Kafka, records that were delivered more
+    often before the limit was lowered are not isolated.
     """
     return limit > 2 and delivery_count == limit - 1

@@ -107,7 +107,7 @@ class ShareState:
     """Hash of the subscribed topics' metadata when the epoch last increased."""
     target_epoch: int = FIRST_EPOCH
     target_computed_ms: int = 0
-    """Wall-clock time; 0 if no target was computed yet."""
+    """Wall-clock time of the last target computation; 0 before the first."""
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Partition]] = field(default_factory=dict)
     """Target assignments by member id; a member that joined since the last target has none."""
@@ -141,7 +141,7 @@ class ShareState:
     # Records.
 
     def apply(self, record: DurableRecord) -> None:
-        """Apply one record of the log, which is no tombstone. Compaction removes records, so that a
+        """Apply one record of the log, not a tombstone. Compaction removes records, so that a
         member's remaining ones may be in any order.
         """
         match record:
@@ -256,7 +256,7 @@ class ShareData:
     # Volatile.
     sessions: dict[str, Session] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
-    """Timers other than sessions; monotonic."""
+    """Deadlines of the timers other than sessions, by the monotonic clock."""
     checked_version: int = -1
     """`Topics.version` at the last check of subscribed topics for changes; -1 to check again."""
     known_topics: Mapping[str, Topic] | None = None
