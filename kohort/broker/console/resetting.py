@@ -66,15 +66,15 @@ class _RefusedError(Exception):
 
 
 class Resetting:
-    """Plans that wait for their confirmation."""
+    """Handles the GET and POST requests; keeps each plan until it is executed or expires."""
 
     def __init__(self, source: ConsoleSource) -> None:
         self._source = source
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     async def preview(self, request: HttpRequest) -> HttpResponse:
-        """GET /api/groups/{group}/reset?to=TARGET&at=NUMBER&topic=TOPIC&partition=P: what would be
-        set; needs READ on the group and the topics, as OffsetCommit does.
+        """GET /api/groups/{group}/reset?to=TARGET&at=NUMBER&topic=TOPIC&partition=P: makes a plan.
+        Needs READ on the group and the topics, as OffsetCommit does.
         """
         (group_id,) = request.path_values
         if not self._source.may(request, Operation.READ, ResourceType.GROUP, group_id):

@@ -161,7 +161,7 @@ def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
 
 
 _UPGRADE_TYPES: Final = range(1, 4)
-"""Upgrade, safe downgrade and unsafe downgrade. The level stays the same, so all are accepted."""
+"""Upgrade, safe downgrade and unsafe downgrade: the same here, because no level can change."""
 
 
 @handles(UpdateFeaturesRequest, versions="0-2")

@@ -110,8 +110,8 @@ class RebalanceCollector:
         )
 
     def _waiting_since(self) -> dict[str, float]:
-        """Return the start of running rebalances as wall time in seconds, by group; for groups
-        without their own counters, only the earliest start.
+        """Return the start of each group's running rebalance, as wall time in seconds; under OTHER,
+        the earliest start among the groups without their own counters.
 
         Visits at most twice as many groups as have their own counters.
         """

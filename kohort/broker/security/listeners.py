@@ -384,7 +384,7 @@ class SecureListeners:
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
-        """Return the function that starts a SASL exchange, given the client's IP address."""
+        """Return a factory of SASL exchanges; its argument is the client's IP address."""
         if mechanism == "PLAIN":
             from kohort.broker.security.passwords import PlainExchange  # noqa: PLC0415
 

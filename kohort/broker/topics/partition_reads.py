@@ -105,7 +105,7 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Like `read_cached`, but in another thread, up to the limit when that thread starts."""
+        """Like `read_cached`, but in another thread; the limit is determined beforehand."""
         partition = self._partition
         if committed_only:
             await repair_indexes(self._log, offset, self._executor)
@@ -193,7 +193,7 @@ class PartitionReads:
     def _known(
         self, offset: int, max_bytes: int, limit: int, *, min_one: bool
     ) -> bytes | memoryview | None:
-        """Return the result of `read` up to the offset `limit`, if it is known without a read."""
+        """Return the result of a read up to `limit` if it is empty or cached, else None."""
         if self._partition.failure is not None:
             self._partition.check_online()
         if not self._log.log_start_offset <= offset <= self._partition.high_watermark:
@@ -212,7 +212,7 @@ class PartitionReads:
         return data
 
     async def _run(self, read: Detached[T]) -> tuple[bool, T | None]:
-        """Run a read in another thread; return whether the result is valid, and the result."""
+        """Run a read in another thread; return (False, None) if its segments have changed."""
         loop = asyncio.get_running_loop()
         try:
             result = await loop.run_in_executor(self._executor, read.run)

@@ -97,7 +97,7 @@ class Authorizer:
         self.revision += 1
 
     def suspend(self, *, is_suspended: bool) -> None:
-        """Allow only super users while `is_suspended`: it is unknown whether rules are missing."""
+        """While `is_suspended`, allow only super users, because rules may be missing."""
         if is_suspended is not self._is_suspended:
             self._is_suspended = is_suspended
             self.change()
@@ -114,7 +114,7 @@ class Authorizer:
         return rule in self._index
 
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal of a session may do this to a resource, existing or not."""
+        """Whether the session's principal has this right on a resource, existing or not."""
         decisions = self._decisions.get((session.principal, session.host), _NONE)
         known = decisions.find((operation, kind), name)
         return self._decide(session, (operation, kind), name) if known is None else known
@@ -191,7 +191,7 @@ class Authorizer:
         return "no pattern matches"
 
     def allows_some(self, session: Session, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the principal may do this to some resource of a type, existing or not."""
+        """Whether the principal has this right on at least one resource, existing or not."""
         question = (session.principal, session.host, operation, kind)
         known = self._some.get(question)
         if known is None:

@@ -55,7 +55,7 @@ class TlsPump:
     )
 
     _object: ssl.SSLObject
-    """Created by the first step of the handshake, in its thread."""
+    """Created by the first `do_handshake`, in a handshake thread."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()

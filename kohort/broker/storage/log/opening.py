@@ -54,7 +54,7 @@ class OpeningTerms(NamedTuple):
     log_start_offset: int = 0
     """The stored log start offset, 0 if none is stored; the first segment may start later."""
     noted_bytes: int | None = None
-    """Total size of the .log files when the log was closed, if known; a smaller size is a loss."""
+    """Size of all .log files when the log was closed, if known; fewer bytes now mean lost data."""
     leader_epoch_max: int = (1 << 31) - 1
     """The current leader epoch, if known. A batch with a later epoch counts as damaged."""
     is_known: bool = True
@@ -101,9 +101,7 @@ class OpenedLog:
         self.is_tail_known = True
         """Whether the end of the active segment has been verified."""
         self.recovered_from: int | None = None
-        """Data at or beyond this offset was not trusted, and has been verified; None if all was
-        trusted.
-        """
+        """The offset from which recovery has verified the log; None if there was no recovery."""
         self.lost: list[LostOffsets] = []
         """The detected ranges of lost offsets."""
         if self.segments:
@@ -117,8 +115,8 @@ class OpenedLog:
     def _proven_end(self) -> int:
         """Return an offset that the end of the log had provably reached.
 
-        A snapshot proves it only after a clean shutdown: after a power failure it may exist
-        although the batches it describes never reached the disk, and were never acknowledged.
+        Snapshots count only after a clean shutdown: after a power failure, one may describe
+        batches that never reached the disk, and therefore were never acknowledged.
         """
         terms = self._terms
         last_snapshot = self.snapshots[-1] if terms.clean_shutdown and self.snapshots else 0
@@ -224,7 +222,7 @@ class OpenedLog:
         return find_end(active)
 
     def _recover(self, recovery_point: int) -> int:
-        """Verify data beyond the recovery point and truncate the log before damage.
+        """Verify data beyond the recovery point, and truncate the log where the damage begins.
 
         Returns the end offset. `is_tail_known` is then true if the active segment ends with a good
         batch.
