@@ -28,7 +28,7 @@ from kohort.protocol.messages.transactions import (
 
 NONE_OPEN: Final = -1
 _TRANSACTION_VERSION: Final = 0
-"""Markers of this version have the epoch of the batches; from 2 on, they have the next epoch."""
+"""The marker has the epoch of the transaction's batches; from 2 on, it would be one higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Described:
     producer_epoch: int
     timeout_ms: int
     start_ms: int
-    """-1 without a transaction."""
+    """Start of the transaction; -1 without one."""
     partitions: list[tuple[str, int]]
     coordinator: str
 
@@ -63,7 +63,7 @@ class Held:
     open: list[ProducerState]
     """Producers with an open transaction, in order of the first offset of the transaction."""
     ids: dict[int, str]
-    """Their transactional ids, if a coordinator knows them."""
+    """Transactional ids by the producer ids in `open`; without those that no coordinator knows."""
 
 
 def list_transactions(

@@ -1,4 +1,4 @@
-"""Finds the partitions that arguments name."""
+"""Finds the partitions that command-line arguments name, and looks up their offsets."""
 
 import argparse
 import time
@@ -12,7 +12,7 @@ from kohort.cli.options import DURATION, duration_ms, moment_ms
 from kohort.protocol.errors import ErrorCode
 
 PARTITIONS: Final = "TOPIC[:0,2,5]"
-"""Name of arguments for `split_partitions`."""
+"""The metavar of arguments that `split_partitions` parses."""
 
 
 def split_partitions(text: str) -> tuple[str, list[int] | None]:
@@ -80,7 +80,7 @@ class Bounds(NamedTuple):
 def bounds_of(
     cluster: Cluster, options: argparse.Namespace, partitions: Iterable[TopicPartition]
 ) -> Bounds:
-    """Look up the partitions' first, end and requested offsets. Raises as `existing_offsets`."""
+    """Look up the partitions' first, end and requested offsets. Raises like `existing_offsets`."""
     starts = existing_offsets(cluster, dict.fromkeys(partitions, START))
     ends = existing_offsets(cluster, dict.fromkeys(partitions, END))
     time_ms = options.to_datetime

@@ -45,8 +45,8 @@ RECEIVING_ITERATIONS_MAX: Final = 32
 would keep the user from getting records."""
 
 LARGE_BLOCK_BYTES: Final = 16 << 20
-"""The block that `keep_freed_memory` frees: larger than any that a consumer allocates, and below
-32 MiB, the maximum of glibc's threshold."""
+"""Size of the block that `keep_freed_memory` frees: larger than any block of a consumer, and below
+32 MiB, the maximum of glibc's mmap threshold."""
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],

@@ -20,7 +20,7 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """Every member gives up all its partitions before it joins."""
     COOPERATIVE = 1
-    """Members keep their partitions, and give up those that move before a second round."""
+    """Members keep partitions; those that move are revoked, then assigned by a second rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
