@@ -54,7 +54,7 @@ class _TypeError(Exception):
 
 
 def read(record: Record) -> Read | Refused:
-    """Return the event, or the first error in it."""
+    """Return the record's event, or the first error in the record."""
     if record.value is None:
         return Refused(record, "no_value", "the record has no value")
     text = ""

@@ -1,4 +1,4 @@
-"""The rows of the history tables with the columns from which findings are computed.
+"""The rows of the history tables, with only the columns from which findings are computed.
 
 Times are milliseconds since 1970, None if the table has null.
 """
@@ -119,7 +119,7 @@ class GroupHistory:
     group: str
     rebalances: list[Rebalance] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
-    """Members of one rebalance are in the order of their ordinals."""
+    """After `sort`: by rebalance, those of one rebalance by ordinal."""
     avoided: list[Avoided] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
 
@@ -144,7 +144,7 @@ class GroupHistory:
 
 
 def read_histories(cluster_id: str, events: Iterable[Event]) -> list[GroupHistory]:
-    """Return the groups in the order of their names, from unique events as JSON."""
+    """Divide unique events by group; return the groups' histories, sorted by group name."""
     groups: dict[str, GroupHistory] = {}
     for event in events:
         name = event["group"]
@@ -180,7 +180,7 @@ def is_event(record: object) -> bool:
 
 
 def as_row(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of any table of findings.
-    """Return a finding as JSON: names of time columns end in `_at_ms`."""
+    """Return a finding as a JSON object; its names of time columns end in `_at_ms`."""
     columns: Mapping[str, Any] = finding._asdict()
     return {
         f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()

@@ -39,7 +39,7 @@ class JsonDecoder:
     """Returns values that are exactly one JSON text (RFC 8259) in UTF-8, unchanged."""
 
     def __init__(self, registry: Registry | None) -> None:
-        """With a registry, values may begin with a schema id. The schema is not needed."""
+        """With a registry, values may begin with a schema id; it is skipped, not looked up."""
         self._has_ids = registry is not None
         # Numbers stay text, since Python limits the digits of those that it converts.
         self._parse = json.JSONDecoder(

@@ -81,7 +81,7 @@ class EncoderWriter(Writer):
             raise TypeError(f"no code for {con!r}")
 
     def _flush(self, run: list[tuple[str, str]], padding: str = "") -> None:
-        """Append a run of fixed-width values with one pack; the padding "x" adds a zero byte."""
+        """Generate one pack for the fixed-size fields in `run`; padding "x" adds a zero byte."""
         if run:
             self._check_uuids(run)
             self(f"out += {self._packed(run, padding)}")
@@ -95,7 +95,7 @@ class EncoderWriter(Writer):
         return f"{self.packer('pack', formats)}({sources})"
 
     def _check_uuids(self, run: list[tuple[str, str]]) -> None:
-        """Check the lengths of uuids, which Python's struct would silently cut or pad."""
+        """Generate length checks of uuids, which Python's struct would silently cut or pad."""
         for source, code in run:
             if code == "16s":
                 with self.block(f"if len({source}) != 16:"):
@@ -104,7 +104,7 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Append the fields in `run` and uvarint(length + 1); pack a one-byte uvarint with them."""
+        """Generate code for `run` and uvarint(length + 1), in one pack if the uvarint is a byte."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): delete a group's positions. Only v0, not flexible. KIP-496."""
+"""OffsetDelete (key 47): delete committed offsets. Only v0, not flexible. KIP-496."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, String
