@@ -42,7 +42,7 @@ KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
 mistake in another setting must not enable a disabled user."""
 
 OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
-"""Checks a new config, and listeners' settings as text by full name. Raises ValueError."""
+"""Checks a new config, and the `listener.name.*` settings by full name. Raises ValueError."""
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class CurrentConfig:
         return dict(self._for_all if broker == "" else self._for_this)
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Raise ValueError if these dynamic configs would be invalid; see `set_at_run_time`."""
+        """Raise ValueError if the dynamic configs of `broker` (empty: of all) would be invalid."""
         config = self._candidate(broker, configs, strict=True)
         own = self._own(configs if broker else self._for_this)
         before = [self.value_of(name) for name in PER_BROKER]
@@ -142,14 +142,14 @@ class CurrentConfig:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The listeners' effective settings, as text by full name."""
+        """The effective `listener.name.*` settings, unparsed, by full name."""
         return self._own(self._for_this)
 
     def of_listener(
         self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """Return the config of a listener, or of one SASL mechanism of it. `own`: the listeners'
-        settings to use, as text by full name; by default the effective ones.
+        """Return the config of a listener, or of one of its SASL mechanisms. `own`: the
+        `listener.name.*` settings to use, by full name; by default the effective ones.
         """
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
@@ -384,7 +384,7 @@ def _untouched(name: str) -> ConfigEntry:
 
 @cache
 def _chains() -> dict[str, tuple[str, ...]]:
-    """Return for each broker setting the names that can provide its value, by precedence."""
+    """Return for each broker setting all names that can set its value, by precedence."""
     following = {
         name: known.declared.falls_back_to
         for name, known in BROKER_SETTINGS.items()

@@ -1,8 +1,8 @@
 """The timers of one group: for the sessions of its members, and for its phases.
 
-All sessions restart when a generation begins or a group is loaded, which sets thousands of timers,
-and those of many groups when the broker starts. No session ends for seconds, so the timers are set
-in slices over several event loop iterations; until it is set, a timer has its old deadline.
+All sessions restart when a generation begins or a group is loaded, so thousands of timers are set,
+at startup those of many groups. No session ends for seconds, so the timers are set in slices over
+several event loop iterations; a timer that is not yet set keeps its old deadline.
 """
 
 from collections.abc import Callable, Mapping

@@ -38,7 +38,7 @@ _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
 
 @dataclass(slots=True, eq=False)
 class OffsetSample:
-    """The sample of one committed position, or the sums of several."""
+    """The sample of one committed offset, or the sums over several."""
 
     labels: Labels
     offset: int = 0
@@ -58,7 +58,7 @@ class GroupSample:
     labels: Labels
     member_count: int = 0
     state_labels: Labels | None = None
-    """Labels with the state; None for the sums."""
+    """Labels with the group's state; None for sums over several groups."""
     gauges: Counter[str] = field(default_factory=Counter)
     """The group's own gauges, by name."""
 
@@ -94,7 +94,7 @@ class GroupCollector:
 
     @property
     def folded(self) -> dict[str, int]:
-        """Number of label sets without their own series, by kind."""
+        """How many groups are only in the sums, without series of their own; the key is GROUPS."""
         return {GROUPS: self._seen.folded}
 
     async def refresh(self, time_slice: Slice) -> None:
@@ -262,7 +262,7 @@ class LagTimeCollector:
         self._groups_max = groups_max
         self._ages_ms: dict[str, int] = {}
         self._start = 0
-        """Index of the group with which the next refresh begins, modulo their number."""
+        """Index of the group with which the next refresh begins, modulo the number of groups."""
 
     async def refresh(self, time_slice: Slice) -> None:
         """Read the age of each group's oldest unread record until `BUDGET_MS` has passed. The next

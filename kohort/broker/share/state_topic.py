@@ -52,7 +52,7 @@ class StateTopic:
         return self._log.partition_count
 
     def write(self, partition: int, key: bytes, value: bytes | None, on_written: OnWritten) -> None:
-        """Append a record at the end of this event loop iteration; None for a tombstone."""
+        """Append a record at the end of this loop iteration; without `value`, a tombstone."""
         if self._is_closed:
             on_written(KafkaError(ErrorCode.NOT_COORDINATOR), -1)
             return

@@ -55,7 +55,7 @@ class Reconciler:
         self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}
-        """By producer id, the highest epoch to fence, for transactions with an unknown outcome."""
+        """By producer id, the highest epoch to fence; `fence` explains when this is needed."""
 
     async def repair(self, opened: Iterable[OpenInPartition]) -> None:
         """Repair the transactions on which a partition and the coordinator disagree."""
@@ -114,7 +114,7 @@ class Reconciler:
                 )
 
     def _by_producer(self) -> dict[int, TransactionalId]:
-        """Return the ids by their current producer ids, and by their previous, exhausted ones."""
+        """Return the transactional ids by current, and by previous (exhausted), producer id."""
         present: dict[int, TransactionalId] = {}
         former: dict[int, TransactionalId] = {}
         for txn in self._host.ids.all():

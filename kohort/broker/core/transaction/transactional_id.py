@@ -98,7 +98,7 @@ class TransactionalId:
         self.record: TransactionRecord | None = None
         """The durable record; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH
-        """Previous producer epoch: a retried InitProducerId has it, and gets the current one."""
+        """Previous producer epoch: a retried InitProducerId sends it, and gets the current one."""
         self.client: Client | None = None
         """The last client that initialized the id or added to its transaction; None if there was
         none since the start."""
@@ -106,7 +106,7 @@ class TransactionalId:
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._pending: _Pending | None = None
         self._end: TransactionEnd | None = None
-        """The commit or abort in progress, set before its decision is written; None without one."""
+        """The commit or abort in progress, from before Prepare* is written; otherwise None."""
         self._effects: list[Effect] | None = None
         """Effects for `take_effects`; None instead of an empty list, to save memory with very many
         ids.
@@ -311,7 +311,7 @@ class TransactionalId:
             self._write(transitions.fenced(record, epoch, wall_ms))
 
     def retry(self, wall_ms: int) -> None:
-        """Retry the markers that were reported as `Stuck`."""
+        """After `Stuck`: request the missing markers again, or the append of Complete*."""
         record = self.record
         if record is not None and record.state.is_prepared and not self.is_busy:
             self._mark(wall_ms)
@@ -319,11 +319,11 @@ class TransactionalId:
     # Outcomes of effects.
 
     def on_appended(self, wall_ms: int, *, answers_first: bool = False) -> None:
-        """Apply the record that was being written, because it is durable, and continue.
+        """Apply the record that was being written, which is now durable, and continue.
 
         Args:
-            answers_first: whether the requested markers are written before any later request is
-                executed, so that EndTxn is answered before them.
+            answers_first: whether to answer EndTxn before its markers are written, because the
+                caller writes them before it executes any later request.
         """
         pending, self._pending = self._pending, None
         assert pending is not None

@@ -39,7 +39,7 @@ PROGRESS_BYTES = 4 << 20
 class Recovered(NamedTuple):
     end_offset: int
     is_end_valid: bool
-    """Whether a batch can be appended after the last one; otherwise it needs a new segment."""
+    """Whether the segment can be appended to; otherwise the next batch begins a new one."""
 
 
 def recover_segment(
@@ -55,7 +55,7 @@ def recover_segment(
 
     Args:
         leader_epoch_max: no batch can have been written in a later epoch.
-        on_verified: called with numbers of verified bytes.
+        on_verified: called with the number of bytes verified since the last call.
     """
     start, offset = _start_of_scan(segment, recovery_point)
     if segment.size_bytes - start > REPORT_BYTES:

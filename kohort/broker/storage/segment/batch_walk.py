@@ -51,7 +51,7 @@ def walk_batches(
     Args:
         expected_offset: base offset of the first batch, or less if compaction has left a gap before
             it; None if unknown.
-        following_offset: where the next segment starts, if there is one.
+        following_offset: base offset of the next segment, if there is one.
         check_crc: whether to verify the payload as well, not only headers.
         chunk_bytes: bytes read at a time; larger batches are never in memory as a whole.
     """
