@@ -50,8 +50,8 @@ class Consumer(ConsumerPositions, ConsumerSubscription, Generic[K, V]):
     """Reads records. Must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
-    value_deserializer=Order.parse)` is a `Consumer[Any, Order]`. Without a deserialiser, and with
-    mypy for coroutine functions, the type is Any, unless it is named: `Consumer[str, Order](...)`.
+    value_deserializer=Order.parse)` is a `Consumer[Any, Order]`. The type is Any without a
+    deserialiser, and with mypy if it is a coroutine function; `Consumer[str, Order](...)` sets it.
 
     Only one task may poll at a time (`async for`, `poll`, `getone`, `getmany`), or several if each
     passes partitions of its own to `getone` or `getmany`. Other tasks may commit, seek, pause and

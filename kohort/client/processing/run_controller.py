@@ -38,8 +38,8 @@ class StopSignals:
     """Handles the signals that end runs, for all runs of the process. Used in the main thread only,
     where Python also runs signal handlers, so `_on_signal` may interrupt every method.
 
-    A process has one handler for each signal. The first run that uses a signal replaces it, and the
-    last one restores it, in whatever order runs begin and end. The handler is set with
+    A process has one handler for each signal. The first run that uses a signal replaces the
+    handler, and the last one restores it, in any order of begins and ends. The handler is set with
     `signal.signal`, as asyncio does for Ctrl-C, because `loop.add_signal_handler` does not return
     the callback that it replaces. A callback that the application has set with
     `loop.add_signal_handler` stays in place, and the loop calls it as well.

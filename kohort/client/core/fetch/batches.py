@@ -124,8 +124,8 @@ class Fetched:
         An empty list means that no records are left; the offset after them is `next_offset`.
 
         Raises:
-            CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
-                after it, cannot be returned. The next call starts with it again.
+            CorruptRecordError, RecordTooLargeError, DeserialisationError: the next record from
+                `floor` on cannot be returned. The next call starts with it again.
             NotMadeYet: coroutine functions are still deserialising that record.
         """
         return self._deserialised(self._unpacked(floor, wanted))
@@ -289,9 +289,8 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """Return the offset after a batch: the next batch's base offset if that is lower than the
-        one in `header`. A damaged header may give too high an offset; base offsets are validated by
-        the broker.
+        """Return the offset after a batch: of `header`, or the next batch's base offset if lower.
+        A damaged header may give too high an offset; the broker validates base offsets.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
         if cursor < self._stop:

@@ -8,10 +8,10 @@ there is one request per broker at a time.
 All buffered data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
 share, so that none of them can keep the others from being read. The bound is exceeded by at most
 one batch per broker, because a broker returns a first batch however large it is (KIP-74), and by
-what is needed to read other partitions while paused ones fill the share of their broker.
+the data of a broker's other partitions while its paused ones fill its share.
 
-A broker fills a response in the order of the request. So partitions that a response had data of
-are moved behind the others: round robin.
+A broker fills a response in the order of the request. So each partition with data in a response
+moves to the end of the order: round robin.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
 """Minimum interval of requests to a broker while one of its partitions has enough buffered data.
-That partition is to be requested soon, so the broker may not delay responses for the others:
-without this interval, empty responses would follow each other."""
+That partition will soon be due, so the broker may not delay its responses for the other partitions:
+without this interval, it would return empty responses in quick succession."""
 
 
 class FetchLimits(NamedTuple):
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 class _Postponed(NamedTuple):
     until_ms: int
     node_id: int | None
-    """The broker that failed; requests to another broker need not wait."""
+    """The broker that failed; only requests to this broker are delayed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -46,7 +46,7 @@ class RequestedPartition(NamedTuple):
     offset: int
     leader_epoch: int
     fence: int
-    """The fence (see `positions`) of the partition's position when the request was made."""
+    """The partition's fence (see `positions`): if it has changed, the fetched data is void."""
     is_leader: bool = True
     """Whether the broker is the leader; if not, it is the preferred read replica (KIP-392)."""
 

@@ -1,8 +1,8 @@
 """A consumer's group membership: when to join, with what, and what the responses mean.
 
-Pure. The consumer calls `next_action`, performs it, and reports the result, always one action at a
-time; other events (findings of the heartbeat thread, new metadata, a forced rebalance) may arrive
-in between.
+No I/O. The consumer calls `next_action`, performs it, and reports the result, one action at a time;
+other events (findings of the heartbeat thread, new metadata, a forced rebalance) may arrive in
+between.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ class Membership(BaseMembership):
         self._is_prepared = False
         self._joined_topics: frozenset[str] = frozenset()
         self._known_topics: frozenset[str] | None = None
-        """The subscription of a static member's last join; set when its membership is lost."""
+        """The last subscription of a static member that has lost its membership."""
         self._watched = WatchedTopics()
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
