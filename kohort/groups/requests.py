@@ -4,7 +4,7 @@ Handlers convert requests of any version to these classes, and encode a result a
 request requires (top-level or per-partition errors, "" or null).
 
 The classes that every commit, or every member in a rebalance, needs are dataclasses that are not
-frozen: an instance is created in half the time of a named tuple. It must not be changed either.
+frozen: an instance is created in half the time of a named tuple. Nevertheless, do not change it.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class Now:
 
 UNFETCHED_LEAST_MS: Final = 5_000
 """A member that has not fetched for this long has stopped polling: a polling consumer sends a Fetch
-every half second, unless configured otherwise. A Fetch that waits at the broker counts, too."""
+every half second, unless configured otherwise. A waiting Fetch counts as fetching."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class SyncRequest:
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
-    """None before v5: then it is not checked. From v5 on, both type and name are required."""
+    """None before v5, and not checked then. From v5 on, protocol type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
     """Assignments by member id; ignored unless the leader sends them."""
@@ -200,9 +200,9 @@ class EnclosingTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     check: Callable[[], ErrorCode] = _always
-    """Returns an error unless the transaction is open and has the group's log partition. Called
-    right before the append, which may be long after the request arrived: records appended after the
-    transaction's marker would stay pending forever."""
+    """Returns an error unless the transaction is open and includes the group's partition of
+    __consumer_offsets. Called right before the append, perhaps long after the request came: records
+    appended after the transaction's marker would stay pending forever."""
 
 
 @dataclass(slots=True)

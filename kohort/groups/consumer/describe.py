@@ -19,11 +19,11 @@ UNRECONCILED: Final = {
     for state in MemberState
     if state is not MemberState.UNKNOWN
 }
-"""Gauges of members that have not reached their target, one per state: gauge name -> label."""
+"""Gauge name -> `state` label; each gauge counts members that have not reached their target."""
 
 
 def gauges(data: ConsumerData) -> Mapping[str, int]:
-    """Return the epochs, and by state the number of members that have not reached their target;
+    """Return the epochs, and the numbers of members that have not reached their target, by state;
     does not iterate over the members.
     """
     counts = dict.fromkeys(UNRECONCILED, 0)

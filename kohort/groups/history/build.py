@@ -35,7 +35,7 @@ from kohort.groups.requests import CONSUMER
 from kohort.groups.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
-"""The record, and the partitions that no member reads after the rebalance."""
+"""The record, and the revoked partitions that have no new owner after the rebalance."""
 
 
 def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
@@ -56,7 +56,7 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """Build the record as of `until_ms` (monotonic); `taken` is from the group's last `Built`."""
+    """Build the record as of `until_ms` (monotonic); `taken`: from the group's last record."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after
@@ -186,7 +186,7 @@ class _Builder:
         return before
 
     def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
-        """Return the members during the join phase: those that have joined, then the others."""
+        """Return the members that have joined, then the others that were members at the start."""
         found: dict[str, MemberRef] = {}
         for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
             found[join.member.member_id] = join.member
@@ -306,9 +306,7 @@ class _Builder:
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
 
     def _held_nothing(self, member_id: str) -> bool:
-        """Whether the member owned no partitions before the rebalance, and so stopped reading
-        none.
-        """
+        """Whether the member is known to have owned no partitions before the rebalance."""
         holdings = self.facts.holdings
         return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
 

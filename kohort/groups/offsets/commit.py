@@ -55,7 +55,7 @@ def store(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now)
 def to_store(
     owner: OffsetsOwner, request: CommitRequest, now: Now
 ) -> tuple[CommitResult, list[OffsetRecord]]:
-    """Return the offsets that can be stored, and the answer to send once they are durable."""
+    """Return the answer to send once the offsets are durable, and the records to store."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -139,7 +139,7 @@ def store_in_transaction(
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
-    """Apply a marker that is in the log, behind the records of any append still in progress."""
+    """Apply a marker; in the log it follows the records of all appends still in progress."""
     owner.offsets.end_transaction(producer_id, commit=commit)
     for write in owner.outbox.in_flight:
         if isinstance(write, PendingWrite):
