@@ -115,7 +115,7 @@ def _offsets(
 def _share_lags(
     cluster: Cluster, broker: BlockingConnection, names: list[str]
 ) -> dict[str, int | None]:
-    """The lags of share groups, None if the lag of no partition is known."""
+    """Return each share group's lag in its partitions of known lag; None if there are none."""
     lags: dict[str, int | None] = {}
     for name, positions in start_offsets(cluster, broker, names).items():
         known = [position.lag for position in positions if position.lag is not None]

@@ -109,7 +109,7 @@ def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
 
 
 def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dict[str, str]:
-    """Return the Authorization header. Raises UsageError, and UnavailableError without a token."""
+    """Return the Authorization header. Raises UsageError; UnavailableError: no token."""
     user, password = security.sasl_plain_username, security.sasl_plain_password
     if not security.uses_sasl:
         return {}

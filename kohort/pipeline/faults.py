@@ -53,7 +53,7 @@ _NOT_A_LAKE: Final = (
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Convert Spark's exceptions about `what` to a ReportedError with the cause."""
+    """Convert exceptions of Spark and its libraries to a ReportedError about `what`."""
     try:
         yield
     except (PySparkException, Py4JError, ArrowException, DeltaError, OSError) as error:

@@ -32,7 +32,7 @@ _RUNNING: Final = frozenset(
         ("kohort_rebalances_running", "kohort_consumergroup_rebalance_waiting_since_seconds"),
     )
 )
-"""Metrics of running rebalances, computed from polls: only stored rebalances have events."""
+"""Metrics of running rebalances: computed from polls, because events are for stored ones only."""
 
 _SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
 

@@ -1,9 +1,9 @@
 """Times at which a simulated member sends heartbeats, which depend on its client library.
 
 The Java client restarts its timer when its join is answered. Its thread polls every 100 ms, and
-sends a heartbeat if the interval has passed. So soon after a rebalance all members send at the same
-time, and an hour later at unknown times, which are drawn at random here. aiokafka restarts its
-timer too, but its heartbeats stay synchronized much longer.
+sends a heartbeat if the interval has passed. Therefore all members send at the same time soon after
+a rebalance, and an hour later at unknown times, which are drawn at random here. aiokafka restarts
+its timer too, but its heartbeats stay synchronized much longer.
 
 librdkafka's timer runs on while a member joins. It sends its first heartbeat right after the first
 assignment. From then on each member has times of its own, except that members whose heartbeats fell
@@ -32,8 +32,8 @@ HEARTBEATS_MOST: Final = 50
 LIBRDKAFKA_LOOK_MS: Final = 20
 """Poll interval assumed for librdkafka: its thread wakes up when a timer fires, but may be busy."""
 OWN_TIME_LEAST: Final = 0.1
-"""A member's timer is assumed to continue during joins if its heartbeats are off by more than this
-share of the interval from the times of a timer that is restarted by a join."""
+"""A member's timer is assumed to continue during joins if its heartbeats differ by more than this
+share of the interval from those of a timer that every join restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def look_ms(
     Args:
         seen: for each rebalance but the first: the time since the previous rebalance, and the times
             at which members were notified by their heartbeats, in ms.
-        first: delays of the first heartbeats after a join, in ms; used if `seen` has too few.
+        first: delays of the first heartbeats after a join, in ms; used if `seen` is too short.
     """
     widths_ms = []
     for since_ms, notice_ms in seen:
@@ -149,8 +149,8 @@ def runs_on(notified: Iterable[tuple[int, int]], interval_ms: int) -> bool | Non
     few samples.
 
     Args:
-        notified: for each time but the first that the member was notified of a rebalance: the ms
-            since the previous time, and since the response to its previous join.
+        notified: for each notification of a rebalance except a member's first: the ms since its
+            previous notification, and since the response to its previous join.
     """
     since_notified, since_joined = [], []
     for notified_ms, joined_ms in notified:
@@ -186,7 +186,7 @@ def look_of_timer(notified: Iterable[tuple[int, int]], interval_ms: int) -> int:
 
 
 def late_by(since_ms: int, interval_ms: int) -> int:
-    """Return how far a time is from the nearest multiple of the interval."""
+    """Return how far a duration is from the nearest multiple of the interval."""
     phase_ms = since_ms % interval_ms
     return min(phase_ms, interval_ms - phase_ms)
 

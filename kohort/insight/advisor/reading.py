@@ -58,7 +58,7 @@ REJOINS: Final = frozenset(
     }
 )
 FIRST_HEARTBEAT_SLACK_MS: Final = 20
-"""Tolerance for a heartbeat to count as a member's first heartbeat after a join."""
+"""Tolerance around the times at which a member's first heartbeat after a join can be sent."""
 JOIN_TIME_OF: Final = "the join time of"
 NAMES_MAX: Final = 5
 REVOKES_WITHIN_MS: Final = 60_000
@@ -289,8 +289,8 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
 def _timers(
     rebalances: list[Json], member_slots: MemberSlots, interval_ms: int
 ) -> list[HeartbeatTimer]:
-    """Return the heartbeat timer of each slot's processes: that of their client library if the
-    history names it, otherwise an estimate from the times of their notifications.
+    """Return the heartbeat timer of each member slot: that of the client library if the history
+    names it, otherwise an estimate from the times of its members' notifications.
     """
     stated = [TIMERS.get(slot.software.library) for slot in member_slots.slots]
     since = _times_since(rebalances, member_slots)
@@ -310,7 +310,7 @@ def _timers(
 
 
 def _times_since(rebalances: list[Json], member_slots: MemberSlots) -> list[list[tuple[int, int]]]:
-    """Return, by slot, two times for each notification of a member: since its previous
+    """Return, by member slot, two durations for each notification of a member: since its previous
     notification, and since the response to its previous join.
     """
     since: dict[str, tuple[int | None, int]] = {}

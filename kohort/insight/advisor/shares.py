@@ -21,8 +21,8 @@ class Encoding:
     protocol_type: str = "replay"
 
     def subscription(self, topics_version: int, owned: Share, generation: int) -> bytes:
-        """Return bytes that differ whenever the subscriptions of real members would. `owned` is
-        empty for eager members.
+        """Return bytes that change whenever the subscription of a real member would change.
+        `owned` is empty for eager members.
         """
         if not owned:
             return b"%d" % topics_version

@@ -1,8 +1,8 @@
 """Tables that combine several events of a group, from `rebalances`, `avoided` and `members`.
 
 These tables are renewed for each group that has new events, and may be deleted at any time. A
-table's columns are those of the group and the fields of a row class. The annotation of a field has
-the Python type, the column's type, and its meaning.
+table's columns are the cluster, the group, and the fields of a row class. The annotation of a field
+has the Python type, the column's type, and its meaning.
 """
 
 from typing import Annotated, Final, NamedTuple, TypeAlias

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 class IcebergChange(Change):
     def __init__(self, table: IcebergTable | None, label: str) -> None:
-        """Begin a change of `table`, which is None if it does not exist. Errors call it `label`."""
+        """Begin a change of `table`, None if it does not exist; `label` names it in errors."""
         super().__init__(None if table is None else [one.name for one in table.schema().fields])
         self._table, self._label = table, label
 
@@ -89,7 +89,7 @@ class IcebergChange(Change):
 
     def without(self, groups: Groups | None, schema: pa.Schema | None) -> Transaction:
         """Return a transaction that deletes the rows of these groups, or all rows if None; with
-        `schema`, it also sets the columns. Files added to it are written immediately.
+        `schema`, it also sets the columns. Rows appended to it are written to files immediately.
         """
         assert self._table is not None, "the table must exist"
         # PyIceberg warns if there are no such rows.
