@@ -7,7 +7,7 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 
 
 class LastingMetadata(MetadataStore):
-    """A metadata store in memory, for several brokers in turn; changes are durable at once."""
+    """A metadata store in memory that outlives its broker; changes are durable at once."""
 
     def __init__(self, cluster_id: str = "x") -> None:
         super().__init__(None, new_cluster_id=cluster_id)

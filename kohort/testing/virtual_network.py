@@ -145,7 +145,7 @@ class VirtualTransport(asyncio.Transport):
     # Between the ends.
 
     def arrive_later(self, arrive: Callable[[], None]) -> None:
-        """Call `arrive`, which delivers data of the peer, after a delay; calls keep their order."""
+        """Call `arrive`, which delivers the peer's data, after a delay; calls keep their order."""
         self._arriving.append(arrive)
         self._last_s = max(self._loop.time() + self._network.delay_s(), self._last_s)
         # asyncio may run timers of the same time in any order, so each takes the first entry.

@@ -34,12 +34,12 @@ PIECE_BYTES = 1 << 20
 """Bytes inflated between two yields, unless a single block of the codec is larger."""
 
 _PIECE_COST_BYTES = PIECE_BYTES >> 7
-"""Minimum number of bytes that a piece counts towards the next yield, because 1 MiB may consist of
+"""Each piece counts as at least this many bytes until the next yield, because 1 MiB may consist of
 100,000 empty streams, each of which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
-"""Compressed bytes passed to each call of zlib, which copies the unread rest of them at the end of
-each gzip member."""
+"""Compressed bytes passed to each call of zlib. At the end of each gzip member, zlib copies those
+that it has not read."""
 
 _COMPRESSED_STEP_BYTES = 128 << 10
 """Bytes compressed between two yields; gzip takes up to 5 ms for them."""
@@ -306,8 +306,8 @@ def _unlz4_frame(view: memoryview) -> Generator[bytes, None, memoryview]:
     """Inflate the frame at the start; return the bytes after it.
 
     As in Java, a checksum of the content is not verified: the batch's CRC covers the frame, and the
-    checksum takes several times as long as inflating. The library would verify it if its flag is
-    set in the header, so it gets a header without the flag.
+    checksum takes several times as long as inflating. The library verifies it if a flag in the
+    header is set, so it gets a header without the flag.
     """
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
@@ -436,7 +436,7 @@ def _skippable_bytes(view: memoryview, position: int) -> int:
 
 
 def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
-    """Yield positions in a frame (RFC 8878) between which it inflates to at most PIECE_BYTES.
+    """Yield positions that divide a frame (RFC 8878); each part inflates to at most PIECE_BYTES.
 
     Only sizes are read. A malformed frame ends the iteration: the library reports its errors.
     """
