@@ -240,8 +240,8 @@ def _labels(group_id: str, topic: str, partition: str) -> Labels:
 
 
 OldestUnread: TypeAlias = Callable[[GroupSeen, Slice], Awaitable[int | None]]
-"""Returns the age in milliseconds of a group's oldest unread record, 0 without one; None if it is
-unknown."""
+"""Returns the age in milliseconds of a group's oldest unread record: 0 if there is none, None if it
+is unknown."""
 
 BUDGET_MS: Final = 2_000
 """Time per scrape for reading timestamps of records, which may come from a slow disk."""

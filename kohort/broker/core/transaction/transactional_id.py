@@ -413,7 +413,7 @@ class TransactionalId:
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Request an append; `via` is an intermediate state."""
+        """Request the append of a record; `via`: an intermediate state on the way to its state."""
         assert self._pending is None, "a transition is already in progress"
         record, last_epoch = transition
         state = TransactionState.DEAD
