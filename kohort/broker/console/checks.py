@@ -30,7 +30,7 @@ SESSION_SHORT_MS: Final = 10_000
 """The shortest session timeout without a warning: with a shorter one, a long pause of a garbage
 collector or a machine ends the session."""
 SESSION_LONG_MS: Final = 120_000
-"""The longest session timeout without a note: with a longer one, partitions of a member that
+"""The longest session timeout without a finding: with a longer one, partitions of a member that
 died wait for minutes; the default of Kafka's clients is 45 s."""
 
 STILL_MS: Final = 300_000
@@ -265,10 +265,10 @@ def has_any(assignment: bytes) -> bool | None:
 
 
 CHECKED_LISTED_MAX: Final = 200
-"""Maximum number of groups in a response: first those with urgent findings, then other warnings."""
+"""Maximum number of groups in a response: first those with urgent findings, then with warnings."""
 
 URGENT: Final = frozenset({"hangs", "held-back", "falls-behind", "stands-still"})
-"""Findings about what happens now, not about settings."""
+"""Findings about the current state of a group, not about settings."""
 
 
 class Checker:
@@ -277,7 +277,7 @@ class Checker:
         self._recents = recents
 
     async def wait_checks(self) -> Json:
-        """Return the current findings; runs in slices."""
+        """Return the current findings; runs in time slices."""
         source = self._source
         time_slice = Slice(source.clock, SLICE_MS)
         urgent: list[Json] = []

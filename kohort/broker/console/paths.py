@@ -32,7 +32,7 @@ HEADERS: Final = (
 )
 
 _OWN: Final = frozenset({"", "same-origin", "none"})
-"""Allowed Sec-Fetch-Site in GETs of data: absent (no browser), same origin, typed address."""
+"""Values of Sec-Fetch-Site allowed in a GET of data: no browser, same origin, typed address."""
 
 _OWN_POST: Final = frozenset({"", "same-origin"})
 

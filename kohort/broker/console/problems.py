@@ -20,7 +20,7 @@ from kohort.groups.views import waiting_json
 Json: TypeAlias = dict[str, Any]
 
 HANG_MS: Final = 10_000
-"""A rebalance that waits longer than this hangs: members that poll join within seconds."""
+"""A rebalance that waits longer hangs: members that poll would have joined within seconds."""
 
 NAMED_MAX: Final = 5
 
@@ -31,7 +31,7 @@ _NOT_POLLING: Final = ("join", "sync", "revoke")
 class Finding(NamedTuple):
     check: str
     is_warning: bool
-    """Whether the finding has a cost now or at the next restart; otherwise it may be intended."""
+    """True: a warning, which has a cost now or at a restart. False: a note; may be intended."""
     text: str
     advice: str
     member_ids: tuple[str, ...] = ()

@@ -110,10 +110,10 @@ class GroupHost:
             self.add_observer(observer)
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
-        """How long loading took, for each partition of the log that has records."""
+        """Loading time of each __consumer_offsets partition that has records."""
         self._pending: dict[tuple[int, int], set[str]] = {}
-        """Ids of groups that may hold offsets of an open transaction, by (partition of the log,
-        producer id). An entry is removed when the transaction ends in that partition."""
+        """Ids of groups that may hold offsets of an open transaction, by (__consumer_offsets
+        partition, producer id). Removed when the transaction ends in that partition."""
         self._unreadable: frozenset[int] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -166,7 +166,7 @@ class GroupHost:
             await asyncio.wait(self._tasks)
 
     async def forget_topics(self, topics: Iterable[str]) -> None:
-        """Drop the groups' state of deleted topics, group by group, in slices.
+        """Drop the groups' state of deleted topics, group by group, in time slices.
 
         Groups without state of these topics are skipped, unless commands are pending: these are
         executed first and may commit offsets. Commits for a new topic with the same name are
@@ -246,7 +246,7 @@ class GroupHost:
         return self._clock.monotonic_ms()
 
     def partition_of(self, group_id: str) -> int:
-        """Return the partition of the log to which a group belongs."""
+        """Return the __consumer_offsets partition of a group."""
         return partition_of(group_id, self.log.partition_count)
 
     def prepare_log(self) -> Awaitable[None] | None:
@@ -260,7 +260,7 @@ class GroupHost:
         self._pending.setdefault(key, set()).add(group_id)
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker that was appended to this partition of the log."""
+        """Apply a transaction marker that was appended to this __consumer_offsets partition."""
         for group_id in self._pending.pop((partition, producer_id), ()):
             group = self.group(group_id)
             if group is not None:

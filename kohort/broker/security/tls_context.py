@@ -159,7 +159,7 @@ def _openssl_name(name: str) -> str:
 
 @contextmanager
 def _key_store(config: BrokerConfig, listener: str) -> Iterator[tuple[str, str]]:
-    """Yield the path of a file with key and certificates, and the certificates as text."""
+    """Yield the path of an in-memory PEM file with the key store, and its certificates as text."""
     if config.ssl_keystore_location is None:
         key, chain = config.ssl_keystore_key or "", config.ssl_keystore_certificate_chain or ""
         data = f"{_lines(key)}\n{_lines(chain)}\n".encode()
@@ -239,7 +239,7 @@ def _certificates(text: str) -> Iterator[str]:
 
 def _lines(text: str) -> str:
     """Restore the line breaks of PEM. A properties file may have spaces instead, as in Kafka; an
-    environment variable may have the two characters of an escape sequence.
+    environment variable may have a backslash and the letter n.
     """
     text = text.replace("\\r", "").replace("\\n", "\n")
     if "\n" in text.strip():
@@ -277,7 +277,7 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 def _unpacked(data: bytes, password: str | None, listener: str, setting: str) -> bytes:
-    """Return a PKCS12 store as PEM; `setting` is the one with its location, for error messages."""
+    """Return a PKCS12 store as PEM; `setting` names its location setting, for error messages."""
     try:
         # An optional package of 16 MiB, needed only for such stores.
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415

@@ -33,7 +33,7 @@ _RANGES_PART = 8
 """Ranges keep descriptors of evicted or removed files open beyond the limit of open descriptors, so
 the number of ranges is at most this fraction (1/8) of the limit."""
 _RANGES_ALWAYS = 16
-"""Number of file ranges that are allowed even if the limit of open descriptors is low."""
+"""Number of ranges that may be in use even if the limit of open descriptors is low."""
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
@@ -388,4 +388,4 @@ def _is_cached(descriptor: _Descriptor, start: int, stop: int) -> bool:
 
 
 OS_FILES = OsFileSystem()
-"""The files of this machine; one limit on open descriptors for all logs."""
+"""The operating system's files. Shared, so that one limit on open descriptors covers all logs."""

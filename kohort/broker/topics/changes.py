@@ -1,8 +1,8 @@
 """Changes to topics: creation, new partitions, configs, deletion.
 
-The metadata store is changed first, then the files, then what clients see; so after a crash the
-next start can complete the change: it creates missing directories of a topic, and removes those of
-a deleted topic. Changes wait for each other; reads never wait.
+The metadata store is changed first, so that after a crash the next start can complete the change:
+it creates missing directories of a topic, and removes those of a deleted topic. Changes wait for
+each other; reads never wait.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class TopicChanges:
         """Create topics independently of each other; return a result for each.
 
         ``charge`` is called with the number of partitions of each topic that could be created, and
-        raises KafkaError to forbid it.
+        raises KafkaError to forbid the creation.
         """
         async with self.under_way:
             outcomes = await self._plan(wanted, charge)
@@ -359,8 +359,8 @@ class TopicChanges:
     async def _take_back(self, topics: Sequence[Topic]) -> None:
         """Undo the creation of topics whose partitions cannot be created.
 
-        The disk that failed may fail here as well. Then the store must remain consistent with what
-        clients see, or the name could never be used again.
+        If the disk fails here as well, the store keeps the topics. Clients must then see them,
+        offline, or their names could never be used again.
         """
         try:
             ids = [topic.topic_id for topic in topics]
@@ -416,7 +416,7 @@ class TopicChanges:
 def _check_dead_letter_topic(
     configs: Mapping[str, str], previous: Mapping[str, str], config: BrokerConfig
 ) -> None:
-    """Check the dead-letter topic of a group if it is changed. Raises KafkaError."""
+    """Check a group's dead-letter topic if its config changes. Raises KafkaError."""
     key = "errors.deadletterqueue.topic.name"
     name = configs.get(key)
     problem = (

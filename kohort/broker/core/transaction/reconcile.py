@@ -31,7 +31,7 @@ class OpenInPartition(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Do nothing: coordinator and partition agree, or will after the markers of Prepare*."""
+    """Do nothing: coordinator and partition agree, or will once the markers are written."""
 
 
 class AddLost(NamedTuple):
@@ -59,8 +59,8 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
     """Decide the repair of a transaction that is open in a partition after an unclean stop.
 
     Args:
-        record: of the transactional id to which the transaction's producer belongs, or belonged
-            until its epoch was exhausted; None if there is no such id.
+        record: the record of the transactional id that has the producer id, or had it until its
+            epoch was exhausted; None if no transactional id does.
     """
     epoch = opened.producer_epoch
     abort = WriteMarker(ControlType.ABORT, epoch, ClientVersion.V1, is_guess=True)
@@ -91,8 +91,8 @@ def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool
 
 
 def _marker_epoch(record: TransactionRecord, opened: OpenInPartition) -> int | None:
-    """Return the epoch in the markers of the last complete transaction in `record`; None if that
-    transaction had another producer id than `opened`.
+    """Return the epoch in the markers of the transaction that `record` completed last; None if it
+    was not a transaction of the producer of `opened`.
     """
     if opened.producer_id == record.producer_id:
         return record.producer_epoch

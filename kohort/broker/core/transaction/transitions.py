@@ -1,6 +1,6 @@
 """State transitions of a transactional id: each function returns the next record.
 
-Pure. A Transition also has the producer's previous epoch, while the producer may still use it.
+No I/O. A Transition also has the producer's previous epoch, while the producer may still use it.
 """
 
 from collections.abc import Callable

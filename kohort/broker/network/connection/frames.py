@@ -77,7 +77,7 @@ class FrameReader:
         """A frame that arrived alone and complete, as nearly all do. If set, there is no other
         data."""
         self._rest = b""
-        """Data that was not taken: from a complete frame on, or the first bytes of a size field."""
+        """Untaken data: complete frames and later bytes, data after `_large`, part of a size."""
         self._start = 0
         """Start of the next frame, in `_rest` if that is not empty, else in the receive buffer."""
         self._end = 0
@@ -184,7 +184,7 @@ class FrameReader:
         return True
 
     def take_single(self) -> bytes | None:
-        """Take a frame that arrived alone and complete, as `next_frame` would; or None."""
+        """Like `next_frame` if the frame arrived alone and complete; otherwise return None."""
         frame = self._single
         if frame is not None:
             self._single = None
@@ -195,7 +195,7 @@ class FrameReader:
         """Return the next complete frame without its size, or None.
 
         A bytearray counts against the memory budget until the caller releases its length; it must
-        not be modified. Bytes do not count.
+        not be modified. A `bytes` object does not count.
 
         Raises:
             FrameError: the size is not positive, or too large.

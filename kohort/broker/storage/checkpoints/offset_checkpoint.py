@@ -18,7 +18,7 @@ LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 LOG_SIZE_FILE = "log-size-checkpoint"
 """Total size of all .log files at a clean shutdown. Kafka has no such file."""
 NEWEST_EPOCH_FILE = "newest-leader-epoch-checkpoint"
-"""Leader epochs above 0, as of the last clean shutdown. Kafka has no such file."""
+"""Newest leader epochs above 0, as of the last clean shutdown. Kafka has no such file."""
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 """The offset up to which a log is compacted."""
 
@@ -41,7 +41,7 @@ def read_offsets(files: FileSystem, directory: str, name: str) -> dict[tuple[str
     """Return the offset per (topic, partition); {} if there is no such file. Raises OSError.
 
     Raises CorruptFileError if the file is damaged: recovery points are then 0, which costs a scan
-    of the logs, and log start offsets are read from the copy.
+    of the logs, and log start offsets are read from LOG_START_OFFSET_COPY.
     """
     path = f"{directory}/{name}"
     content = read_checked(files, path)

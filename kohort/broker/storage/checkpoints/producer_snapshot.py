@@ -67,6 +67,6 @@ def write_snapshot(
 def read_snapshot(
     files: FileSystem, directory: str, offset: int, noted_sum: int | None = None
 ) -> list[ProducerSnapshot]:
-    """Return the producers at an offset. Raises OSError, CorruptFileError."""
+    """Read the snapshot of an offset; see `decode_snapshot`. Raises OSError, CorruptFileError."""
     path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
     return decode_snapshot(read_file(files, path), noted_sum)

@@ -32,7 +32,7 @@ class Written(NamedTuple):
 
 
 class LogAppender(LogState):
-    """The part of a log that appends. Its methods may raise StorageError."""
+    """Appends batches to a log. Its methods may raise StorageError."""
 
     _is_ready = False
     """Whether everything that an append needs is loaded."""

@@ -254,7 +254,7 @@ def expired_segments(
 
 
 def _is_old(segment: LogSegment, config: TopicConfig | None, wall_ms: int) -> bool:
-    """Whether retention.ms has passed since the latest timestamp, or if none, `created_ms`."""
+    """Whether the latest timestamp, or without one `created_ms`, is older than retention.ms."""
     if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False
     latest = load_max_timestamp(segment)

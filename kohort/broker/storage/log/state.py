@@ -135,8 +135,8 @@ class LogState:
         """The log's config; may be replaced while the log is open."""
         self.terms = terms
         self.segments = tuple(opened.segments)
-        """The segments, oldest first; the last is active. Replaced as a whole: other threads read
-        it.
+        """The segments, oldest first; the last is active. Replaced as a whole, because
+        other threads read the tuple.
         """
         self.log_end_offset = opened.end_offset
         self.opened_end_offset = opened.end_offset
@@ -313,7 +313,7 @@ class LogState:
 
         Args:
             without: segments that are about to change.
-            is_closing: whether the active segment is complete, too.
+            is_closing: whether to include the active segment, which is then complete.
         """
         sums: Sums = {}
         for segment in self.segments if is_closing else self.segments[:-1]:
@@ -335,14 +335,14 @@ class LogState:
             self.flusher.note_file(self.path, CHECKSUMS_FILE)
 
     def try_note_checksums(self) -> None:
-        """Write the checksums; if that fails, the next start reads the batches instead."""
+        """Like `note_checksums`; if that fails, the next start reads the batches instead."""
         try:
             self.note_checksums()
         except OSError as error:
             logger.warning("%s: segments.crc cannot be written: %s", self.path, error)
 
     def keep_producers(self, base_offset: int) -> None:
-        """Make the producers below `base_offset` durable before the segments below it are deleted.
+        """Make the producer state at `base_offset` durable before the segments below are deleted.
         Afterwards only the snapshot at `base_offset` has the epochs, sequences and open
         transactions of producers without batches. Raises OSError.
         """

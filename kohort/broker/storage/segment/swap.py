@@ -32,7 +32,7 @@ from kohort.broker.storage.segment.batch_walk import FEW_BYTES, walk_batches
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX = (1 << 63) - 1
-"""Assumed as the end of a compacted segment while its batches are read to find its end."""
+"""Placeholder for the end of a compacted segment until its batches have been read."""
 
 # The .log is renamed last: its new name proves that the other files are renamed.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
