@@ -12,7 +12,7 @@ class GroupConfig(NamedTuple):
     max_size: int = 2**31 - 1
     """Maximum number of members of one group."""
     new_member_join_timeout_ms: int = 300_000
-    """How long a member that has never completed a join may stay parked; fixed in Kafka."""
+    """How long a member that has never completed a join may stay parked; a constant in Kafka."""
     offset_metadata_max_units: int = 4_096
     """Maximum length of commit metadata, in UTF-16 units as Java counts, inclusive."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -33,8 +33,8 @@ class MemberMemory:
 
 
 class MemberAccount:
-    """The number of members of all consumer groups, or of all share groups, and their memory, which
-    counts towards one limit for all kinds of groups.
+    """Counts the members of all consumer groups, or of all share groups. Their memory counts
+    towards one limit for all kinds of groups.
     """
 
     __slots__ = ("count", "memory")

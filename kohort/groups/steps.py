@@ -1,6 +1,6 @@
-"""Long work of a core, in several steps. A step is not interrupted; most requests are one step.
-Long work is a generator that yields between its steps and returns the result. Its driver decides
-when other work runs in between (`kohort.broker.runtime.slices`), or runs all steps at once.
+"""Long work as a generator that yields between its steps and returns the result. A step is not
+interrupted; most requests are one step. The driver of a generator decides when other work runs in
+between (`kohort.broker.runtime.slices`), or runs all steps at once.
 """
 
 from collections.abc import Generator

@@ -54,8 +54,8 @@ def group_record(
 
 
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
-    """Return the hash of the topics' partition counts for the subscriptions of `members`, which a
-    restored group has. They differ from the subscriptions at the beginning of the generation if a
+    """Return the hash of partition counts for the stored subscriptions of `members`, the only ones
+    that a restored group has. They differ from those at the beginning of the generation if a
     static member has returned with other topics.
     """
     ours = group.topics_hash
@@ -149,7 +149,7 @@ def store_created(group: ClassicData, now: Now) -> None:
 
 
 def store_emptied(group: ClassicData) -> None:
-    """Store that the last member has left."""
+    """Store the group without members, after the last one has left."""
     assert not len(group.roster)
     group.is_stored = True
     group.outbox.stage(EmptyWrite(group, group_record(group)))

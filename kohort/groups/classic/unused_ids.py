@@ -20,7 +20,7 @@ UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
 46,000 ids if each is in another group (256 MiB / 5,800), 2,000 if these groups have the longest
 names. Ordinary clients use an id within milliseconds, so that even a burst stays far below
 this. The limits on groups (200,000) and on the ids of each group (100,000) are not enough: one id
-in each group takes 1.1 GB, and the most ids in each take more memory than any machine has."""
+in each group takes 1.1 GB, and the maximum in each takes more memory than any machine has."""
 _WIDE: Final = 4
 """Maximum bytes that Python uses per character of a string that is not ASCII."""
 
@@ -60,7 +60,7 @@ class UnusedIds:
             self._names_bytes += _memory_of(group_id)
 
     def discard(self, member_id: str) -> None:
-        """Remove an id that was used, given back or dropped, or has expired. Ignores other ids."""
+        """Remove an id, if known, that was used, given back or dropped, or has expired."""
         group_id = self._groups.pop(member_id, None)
         if group_id is not None:
             self._count_down(group_id)

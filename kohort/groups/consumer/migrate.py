@@ -83,7 +83,7 @@ def _refused(group_id: str, reason: str) -> Rejected:
 
 
 def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
-    """Whether a draft leaves only classic members, and these may form a classic group."""
+    """Whether `draft` leaves only classic members, and these may form a classic group."""
     data = draft.data
     classic_count = data.classic_count
     for member_id, member in draft.changed_members().items():
@@ -98,8 +98,8 @@ def is_last_consumer_gone(draft: Draft, classic_max_size: int) -> bool:
 
 
 def downgrade_cause(draft: Draft) -> Trigger:
-    """Return the cause of the rebalance after a downgrade: the departure of the last consumer. The
-    draft must have causes.
+    """Return the cause of the rebalance after a downgrade: the departure of the last consumer.
+    `draft.causes` must not be empty.
     """
     members = draft.data.members
     cause = draft.causes[0]
@@ -131,7 +131,7 @@ def downgraded(
     draft: Draft, new: Callable[[], ClassicMembership], now: Now
 ) -> tuple[ClassicMembership, GroupRecord]:
     """Return the classic membership that replaces a consumer group's, and its record. Each member's
-    assignment is its target. If the draft has causes, the caller must start a rebalance.
+    assignment is its target. Unless `draft.causes` is empty, the caller must start a rebalance.
     """
     data = draft.data
     members = [draft.member(member_id) for member_id in draft.members()]

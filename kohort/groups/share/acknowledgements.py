@@ -111,19 +111,19 @@ class Change(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether the change remains if its write fails: all remain except acknowledgements."""
+        """Whether the change remains if its write fails; only acknowledgements are undone."""
         return self.cause >= LOCK_TIMEOUT
 
 
 class _Run(NamedTuple):
-    """Consecutive offsets that a request acknowledges in the same way."""
+    """The offsets of one batch, or of adjacent batches that each have the same single type."""
 
     first_offset: int
     last_offset: int
     types: Sequence[int]
     """The acknowledge types: one for all offsets, or one per offset."""
     borders: Sequence[int] = ()
-    """First offsets of the batches that were joined to this run, except that of its first batch."""
+    """First offsets of all batches in this run except the first batch."""
 
 
 def _joined(batches: Sequence[AcknowledgementBatch]) -> list[_Run]:
@@ -226,8 +226,8 @@ class Acknowledger:
         changes.clear()
 
     def _apply_adjacent(self, runs: Sequence[_Run], index: int) -> int:
-        """Apply adjacent runs of different types in one segment together: a client that accepts and
-        releases alternately sends many. Return their number; 0 if they must be applied one by one.
+        """Apply adjacent runs in one segment together: a client that alternately accepts and
+        releases sends many. Return the number of runs; 0 if they must be applied one by one.
         """
         first, last, types, _ = runs[index]
         if len(types) == 1 and (index + 1 == len(runs) or runs[index + 1][0] != last + 1):
@@ -318,7 +318,7 @@ class Acknowledger:
     def _apply_type(
         self, first: int, last: int, kind: int, run: _Run
     ) -> AcknowledgementError | None:
-        """Apply one type to the offsets of a run from `first` to `last`."""
+        """Apply an acknowledge type to the offsets `first` to `last` of a run."""
         segments = self.in_flight.segments
         items = segments.items
         offset = first
@@ -342,7 +342,7 @@ class Acknowledger:
     def _apply_part(
         self, index: int, low: int, high: int, kind: int, run: _Run
     ) -> AcknowledgementError | None:
-        """Apply an acknowledge type to the offsets `low` to `high`, all in one segment."""
+        """Apply an acknowledge type to the offsets `low` to `high` of the segment at `index`."""
         segment = self.in_flight.segments.items[index]
         origin = segment.origin
         lock = segment.lock
@@ -403,7 +403,7 @@ def state_after(kind: int, count: int, limit: int, archived: RecordState) -> Rec
 
 
 def _splits(origin: Range, run: _Run) -> bool:
-    """Check whether `run` acknowledges only a part of a range, or its parts separately."""
+    """Check whether `run` acknowledges only a part of `origin`, or parts of it separately."""
     if len(run.types) > 1 or run.first_offset > origin.first or run.last_offset < origin.last:
         return True
     index = bisect_right(run.borders, origin.first)

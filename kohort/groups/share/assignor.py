@@ -23,12 +23,12 @@ def assign(
     assignable: Mapping[bytes, Iterable[int]],
     current: Mapping[str, frozenset[Partition]],
 ) -> Steps[dict[str, frozenset[Partition]]]:
-    """Return the target of each member.
+    """Return the target assignment of each member.
 
     Args:
         subscriptions: ids of the topics that each member subscribes to.
         assignable: the partitions of each topic that may be assigned.
-        current: the present target of members.
+        current: the present target assignment of each member.
     """
     members = sorted(subscriptions)
     targets: dict[str, set[Partition]] = {member: set() for member in members}

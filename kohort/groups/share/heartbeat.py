@@ -16,8 +16,8 @@ LEAVING: int = -1
 
 
 def check_request(group_id: str, request: ShareHeartbeatRequest) -> None:
-    """Check the fields of a request, without the group. Raises Rejected: INVALID_REQUEST; see also
-    `check_names`.
+    """Check the fields of a request, whatever the group's state. Raises Rejected: INVALID_REQUEST;
+    see also `check_names`.
     """
     problem = None
     if is_blank(request.member_id):

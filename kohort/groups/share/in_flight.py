@@ -95,8 +95,8 @@ class InFlight:
         lock: Lock | None = None,
         write: object = None,
     ) -> int:
-        """Set the state of some offsets of the segment at `index`; return the index of the segment
-        that contains `last` afterwards.
+        """Set the state of the offsets `first` to `last`, in the segment at `index`; return the
+        index of the segment that contains `last` afterwards.
         """
         segment = self.segments.items[index]
         size = last - first + 1
@@ -250,7 +250,7 @@ class InFlight:
         self._earliest_ms = min((lock.deadline_ms for lock in self.locks), default=0)
 
     def advance(self) -> None:
-        """Move the start over finished offsets whose state is durable."""
+        """Advance the start offset past finished offsets whose state is durable."""
         items = self.segments.items
         finished = 0
         for segment in items:
@@ -281,7 +281,7 @@ class InFlight:
         self.advance()
 
     def stored_batches(self) -> list[StateBatch]:
-        """Return the states for a snapshot: of acquired offsets, the state before the delivery."""
+        """Return the states for a snapshot: of Acquired and Skipped offsets, as before delivery."""
         batches: list[StateBatch] = []
         for segment in self.segments.items:
             state = segment.state
