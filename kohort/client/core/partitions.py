@@ -26,7 +26,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.Top
 
 
 def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions of all `topics`, in their order."""
+    """Return the partitions of all `topics`, in the order of `topics`."""
     return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
 
 

@@ -61,7 +61,7 @@ class MemberCommits(Committer):
         learn: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`learn` applies the heartbeat thread's findings; `on_changed` reports work for a poll."""
+        """`learn` processes heartbeat findings; `on_changed` is called when membership changes."""
         self._membership = membership
         self._is_joining = is_joining
         self._learn = learn
@@ -130,8 +130,8 @@ class MemberCommits(Committer):
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """Handle the rejection of the identity `sent`. Returns the error to raise; None for the
-        usual error of `code`.
+        """Handle the rejection of the identity `sent`. Returns the error to raise; None: raise
+        the default error for `code`.
         """
         membership = self._membership
         is_same = sent == membership.identity

@@ -30,7 +30,7 @@ NONCE_BYTES: Final = 24
 
 
 class Ask(NamedTuple):
-    """A request to send in this version; its response goes back to the generator."""
+    """A request to send in `version`; pass its response to the generator."""
 
     request: object
     version: int

@@ -108,7 +108,7 @@ class FetchSources:
                 del known[gone]
 
     def _follower(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:
-        """Return the follower to read from; None: read from `leader`, the present leader."""
+        """Return the follower to read from; None: read from `leader`, the current leader."""
         named = self._named.get(partition)
         if named is None:
             return None

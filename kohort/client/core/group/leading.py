@@ -28,7 +28,7 @@ from kohort.client.core.group.assignors.assignor import Assignment, GroupMember
 from kohort.client.core.group.identity import NO_MEMBER
 
 CHANGES_MAX: Final = 10
-"""How many changes the reason for a rejoin lists."""
+"""Maximum number of changes that are listed in the reason for a rejoin."""
 
 
 class WatchedTopics:
@@ -51,7 +51,7 @@ class WatchedTopics:
         self._counts = dict(partition_counts)
 
     def clear(self) -> None:
-        """Watch nothing: the assignment is void, or another member makes it."""
+        """Watch no topics: the assignment is no longer valid, or another member is the leader."""
         self._counts = self._counts_meanwhile = None
 
     def changed(self, partition_counts: Mapping[str, int]) -> str:
@@ -107,7 +107,7 @@ class Handover:
         """`timeout_ms`: how long owners may take to give up partitions."""
         self._timeout_ms = timeout_ms
         self._generation = UNLED
-        """The generation that the state below belongs to."""
+        """The generation to which `_count` and `due_ms` belong."""
         self._count = 0
         self.due_ms: int | None = None
         """The deadline for the handover, after which the leader rejoins; None without one."""
@@ -131,7 +131,7 @@ class Handover:
             self.due_ms = now_ms + self._timeout_ms
 
     def take_overdue(self, now_ms: int) -> int:
-        """At the first call after the time limit, return how many partitions were not handed over;
+        """At the first call after the deadline, return how many partitions were not handed over;
         otherwise 0.
         """
         if self.due_ms is None or now_ms < self.due_ms:
