@@ -30,11 +30,11 @@ def by_cluster(groups: Groups) -> dict[str, list[str]]:
 class Change:
     """A change to a history or findings table, based on one version of the table.
 
-    Its methods raise the exceptions of the format's library; use `explained` with `Lake.label`.
+    Its methods raise exceptions of the format's library; `explained` converts these.
     """
 
     def __init__(self, names: Iterable[str] | None) -> None:
-        """Begin a change of a table with the columns `names`; None if the table does not exist."""
+        """Begin a change. `names`: the table's columns; None if the table does not exist."""
         self.is_new: Final = names is None
         self._names = set(names or ())
 
@@ -54,7 +54,7 @@ class Change:
     ) -> pa.Table:
         """Return the rows of these groups, or all rows, in these columns.
 
-        `sequences` is the first and the last sequence number wanted; other rows may be missing.
+        `sequences`: the first and last sequence number wanted; rows outside may be missing.
         """
         return pa.concat_tables([schema.empty_table(), *self.parts(schema, groups, sequences)])
 
@@ -75,9 +75,9 @@ class Change:
         table: Table | None = None,
     ) -> bool:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
-        by group. Return False, without a commit, if there are few rows and the table has the same.
+        by group. Return False, without a commit, if these rows fit in memory and are unchanged.
 
-        If given, `table` is a new definition: the table gets its columns, and `rows` replace all.
+        A given `table` is a new definition: always commit, with its columns and only `rows`.
         """
         groups = None if table is not None else groups
         held, rest = held_of(rows, schema)
@@ -121,7 +121,7 @@ class Tables(Protocol):
 
 
 class Lake(Protocol):
-    """A lake. All methods raise ReportedError with the cause in plain words."""
+    """A lake. All methods raise ReportedError, whose message states the cause."""
 
     @property
     def spark(self) -> SparkSession: ...

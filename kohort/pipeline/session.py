@@ -123,7 +123,7 @@ def build(
 
 
 def _ignored(_server: object, _request: object, _address: object) -> None:
-    """Ignore a broken connection: the job reports the end of the JVM itself."""
+    """Ignore a broken connection: the job itself reports that the JVM has ended."""
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
@@ -132,7 +132,7 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
-    """Set the log level of the JVM that `spark-submit` has started, and the warehouse directory. By
+    """Set the warehouse directory, and the log level of the JVM that `spark-submit` has started. By
     default, a starting SparkContext logs some ninety lines, and creates the warehouse directory in
     the working directory.
     """
@@ -144,8 +144,8 @@ def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Reduce the number of tasks per shuffle (on one machine) from Spark's 200, and for reading a
-    Delta table's log from Delta's 50: starting so many tasks takes longer than their work.
+    """Reduce the default numbers of tasks: Spark's 200 per shuffle, if it runs on one machine, and
+    Delta's 50 for reading a table's log. Starting so many tasks takes longer than their work.
 
     Options that were set explicitly are kept.
     """

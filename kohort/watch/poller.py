@@ -40,7 +40,7 @@ _STATES_SINCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class NotAtRest:
-    """The groups that may be rebalancing after a poll: those that the poll shows to rebalance, and
+    """The groups that may be rebalancing after a poll: those that the poll showed rebalancing, and
     those that the user may not see.
     """
 
@@ -52,7 +52,7 @@ class NotAtRest:
 
 
 class Poller:
-    """Polls which groups are rebalancing and, every 30 s, which exist: little work for a broker."""
+    """Lists rebalancing groups at each poll, all groups every 30 s: little work for a broker."""
 
     def __init__(self, cluster: Cluster, now_ms: Callable[[], int]) -> None:
         """`now_ms` returns the time by the clock of the coordinators, or a little less."""

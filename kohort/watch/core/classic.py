@@ -1,4 +1,4 @@
-"""Follows one classic group: from its stored generations, commits and polls to events."""
+"""Derives the events of one classic group from its stored generations, commits and polls."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -278,8 +278,8 @@ class ClassicGroup(FollowedGroup):
         return None if is_close else (first.at_ms, latest_ms)
 
     def _polls_since_rest(self, old: GroupRecord) -> list[Poll]:
-        """Return the polls that showed a rebalance. If a poll at most `_UNSURE_MS` before the first
-        of them showed none, put it in front: any change happened after it.
+        """Return the polls that showed a rebalance. If the last poll that showed none was at most
+        `_UNSURE_MS` earlier, put it first, with the members of `old`: none had left yet.
         """
         if not self._polls:
             return []
@@ -291,13 +291,13 @@ class ClassicGroup(FollowedGroup):
         return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
-        """Return the times of polls that showed no rebalance, at least `_UNSURE_MS` before a join
-        phase ended: as clocks differ, later polls may have been after its end, `end_ms`.
+        """Return the times of polls that showed no rebalance, up to `_UNSURE_MS` before the join
+        phase ended at `end_ms`: because clocks differ, later polls may have been after that end.
         """
         return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 
     def _gone_ms(self, member: StoredMember, end_ms: int) -> int:
-        """Return when a poll first showed the group without the member, or `end_ms` if earlier."""
+        """Return when a poll first showed the group without the member, but at most `end_ms`."""
         for poll in self._polls:
             if member.member_id not in poll.member_ids:
                 return min(poll.at_ms, end_ms)
