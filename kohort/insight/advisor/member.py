@@ -2,7 +2,7 @@
 delays.
 
 It behaves like the Java client: a static member does not send LeaveGroup, and an eager member
-revokes its partitions before it joins. Only under `Setting.states_reasons` it sends a JoinReason.
+revokes its partitions before it joins. It sends a JoinReason only if `Setting.states_reasons`.
 """
 
 from __future__ import annotations

@@ -30,16 +30,16 @@ EXPIRED: Final = frozenset(
 _TIMER_MS: Final = 20
 """Maximum delay of the broker's session timers."""
 WARM_UP_MS: Final = 900_000
-"""Members that joined before the history are replayed from this long before its beginning."""
+"""Members that had joined before the history began start this long before it in the replay."""
 
 
 _Place: TypeAlias = list[MemberLifetime]
-"""The lifetimes of one slot, in order."""
+"""The successive member lifetimes of one slot, that is of one consumer across restarts."""
 
 
 @dataclass(slots=True)
 class MemberSlots:
-    """The slots of a group, and counts of cases that its history leaves open."""
+    """A group's slots (consumers across restarts), and counts of cases its history leaves open."""
 
     slots: list[Slot] = field(default_factory=list)
     of_member: dict[str, int] = field(default_factory=dict)
@@ -221,7 +221,7 @@ def _run(lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots)
 def _run_until_return(
     lifetime: MemberLifetime, recorded: Setting, member_slots: MemberSlots
 ) -> Run:
-    """Return the run of a static member that a process with its instance id has replaced."""
+    """Return the run of a process that another one with its instance id has replaced."""
     assert lifetime.end_ms is not None
     if lifetime.silent_ms is None:
         member_slots.quick_returns += 1
@@ -232,7 +232,7 @@ def _run_until_return(
 
 
 def _cut_run(run: Run, start_ms: int) -> Run:
-    """End a run no later than the start of the slot's next process."""
+    """Limit a process's run to the time before the slot's next process starts."""
     if run.end_ms is None or run.end_ms > start_ms:
         return replace(run, end_ms=start_ms, end=run.end or End.SILENT)
     return run
@@ -246,7 +246,7 @@ def _name(lifetime: MemberLifetime, names: dict[str, int]) -> str:
 
 def _strangers(places: list[_Place]) -> int:
     """Count the slots that begin up to `SOON_MS` after another slot has ended, as in a deployment
-    under new ids.
+    that changes the ids.
     """
     ends = sorted(place[-1].end_ms for place in places if place[-1].end_ms is not None)
     starts = sorted(
