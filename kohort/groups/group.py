@@ -395,7 +395,7 @@ class ConversionWrite:
         self._answer(NO_ERROR)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Drop the new membership."""
+        """Close the new membership, keep the previous one, and answer the request with `error`."""
         del now
         if self.membership is not None:
             self.membership.close()

@@ -45,7 +45,7 @@ PARKED_JOINS: Final = "parked_joins"
 PARKED_SYNCS: Final = "parked_syncs"
 """Gauge: SyncGroup requests that wait for their response."""
 UNUSED_IDS: Final = "unused_ids"
-"""Gauge: ids that were handed out and not used to join yet."""
+"""Gauge: pending members, whose ids were handed out and not used to join yet (KIP-394)."""
 
 
 class ClassicMembership:
@@ -86,7 +86,7 @@ class ClassicMembership:
     ) -> ErrorCode:
         """Execute a Heartbeat; may be called while an append is in progress.
 
-        Normally it emits no effects: the deadline of the session moves, its timer stays.
+        Normally it emits no effects: it moves the session's deadline, but not the timer.
         """
         data = self.data
         found = data.find_member_of(member_id, instance_id, generation)
@@ -103,13 +103,13 @@ class ClassicMembership:
         at_once(self.leave_steps(entries, ticket, now))
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
-        """Execute a LeaveGroup as `leave` does, in steps. Until the last step, only heartbeats and
-        reads are allowed in between. The caller may execute the effects of each step at once.
+        """Execute a LeaveGroup as `leave` does, in steps. Between the steps, only heartbeats and
+        reads are allowed. The caller may execute the effects of each step at once.
         """
         return leave.leave_steps(self.data, entries, ticket, now)
 
     def drop_unused_id(self, member_id: str, now: Now) -> None:
-        """Forget a handed-out id because there are too many. No append may be in progress."""
+        """Forget a pending member: the broker has too many. No append may be in progress."""
         if self.data.state is not _DEAD:
             join.drop_id(self.data, member_id, now)
 
@@ -177,7 +177,7 @@ class ClassicMembership:
     def restore(
         self, records: Sequence[DurableRecord], now: Now, earlier: Iterable[Generation]
     ) -> None:
-        """Restore the members; parked requests, unused ids and unstored assignments are lost."""
+        """Restore the members, without parked requests, pending members or unstored assignments."""
         generations = [*earlier]
         for record in records:
             if isinstance(record, GroupRecord):
@@ -196,7 +196,7 @@ class ClassicMembership:
         )
 
     def start(self, now: Now) -> None:
-        """Start all sessions; rebalance if there are more members than the settings allow now."""
+        """Start all session timers; rebalance if there are now more members than group.max.size."""
         self.data.start_sessions(now.ms)
         if len(self.roster) > self.data.config.max_size:
             self.rebalances_because = Trigger(TriggerKind.OVER_CAPACITY)
@@ -322,8 +322,8 @@ class ClassicMembership:
     def waiting_for(self) -> tuple[tuple[str, ...], int | None]:
         """Return the ids that the group waits for, and the deadline (monotonic); or () and None.
 
-        In the join phase, these are members that have not rejoined, and unused ids; then, members
-        that have not synced. The initial delay has a deadline, but usually no ids.
+        In the join phase: members that have not rejoined, and pending members; later: members that
+        have not synced. The initial delay has a deadline, but usually no ids.
         """
         data = self.data
         if data.state is _PREPARING_REBALANCE:

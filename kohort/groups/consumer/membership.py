@@ -207,8 +207,8 @@ class ConsumerMembership:
     def _store(
         self, draft: Draft, answers: Answers | None, now: Now, *, shares_append: bool = False
     ) -> Steps[None]:
-        """Store the draft's changes, and send the answers when they are durable; at once if there
-        are none.
+        """Append the changes collected in `draft`, and send the answers when these are durable;
+        without changes, send the answers at once.
         """
         data = self.data
         outbox = data.outbox
@@ -332,7 +332,7 @@ class ConsumerMembership:
         return self.data.subscribed_topics()
 
     def offset_retention(self) -> OffsetRetention:
-        """Let the offsets of a topic expire once no member subscribes to it."""
+        """Return the rule that a topic's offsets may expire once no member subscribes to it."""
         return OffsetRetention(self.data.subscribed_topics())
 
     # Deleted topics.
@@ -340,7 +340,7 @@ class ConsumerMembership:
     has_lost_topics = False
 
     def forget_topics(self, now: Now) -> None:
-        """Do nothing: only share groups store states of partitions, which this method deletes."""
+        """Do nothing: only a share group has state of partitions to delete here."""
 
     # Records.
 
@@ -391,7 +391,7 @@ class ConsumerMembership:
             data.owners[partition] = member.member_id
 
     def start(self, now: Now) -> None:
-        """Start all sessions, and the revocation timers, with their full duration."""
+        """Start all session and revocation timers with their full duration."""
         data = self.data
         for member in data.members.values():
             sessions.restart(data, member, now.ms)

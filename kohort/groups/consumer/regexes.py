@@ -30,8 +30,8 @@ def check_regex(regex: str) -> None:
 
 def match_steps(regexes: Sequence[str], names: Sequence[str]) -> Steps[dict[str, frozenset[str]]]:
     """Match each expression against whole names, in steps. Internal topics (`__...`) are matched
-    only by an expression that begins with `__`. An expression that cannot be compiled, from the log
-    of another broker, matches nothing.
+    only by an expression that begins with `__`. An expression that cannot be compiled matches
+    nothing; the log of another broker may contain one.
     """
     matches: dict[str, frozenset[str]] = {}
     for regex in regexes:

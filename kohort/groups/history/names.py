@@ -1,5 +1,5 @@
 """Values in history records, and limits on their client-supplied data. Separate from the record
-classes, which a start does not need. The count beside a truncated list is that of all its items.
+classes, which startup does not need. The count beside a truncated list is that of all its items.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ GONE_KEPT: Final = 10_000
 """Maximum number of departed members recorded for one rebalance."""
 
 STRANGERS_KEPT: Final = 100
-"""From this number of departures on, rejected clients that were no members are only counted."""
+"""Once this many departures are recorded, rejected clients without membership are only counted."""
 
 AVOIDED_HELD: Final = 1_000
 """Maximum number of avoided rebalances that wait until the record of an earlier rebalance is

@@ -18,8 +18,8 @@ class RecordState(IntEnum):
     ARCHIVED = 4
     SKIPPED = 5
     """Archived because the record's transaction was aborted, or the log has no such record. Never
-    written: the log is read again after a restart. The delivery count includes one delivery that
-    is not stored."""
+    written: a snapshot stores Available with one delivery less, so the log is read again after a
+    restart."""
 
 
 class StateBatch(NamedTuple):
