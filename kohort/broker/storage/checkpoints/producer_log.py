@@ -88,7 +88,7 @@ class CorrectIndex(NamedTuple):
     """The entries of the index file; None if it is missing or malformed."""
 
     def matches(self, count: int) -> bool:
-        """Whether the file begins with all `count` correct entries; False if there are none."""
+        """Whether the file's first `count` entries equal `entries`; False if `entries` is empty."""
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:
@@ -458,6 +458,6 @@ class _Replayed(NamedTuple):
     found: list[AbortedTransaction] | None
     """The entries of the segment's index file; None if it is missing or malformed."""
     unknown: set[int]
-    """Offsets of control batches other than the aborts of known open transactions."""
+    """Offsets of control batches that abort no known open transaction."""
     holes: list[range]
     """The offsets without an intact batch."""

@@ -153,7 +153,7 @@ def filter_batch(
 ) -> bytes | None:
     """Return the batch to write to the new segment, None to drop the batch. Raises DecodeError.
 
-    A batch after `terms.up_to_offset` is kept unchanged. In particular its tombstones get no
+    A batch at or after `terms.up_to_offset` is kept unchanged; its tombstones get no delete
     horizon: the records they delete still exist, and a tombstone must outlast them.
 
     Args:

@@ -114,7 +114,7 @@ class MetadataStore:
         self._put_topics([self._topics[topic_id]._replace(deleted=True) for topic_id in topic_ids])
 
     def forget_topics(self, topic_ids: Sequence[bytes]) -> None:
-        """Record that nothing of these deleted topics is left."""
+        """Forget deleted topics of which no data is left."""
         with self._lock:
             self._change([forget_topic(topic_id) for topic_id in topic_ids])
             for topic_id in topic_ids:

@@ -44,7 +44,7 @@ class _Wish(NamedTuple):
     """A read as positions in a segment: the requested and the permitted range."""
 
     start: int
-    """Where the first batch starts."""
+    """File position of the first batch."""
     stop: int
     """Batches that end after this position are not requested."""
     limit: int

@@ -3,7 +3,7 @@
 The time index is trusted only where an entry matches the batch it points to; otherwise the headers
 of the whole segment are scanned once, and a complete index is rebuilt. A maximum that is too low
 would make retention delete a segment too early. So the last entry, which should be the maximum, is
-also compared with the batches after its own; if timestamps ascend, there are none.
+also compared with all batches after the one it points to; there are none if timestamps ascend.
 """
 
 import logging
@@ -190,7 +190,7 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
 
 
 def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
-    """Find the maximum timestamp; rebuild the time index, except in an active segment's twin."""
+    """Find the maximum timestamp; rebuild the time index, unless `segment` copies an active one."""
     latest = TimestampOffset(NO_TIMESTAMP, -1)
     entries: list[TimestampOffset] = []
     indexed = 0

@@ -1,9 +1,9 @@
 """The `.txnindex` of a segment: the aborted transactions whose marker is in it, in Kafka's format.
 
 Created with the first abort; most segments have none. Entries of 34 bytes, ascending by the offset
-of their marker. A read_committed consumer gets every transaction that has records in its response:
-`overlapping` finds them from the first requested offset on, and says when no later segment can have
-any.
+of their marker. A read_committed consumer gets every aborted transaction that has records in its
+response: `overlapping` finds them from the first requested offset on, and says when no later
+segment can have any.
 
 An entry is kept in memory until it can be written, so an abort never fails because of its index;
 and all entries below the recovery point are on disk, because `sync` runs before the recovery point
@@ -103,9 +103,9 @@ class TransactionIndex:
         """Why the file has to be rebuilt, from the constructor or `check_in_thread`; or None."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
-        """Per searched step of `STEP_ENTRIES` entries, by the index of its first: the lowest first
-        offset, and the last stable offset of its last entry. Without them, every read in a long
-        transaction would examine all transactions aborted meanwhile.
+        """For each searched step of `STEP_ENTRIES` entries, by the index of the step's first entry:
+        the lowest first offset, and the last stable offset of the last entry. Without them, every
+        read in a long transaction would examine all transactions aborted meanwhile.
         """
         self._lock = threading.Lock()
         """Held while writing."""
@@ -139,7 +139,7 @@ class TransactionIndex:
             self._file.close()
 
     def checksum(self) -> int | None:
-        """Return the CRC-32C of the file with all entries; None if it is not verified yet."""
+        """Return the CRC-32C of all entries, written or not; None if it is not known yet."""
         if not self._is_checked:
             return self._noted_sum if len(self) == self._found_count else None
         if self._sum is None:
@@ -186,9 +186,7 @@ class TransactionIndex:
 
     @property
     def takes_long(self) -> bool:
-        """Whether another thread should call `check_in_thread`, or rebuild the file because of
-        damage.
-        """
+        """Whether to check or rebuild the file in another thread, because it is long or damaged."""
         if self._is_checked:
             return False
         if self._damage is None and self._saved > LONG_ENTRIES:
