@@ -33,7 +33,7 @@ def broker_name(name: str) -> str | None:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return a group config's declaration; one copied from a broker setting has no upper bound."""
+    """Return a group config's declaration; if copied from a broker setting, without upper bound."""
     overridden = broker_name(name)
     if overridden is None:
         return _OWN[name]
@@ -64,7 +64,7 @@ def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
 
 
 def _bounds(name: str, config: BrokerConfig) -> tuple[int, int]:
-    """Return the smallest and the largest value that the broker's settings allow."""
+    """Return the minimum and maximum that the broker's settings allow for a group config."""
     kind, _, rest = name.partition(".")
     return (
         number_of(config, f"group.{kind}.min.{rest}"),

@@ -201,7 +201,7 @@ class ShareSettings(Settings):
 
 
 class ShareGroupConfigs(Settings):
-    """Configs of share groups without a setting of the broker."""
+    """Configs of share groups that have no equivalent broker setting."""
 
     errors_deadletterqueue_topic_name: String = setting(
         "",

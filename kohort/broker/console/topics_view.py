@@ -132,4 +132,4 @@ class TopicsView:
 
 
 PARTITIONS_OF_READER: Final = 16
-"""Maximum partitions of a topic whose lag in time is read for each of its groups."""
+"""Maximum partitions per topic and group whose lag in time is read: those with the largest lag."""

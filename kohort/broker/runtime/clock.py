@@ -4,7 +4,7 @@ Monotonic time is for deadlines and durations; it never jumps and has no meaning
 process. Wall-clock time is for stored and displayed times: commit timestamps, log-append
 timestamps, retention. Both are integer milliseconds.
 
-Only shells read a clock. The cores get `now_ms` as an argument.
+Only the code that does I/O reads a clock. The cores get `now_ms` as an argument.
 """
 
 import time

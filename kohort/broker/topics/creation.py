@@ -14,7 +14,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Maximum partitions that one request may create, as in Kafka."""
 
 Assignment = Sequence[int]
-"""Ids of the brokers for one partition."""
+"""Broker ids of the replicas of one partition."""
 
 
 class NewTopic(NamedTuple):

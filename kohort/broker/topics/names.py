@@ -1,4 +1,4 @@
-"""Legal topic names, by Kafka's rules and with its messages, and the broker's own topics."""
+"""Checks topic names by Kafka's rules, with its error messages; lists the broker's own topics."""
 
 import re
 from typing import Final
@@ -25,7 +25,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
-"""segment.bytes of the rebalance history: small, because a start reads, and retention removes,
+"""segment.bytes of the rebalance history: small, because startup reads, and retention removes,
 whole segments.
 """
 

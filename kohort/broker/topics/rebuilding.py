@@ -1,6 +1,6 @@
 """Rebuilding the metadata from the partition directories, if both databases are damaged or gone.
 
-A directory's name proves that the topic exists and has at least so many partitions; its
+A directory's name proves that the topic and all its partitions up to this one exist; its
 partition.metadata proves the topic's id. Nothing proves a config, so a topic whose configs are lost
 gets configs that delete nothing: records deleted by a retention that its owner never chose could
 not be restored. Everything unproved is listed in the log, because it has to be set again.
@@ -73,7 +73,7 @@ class Rebuilding:
         self._new_id = new_id
 
     def rebuild(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """Add what directories prove to the content salvaged from the databases. Raises OSError."""
+        """Return the content salvaged from the databases, completed from the directories."""
         by_topic = self._partitions()
         topics = []
         for topic in salvaged.topics:
@@ -108,7 +108,7 @@ class Rebuilding:
         return by_topic
 
     def _is_partition(self, directory: str) -> bool:
-        """Whether a directory named like a partition ("backup-20260101" is) contains a log."""
+        """Whether a directory with a name like a partition's ("backup-20260101") contains a log."""
         names = [entry.name for entry in self._files.entries(f"{self._root}/{directory}")]
         return FILE_NAME in names or any(name.endswith(LOG_SUFFIX) for name in names)
 
