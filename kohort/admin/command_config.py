@@ -130,7 +130,7 @@ def parse_jaas(text: str) -> Login:
     That is `org...PlainLoginModule required username="u" password="p";`, or ScramLoginModule.
 
     Raises:
-        JaasError: something else.
+        JaasError: `text` is neither.
     """
     module, options = parse_login_module(text, _LOGIN_MODULES)
     for name in options:
@@ -259,7 +259,7 @@ class _Settings:
         return login
 
     def _check_types(self) -> None:
-        """Reject store types other than PEM, also the default, which is JKS as in Kafka."""
+        """Reject stores that are not PEM. Without a type a store is JKS, as in Kafka."""
         for kind, name in ((TRUST_TYPE, TRUST), (KEY_TYPE, KEY)):
             given = self._value(kind)
             if given is None and name not in self._properties:

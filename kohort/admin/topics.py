@@ -277,9 +277,9 @@ class Directory(NamedTuple):
     error: int
     """An ErrorCode: KAFKA_STORAGE_ERROR if the directory is offline."""
     data_bytes: int
-    """Size of all logs in it."""
+    """Total size of the logs in the directory."""
     volume_bytes: int | None
-    """Size of its volume; None if unknown, as before Kafka 3.3."""
+    """Size of the directory's volume; None if unknown, as before Kafka 3.3."""
     free_bytes: int | None
 
 

@@ -1,6 +1,6 @@
 """Draws a rebalance for the terminal: a line for each member, with its phases from left to right.
 
-Pure: takes a history record in its JSON form, and returns lines of styled text. The members that
+No I/O: takes a history record in its JSON form, and returns lines of styled text. The members that
 caused the rebalance or were waited for come first, then those that were stopped longest; members
 beyond the limit are only counted. Histories of `kohort watch` and of brokers' logs lack the times
 at which members of a classic group joined, so all bars are hatched until the join phase ends.
@@ -152,8 +152,8 @@ def _has_joins(record: Json) -> bool:
 
 
 def _join_phase_ms(record: Json) -> int | None:
-    """Return the duration of the join phase; if it is unknown because `kohort watch` did not
-    see the rebalance begin, the time until the latest possible beginning.
+    """Return the duration of the join phase; if it is unknown because `kohort watch` did not see
+    the rebalance begin, the time from the recorded start to the latest possible one.
     """
     join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
     between = record.get("started_between_ms")
@@ -163,9 +163,9 @@ def _join_phase_ms(record: Json) -> int | None:
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Sort members: first those that caused the rebalance or were waited for, then the rest. Each
-    part begins with the longest stopped; in a consumer group, with members that do not own their
-    whole target assignment yet, then those that were last to own it.
+    """Sort members: first those that caused the rebalance or were waited for, then the rest. In
+    both parts, the longest stopped come first; in a consumer group, the members that do not own
+    their whole target assignment yet, then those that were last to own it.
     """
     of_consumers = _is_of_consumers(record)
     waited_for = record["waited_for"] or {}
@@ -182,7 +182,7 @@ def _slowest_first(record: Json) -> list[Json]:
 
 
 def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
-    """Right end of the drawing: the time at which the last member resumed."""
+    """Right end of the drawing: the latest known time; now if the rebalance is running."""
     times = [record["timeline"]["finished_ms"], _join_phase_ms(record), 1]
     if record["outcome"] == "running":
         times.append(now_ms - record["started_at_ms"])

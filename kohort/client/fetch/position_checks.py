@@ -62,7 +62,7 @@ class PositionChecks:
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
         self._cut: dict[TopicPartition, tuple[EpochQuestion, EpochEnd]] = {}
-        """Known truncations, each with the question that revealed it, until the user seeks."""
+        """Known truncations, each with the leader query that revealed it, until the user seeks."""
         self._on_metadata_wanted = on_metadata_wanted
         self._rounds: LeaderRounds[EpochQuestion] = LeaderRounds(
             "check positions",
@@ -77,8 +77,8 @@ class PositionChecks:
         self._on_changed = on_changed
 
     def begin(self) -> bool:
-        """Check all positions if something has changed, and start the requests that are needed.
-        Returns whether another position needs validation, so that its fetched records may be
+        """Check all positions if metadata or a position has changed; start the needed requests.
+        Returns whether a change puts a position in doubt, so that records fetched from it may be
         invalid. Cheap when there is nothing to do.
         """
         now = (self._cluster.version, self._positions.version)
@@ -105,7 +105,7 @@ class PositionChecks:
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
-        """Query this leader once. Returns the partitions still to validate, even if truncated."""
+        """Query this leader once. Return the partitions still in doubt, truncated ones included."""
         cut = {tp: self._cut[tp][1] for tp in doubts if self._is_cut(tp, doubts)}
         for partition, end in cut.items():
             self._decide(partition, doubts[partition], end)

@@ -247,7 +247,7 @@ def sink_for(
     """Create the sink for the option `dead_letter` of `Consumer.run`.
 
     Raises:
-        ConfigError: a topic is given, but neither a transactional producer nor aiokafka.
+        ConfigError: a topic is given, but no transactional producer, and aiokafka is missing.
     """
     if wanted is None:
         return None
