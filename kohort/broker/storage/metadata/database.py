@@ -392,7 +392,7 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 def _keep_private(path: str) -> None:
     """Make the database, which contains credentials, accessible only to its owner.
 
-    SQLite creates its other files with the same mode; existing ones get it here.
+    SQLite creates its other files with the same mode; this also sets it on existing ones.
     """
     if path == ":memory:":
         return

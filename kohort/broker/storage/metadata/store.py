@@ -47,7 +47,7 @@ BROKER_CONFIGS: Final = "broker_configs:"
 """The property named with this prefix and a broker's id stores the dynamic configs of that broker;
 the one named with the prefix alone stores the cluster-wide ones."""
 ACCESS_LOSS: Final = "access_loss"
-"""The property with the id of the last loss of metadata in which access rules may have been lost.
+"""The property with the id of the last metadata loss that may have changed access rules.
 """
 
 logger = logging.getLogger(__name__)
