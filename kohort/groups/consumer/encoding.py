@@ -1,4 +1,4 @@
-"""The bytes of the records of consumer groups in __consumer_offsets, which are Kafka's."""
+"""Encodes and decodes the records of consumer groups in __consumer_offsets, as Kafka does."""
 
 import struct
 from collections.abc import Iterable, Mapping

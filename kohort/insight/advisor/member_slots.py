@@ -45,7 +45,7 @@ class MemberSlots:
     of_member: dict[str, int] = field(default_factory=dict)
     """Slot indexes by member id."""
     silences: int = 0
-    """Number of expired sessions after which the slot's process, paused or restarted, rejoined."""
+    """Number of rejoins after expired sessions; whether by a paused or a new process is unknown."""
     quick_returns: int = 0
     """Number of restarts of static members after an absence of unknown duration."""
     uncertain_ends: int = 0
