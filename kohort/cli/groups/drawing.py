@@ -194,7 +194,7 @@ def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
 
 
 def _phases(member: Json, record: Json, end_ms: int) -> Iterator[Phase]:
-    """A member's phases in order, without those of unknown start."""
+    """A member's phases in order; phases of unknown start are left out."""
     gone_ms = member["fate_ms"]
     last_ms = end_ms if gone_ms is None else min(gone_ms, end_ms)
     of_consumers = _is_of_consumers(record)

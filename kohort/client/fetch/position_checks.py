@@ -93,7 +93,7 @@ class PositionChecks:
         await self._rounds.close()
 
     def _asked_leader(self, partition: TopicPartition) -> int | None:
-        """Return the leader that the pending check asks, which newer metadata may have replaced."""
+        """Return the leader that the pending check queries; newer metadata may name another."""
         doubt = self._rules.doubts().get(partition)
         return None if doubt is None else doubt.leader.node_id
 

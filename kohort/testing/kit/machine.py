@@ -1,5 +1,5 @@
-"""The machine of a test's broker, which survives it: a reserved port, and files on disk or in
-memory.
+"""The machine of a test's broker: a reserved port, and files on disk or in memory. It outlives the
+broker.
 """
 
 import resource

@@ -80,7 +80,7 @@ class Subscription:
             self.topics = frozenset(filter(self.pattern.fullmatch, existing))
 
     def wants(self, topic: str) -> bool:
-        """Whether the subscription covers a topic, which need not be known yet."""
+        """Whether the subscription covers a topic, even one that is not known yet."""
         if topic in self.topics:
             return True
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
