@@ -45,7 +45,7 @@ class GroupSeen(Protocol):
 
 
 class GroupsSeen(Protocol):
-    """All groups."""
+    """All groups of a broker, or of the cluster that ``kohort watch`` follows."""
 
     def now(self) -> Now:
         """Return the present time, on the clocks that the groups' descriptions use."""
@@ -98,7 +98,7 @@ class RebalancesSeen(Protocol):
 
 
 class Readable(NamedTuple):
-    """The offsets of a partition that can be read."""
+    """A partition's readable offsets: from the log start offset up to the high watermark."""
 
     start: int
     """The log start offset."""
@@ -116,7 +116,7 @@ class Readable(NamedTuple):
 
 
 ReadableOf: TypeAlias = Callable[[str, int], Readable | None]
-"""Returns the readable offsets of a partition, by topic and number; None if it is not known."""
+"""Returns the readable offsets of a partition, by topic and number; None if it does not exist."""
 
 
 SharesSeen: TypeAlias = "Callable[[], ShareDelivery | None]"

@@ -34,7 +34,7 @@ SORTED_TOGETHER: Final = 1_000
 class Row(NamedTuple):
     group: GroupDescription
     lag: int | None
-    """Lag in records; None if the lag of no position is known."""
+    """Lag in records; None if no position's lag is known."""
     urgency: int
     """2 if a rebalance hangs, 1 if the lag rises or a transaction holds the group back, otherwise
     0."""

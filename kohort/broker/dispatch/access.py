@@ -43,7 +43,7 @@ ALL_OPERATIONS: Final = {
 
 
 def denied(kind: ResourceType) -> KafkaError:
-    """Return the error for a principal without permission, with the message of Kafka."""
+    """Return the error for a principal without permission, with Kafka's message."""
     code = ErrorCode[f"{kind.name}_AUTHORIZATION_FAILED"]
     return KafkaError(code, f"{' '.join(_WORDS[kind])} authorization failed.")
 
@@ -86,8 +86,8 @@ def make_access(
 
 
 def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
-    """Allow nothing if rules may have been lost, until an operator has confirmed the remaining
-    rules.
+    """Allow only super users if rules may have been lost, until an operator has confirmed the
+    remaining rules.
 
     Inspecting the remaining rules cannot show that a denying rule is missing.
     """

@@ -32,7 +32,7 @@ class EncodedResponse:
 class _Kept(NamedTuple):
     answer: EncodedResponse
     revisions: tuple[tuple[bytes, int], ...]
-    """Revisions by topic id, not by topic object, so that deleted topics are freed."""
+    """The topics' revisions, by id: topic objects would keep deleted topics in memory."""
 
 
 class TopicAnswers:

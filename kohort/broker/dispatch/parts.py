@@ -13,8 +13,8 @@ M = TypeVar("M")
 
 
 class Lists(NamedTuple):
-    """Corresponding lists of request and response, each as field names: one, or two if the elements
-    of an inner list are counted, such as `("topics", "partitions")`.
+    """The list to split in a request, and the list to join in its response, as paths of field
+    names: one name, or two to count the elements of an inner list (`("topics", "partitions")`).
     """
 
     request: tuple[str, ...]
@@ -22,14 +22,14 @@ class Lists(NamedTuple):
 
 
 def lists(request: str, response: str | None = None) -> Lists:
-    """Return the lists with these dotted names; `response` defaults to `request`."""
+    """Parse dotted paths such as "topics.partitions"; `response` defaults to `request`."""
     return Lists(tuple(request.split(".")), tuple((response or request).split(".")))
 
 
 def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[M, bool]]:
-    """Yield the parts of a request, in order, each with a flag: whether its first outer element
-    continues the last one of the previous part. A part has at most `elements_max` elements in the
-    innermost lists at `path`.
+    """Split a request into parts with at most `elements_max` elements in the innermost lists at
+    `path`. With each part, yield whether its first outer element (such as a topic) is the rest of
+    the last one of the previous part.
     """
     for part, _, continues in _parts(request, path, elements_max):
         yield part, continues
@@ -66,8 +66,8 @@ def _parts(
     path: tuple[str, ...],
     elements_max: int,
 ) -> Iterator[tuple[Any, int, bool]]:
-    """Yield the parts of an element, each with its number of innermost elements, and a flag:
-    whether its first child continues the last child of the previous part.
+    """Like `parts_of`, for an element of any level; also yields the number of innermost elements
+    in each part, before the flag.
     """
     inner = getattr(element, path[0]) if path else None
     if not inner:

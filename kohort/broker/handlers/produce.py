@@ -159,8 +159,8 @@ class ProduceCall:
         self._time_slice = Slice(ctx.broker.clock, APPENDS_MS)
 
     def serve(self) -> _Steps:
-        """Validate and append batch by batch. Pauses at the end of a time slice, when a large batch
-        has to wait for another request's, and for the transaction coordinator.
+        """Validate and append batch by batch. Pauses at the end of a time slice, and waits for the
+        lock for large batches and for the transaction coordinator.
         """
         ctx, time_slice = self.ctx, self._time_slice
         topics = ctx.broker.topics

@@ -40,7 +40,7 @@ def error_counter(message: type) -> Counter | None:
 
 
 def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
-    """Generate the lines that count the codes of a structure; none if it has none."""
+    """Generate the source lines that count the error codes in a structure; [] if it has none."""
     indent = "    " * depth
     lines: list[str] = []
     if any(field.name == _FIELD for field in schema.fields):
@@ -123,7 +123,7 @@ class EdgeMetrics:
                 count_errors(response, meter.errors)
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """Count a request that failed as a whole, independent of its response."""
+        """Count one error for a request that failed as a whole, whatever its response contains."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         meter.errors[error_code] = meter.errors.get(error_code, 0) + 1

@@ -27,7 +27,7 @@ DOUBTED_MS_MAX: Final = 3_600_000
 
 class _Run(NamedTuple):
     begins_ms: int
-    """When the task starts, by the monotonic clock."""
+    """When the task is restarted, by the monotonic clock."""
     is_doubted_ms: int
     """How long after `begins_ms` the task is still reported as failing."""
 

@@ -89,7 +89,7 @@ class PartitionDirectories:
         """
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
         self._on_disk = set(self._recovery_points)
-        """The logs in the recovery point checkpoint, as it is on disk."""
+        """The logs that the recovery point checkpoint on disk lists."""
         self._writing = threading.Lock()
         self._start_offsets = self._read_checkpoint(LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY)
         self._sizes = self._read_checkpoint(LOG_SIZE_FILE) if clean_shutdown else {}
@@ -260,8 +260,8 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """Set the recovery point of an opened log, unless the checkpoint on disk has one for it.
-        `was_noted` is False if the one on disk belongs to another log of this name.
+        """Set the recovery point of an opened log, unless the checkpoint on disk already lists the
+        log. `was_noted`: whether an entry of this name is the log's, not another topic's.
         """
         with self._writing:
             if not was_noted:
@@ -346,7 +346,7 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
-        """Return whose directory this is; rename a directory of another topic, to free the name."""
+        """Return a directory's owner; rename a directory of another topic, to free the name."""
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
         found_id = self._topic_id(directory)

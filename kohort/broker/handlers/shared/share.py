@@ -50,7 +50,7 @@ def request_error(ctx: RequestContext, group_id: str | None, member_id: str | No
 def collected(
     topics: Iterable[FetchTopic | AcknowledgeTopic],
 ) -> Steps[Acknowledgements]:
-    """Return the acknowledgements of each partition in the request, in its order."""
+    """Return the acknowledgements of each partition, in the order of the request."""
     named: Acknowledgements = {}
     for count, topic in enumerate(topics):
         if count % FEW == FEW - 1:
@@ -97,7 +97,7 @@ def locate(
 
 
 def acknowledgement_error(error: ErrorCode, message: str | None) -> AcknowledgementError:
-    """Return the error of acknowledgements for which `locate` returned this error."""
+    """Convert an error of `locate` to the error of the partition's acknowledgements."""
     if message == NOT_INITIALIZED:
         return AcknowledgementError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
     return AcknowledgementError(error, message)
@@ -112,10 +112,10 @@ def apply(
     is_renew_ack: bool,
     releases: bool,
 ) -> AcknowledgementError | None:
-    """Apply the acknowledgements of a share-partition; return the error if they are invalid.
+    """Apply the acknowledgements of a share-partition; if the request is invalid, return an error.
 
-    `releases`: the member's other records of the share-partition are released, too. Errors of valid
-    acknowledgements are added to `acknowledging.errors`.
+    `releases`: also release the member's other records of the share-partition. If applying a valid
+    request fails, for example with INVALID_RECORD_STATE, `acknowledging.errors` gets the error.
     """
     may_be_renewed = ctx.api_version >= RENEWS_SINCE
     highest_type = AcknowledgeType.RENEW if may_be_renewed else AcknowledgeType.REJECT

@@ -13,8 +13,8 @@ Guarantees:
 
 Ways to end a connection, from the gentlest: `stop` when the broker shuts down, after the current
 response; `_close` after all written responses have been sent; `fail` because of an exception, which
-is logged, and answered if possible; `abort` at once, for clients that do not read or upload; `drop`
-for a connection that was never admitted.
+is logged, and answered if possible; `abort` at once, as when the client exceeds a time limit;
+`drop` for a connection that was never admitted.
 """
 
 import asyncio
@@ -481,7 +481,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close(
         self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0
     ) -> None:
-        """Close after all responses are sent and `delay_ms` passed; `check` limits the time."""
+        """Close when all responses are sent and `delay_ms` is over; `check` limits the time."""
         if not self._end.begin(reason):
             return
         if error is not None:

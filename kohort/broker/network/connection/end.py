@@ -4,9 +4,9 @@ Decides when a connection ends; the connection carries it out. Guarantees: the f
 closing is counted; illegal transitions are impossible; a connection ends within a time limit,
 whatever the client does.
 
-How a connection ends, and which responses are still sent. After one way of the table, a way further
-down may follow, unless the table says otherwise. The loss of the transport may come at any time,
-and completes all of them.
+How a connection ends, and which responses are still sent. One way may be followed by another
+further down, unless the table says otherwise. The transport may be lost at any time, which
+completes any of them.
 
 =====================  =========================================================================
 Way                    Effect, and responses that are sent
@@ -77,7 +77,7 @@ _LOST: Final = ConnectionState.LOST
 
 
 class ConnectionEnd:
-    """State, close reason and time limits of one connection, based on periodic checks."""
+    """State, close reason and time limits of one connection; `check` applies the limits."""
 
     __slots__ = (
         "_closing_since_ms",

@@ -90,7 +90,7 @@ def rebuild_index(segment: LogSegment) -> None:
 
 
 def next_indexed_batch(segment: LogSegment, position: int) -> BatchAt | None:
-    """Return the first indexed batch after a position, at which to continue after damage."""
+    """Return the first indexed batch after a position, to continue there after damage."""
     for number in range(len(segment.index)):
         try:
             entry = segment.index[number]
