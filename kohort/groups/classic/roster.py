@@ -1,4 +1,4 @@
-"""The roster of a classic group: members, static instances, unused ids, common protocols.
+"""The roster of a classic group: members, static and pending members, common protocols.
 
 It stores members and keeps its counts consistent; the rules of rebalances are elsewhere.
 """
@@ -46,7 +46,7 @@ class Roster:
         self.parked_joins = 0
         self.metadata_bytes = 0
         self.kept_bytes = 0
-        """Bytes of this group's metadata and assignments; `memory` includes them."""
+        """Bytes of this group's metadata and assignments, which `memory` includes."""
         self.memory = MemberMemory() if memory is None else memory
 
     def __len__(self) -> int:
@@ -71,8 +71,8 @@ class Roster:
     def find(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
         """Return the member that sent a request, or the error.
 
-        The instance id is checked first: a member that lost it must learn that it is fenced, not
-        merely unknown. A static member may omit its instance id.
+        The instance id is checked first: a member whose instance id was taken over must learn
+        that it is fenced, not merely unknown. A static member may omit its instance id.
         """
         if instance_id is not None:
             holder_id = self._static.get(instance_id)
@@ -150,7 +150,7 @@ class Roster:
         member.assignment = assignment
 
     def close_account(self) -> None:
-        """Subtract this group's bytes from the count of all groups, as it is dropped."""
+        """Subtract the dropped group's bytes from the total of all groups."""
         self.memory.used_bytes -= self.kept_bytes
         self.memory = MemberMemory()
         self.memory.used_bytes = self.kept_bytes

@@ -1,6 +1,4 @@
-"""Validates heartbeats, by their fields alone and against the group, and commits and fetches of
-offsets (KIP-848, KIP-1251).
-"""
+"""Validates ConsumerGroupHeartbeat requests, offset commits and fetches (KIP-848, KIP-1251)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +17,7 @@ class Sender(NamedTuple):
     member: Member | None
     """The member that sent the request; None if the sender is new."""
     replaces: Member | None = None
-    """The static member that the sender replaces, under another id or after it has left."""
+    """The static member that the sender replaces; it has another member id, or has left."""
 
 
 def check_request(group_id: str, request: HeartbeatRequest, assignors: Sequence[str]) -> None:
@@ -78,7 +76,7 @@ def find_sender(draft: Draft, request: HeartbeatRequest) -> Sender:
     """Return the member that sends a heartbeat with an epoch of at least 0.
 
     Raises:
-        Rejected: it is unknown, fenced, or the group is full.
+        Rejected: the member is unknown or fenced, or the group is full.
     """
     data = draft.data
     instance_id = request.instance_id
@@ -184,9 +182,9 @@ def unknown(data: ConsumerData, request: HeartbeatRequest) -> Rejected:
 def validate_commit(
     data: ConsumerData, request: CommitRequest, *, transactional: bool
 ) -> ErrorCode:
-    """Return NONE if the sender may commit, otherwise the error. A member may at its epoch, and at
-    an older epoch for partitions that it has owned since then; other clients only while the group
-    is Empty, or in a transaction without a member id. A commit does not restart a session.
+    """Return NONE if the sender may commit, otherwise the error. A member may commit at its epoch,
+    or at an older one the partitions that it has owned since then; other clients only while the
+    group is Empty, or in a transaction without a member id. A commit does not restart a session.
     """
     if data.is_dead:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -219,8 +217,8 @@ def _has_had_since(data: ConsumerData, member: Member, request: CommitRequest) -
 
 
 def validate_fetch(data: ConsumerData, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """Return NONE if the sender of an OffsetFetch may read offsets, otherwise the error. Clients
-    without membership (None, -1) may, and members at their present epoch.
+    """Return NONE if the sender of an OffsetFetch may read offsets, otherwise the error. It
+    must be a member at its current epoch, or a client without membership (None, -1).
     """
     if member_id is None and member_epoch < 0:
         return NO_ERROR

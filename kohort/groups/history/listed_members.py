@@ -26,7 +26,7 @@ class Row:
 
 def select_rows(rows: Sequence[Row], facts: RebalanceFacts, most: int) -> Steps[list[Row]]:
     """Return only `most` rows, in the order of `rows`. Members that the record names are selected
-    first, then members that left or do not read, then those that were interrupted for longest, then
+    first, then members that left or are still interrupted, then those interrupted for longest, then
     earlier rows.
     """
     named = _named_ids(facts)

@@ -28,7 +28,7 @@ class ShareEpochRecord(NamedTuple):
     group_id: str
     epoch: int
     metadata_hash: int
-    """Hash of the subscribed topics, signed; 0 if no topic exists."""
+    """Hash of the subscribed topics, as a signed integer; 0 if no topic exists."""
 
 
 class ShareTargetEpochRecord(NamedTuple):
@@ -58,7 +58,7 @@ class ShareCurrentRecord(NamedTuple):
 class StoredTopic(NamedTuple):
     name: str
     partitions: tuple[int, ...]
-    """Ascending."""
+    """Partition numbers, ascending."""
 
 
 class SharePartitionsRecord(NamedTuple):
@@ -73,7 +73,7 @@ class SharePartitionsRecord(NamedTuple):
 
 
 class ShareTombstone(NamedTuple):
-    """Removes the record of this type, of the group or of a member."""
+    """A tombstone for the group's record of this type, or for that of a member."""
 
     group_id: str
     record_type: int
