@@ -210,7 +210,7 @@ class LogTruncatedError(OffsetOutOfRangeError):
 class RecordError(PartitionError):
     """Fetched data cannot be returned as records.
 
-    `offset` is the record's, or, if the rest of a batch cannot be read, the first one not returned.
+    `offset` is that of the first record that is not returned.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""Records waiting for or in handlers, by partition and lane; a lane is handled in order."""
+"""Records that wait for or run in handlers, by partition and lane; a lane runs in order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Failure:
         self.write_failures = 0
         """How often storing the dead letter has failed."""
         self.is_alone = False
-        """Whether to handle the record in a batch of its own, as after its batch has failed."""
+        """Whether to handle the record in a batch of its own, such as after its batch failed."""
 
 
 class Item:
@@ -58,7 +58,7 @@ class Item:
         self.runs_since_ms: int | None = None
         """When the current attempt began; None if none is running."""
         self.members: list[Item] | None = None
-        """The items of a batch, of which this is the first; None outside of batches."""
+        """The items of the batch that this item begins; None outside of batches."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -135,13 +135,13 @@ class Share:
 
     def release(self) -> None:
         self.is_held = False
-        """Whether only records up to `started_to` may start."""
+        """Whether to start no record above `started_to`, or at or above `end`."""
         self.drain_until_ms: float = float("inf")
         """When the drain ends; infinite if there is none. Retries that were due later are made at
         once, and no more are scheduled for later."""
         self.end: float = float("inf")
-        """If `is_held`, no record from this offset on may start: the first abandoned record's
-        offset, or NOTHING_BEGUN to start none. These records will be delivered again."""
+        """While `is_held`, no record at or above this offset starts; such records are delivered
+        again. The offset of the first abandoned record, or NOTHING_BEGUN to start none."""
 
     def restart(self, items: Iterable[Item]) -> None:
         """Put the records of these items into new lanes, by offset, as if none had been started."""
@@ -170,7 +170,7 @@ class DoneOffsets:
     """Tracks up to which offset one partition's records are done; they may finish in any order.
 
     A position may be committed when everything before it is done. Offsets have gaps (compaction,
-    transaction markers), so this tracks the started records in order instead of counting offsets.
+    transaction markers), so this tracks the added records in order instead of counting offsets.
     Memory grows with `open_count`, which the caller bounds.
     """
 
@@ -178,7 +178,7 @@ class DoneOffsets:
 
     def __init__(self) -> None:
         self._begun: deque[tuple[int, int]] = deque()
-        """Offset and leader epoch of each started record, from the first that is not done."""
+        """Offset and leader epoch of each added record, from the first that is not done."""
         self._done: set[int] = set()
         """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
@@ -187,9 +187,9 @@ class DoneOffsets:
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """The offset below which all records are done; None until a record has started. Until the
-        first record is done, it is that record's offset: if this is committed, a restarted consumer
-        does not start after the record, at the log end.
+        """The offset below which all added records are done, to be committed; None if none was
+        added. At first it is the first record's offset: without that commit, a restarted consumer
+        with auto_offset_reset=latest would skip the record.
         """
         if self.last_begun < 0:
             return None
@@ -198,7 +198,7 @@ class DoneOffsets:
 
     @property
     def open_count(self) -> int:
-        """How many started records are not done, or come after one that is not."""
+        """The number of added records, counted from the first that is not done."""
         return len(self._begun)
 
     def begin(self, records: Sequence[tuple[int, int]]) -> None:

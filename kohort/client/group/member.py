@@ -92,7 +92,7 @@ class MembershipShell:
         self._beating = NO_MEMBER
         """The identity that the heartbeat thread uses."""
         self._error: BaseException | None = None
-        """The error that ended a round, to be raised by the next poll."""
+        """The error that ended the background task `_round`; the next poll raises it."""
         self._requests = ClassicRequests(config, coordinator, metadata, self.statistics)
         self._heard = asyncio.Event()
         """Set by `_learn`, on findings of the heartbeat thread or a heartbeat for `confirm`."""
@@ -377,7 +377,7 @@ class MembershipShell:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
     def _align_consumer_heartbeats(self, membership: ConsumerMembership) -> None:
-        """Make the heartbeat thread join or stop, and pass it the state that heartbeats report."""
+        """Have the heartbeat thread join the group or stop; pass it the state for heartbeats."""
         if membership.state is MemberState.UNJOINED:
             if self._beating is not NO_MEMBER:
                 self._beating = NO_MEMBER
@@ -424,8 +424,8 @@ class MembershipShell:
         return None if leave is None else self.leave_sender.begin(leave, deadline_s)
 
     async def _wait_joined(self, deadline_s: float) -> None:
-        """Wait for the response to a first join, which has the member id and comes at once. If the
-        LeaveGroup were sent before, the group would wait for the member until its session expires.
+        """Wait for the response to a first join, which has the member id and comes at once. If
+        LeaveGroup was sent first, the group would keep the new member until its session expires.
         """
         if self.membership.state is MemberState.JOINING:
             left_s = max(0.0, deadline_s - time.monotonic())

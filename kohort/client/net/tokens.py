@@ -65,7 +65,7 @@ class TokenSource:
         self._wall_s = wall_s
         self._lock = threading.Lock()
         self._runner: Runner | None = None
-        """The application's loop, once known."""
+        """The application's event loop, once known."""
         self._token: OAuthToken | None = None
         self._fetched_s = 0.0
         self._attempt: Attempt | None = None
@@ -117,7 +117,7 @@ class TokenSource:
             return token if token is not None and is_good(token, self._wall_s()) else None
 
     def settled(self, future: Future[OAuthToken], timeout_s: float) -> OAuthToken:
-        """Return the new token, or the last one if that is still valid. Raises TokenError."""
+        """Return the new token if there is one, else the last one if valid. Raises TokenError."""
         if not future.done():
             attempt = self._attempt
             assert attempt is not None

@@ -1,8 +1,8 @@
 """The rules of the heartbeat thread: when to send which request, and what the responses mean.
 
 No I/O: the thread calls `next_action`, performs it, and reports the result. Events for the consumer
-are collected as findings, each with the identity that it concerns; the consumer acts on a finding
-only if it still has that identity.
+are collected as findings. Each has the identity (member id and generation) that it concerns; the
+consumer ignores a finding about an earlier identity.
 """
 
 from enum import Enum
@@ -59,12 +59,12 @@ class Answer(NamedTuple):
     assignment: PartitionsById | None
     """The new assignment; None if it has not changed."""
     stated: Rejoin | None
-    """The last reason to rejoin that an answered request contained; None if none did."""
+    """The last rejoin reason in the answered heartbeats; None if there was none."""
 
 
 class FindingKind(Enum):
     ANSWERED = "answered"
-    """A heartbeat changed the member's epoch or assignment, or delivered its reason to rejoin."""
+    """A heartbeat changed the member's epoch or assignment, or delivered a rejoin reason."""
 
     REBALANCING = "rebalancing"
     """The group is rebalancing: rejoin, unless the consumer is already doing so."""
@@ -106,9 +106,9 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """Plans one consumer's heartbeats, one request at a time. The thread reports the result of each
-    with `answered` (`heartbeat_answered` in the consumer group protocol), `found_coordinator`,
-    `failed` or `refused`, but does not report the response to a leave request.
+    """Plans one consumer's heartbeats, one request at a time. The thread reports each result with
+    `answered` (`heartbeat_answered` in the consumer group protocol), `found_coordinator`, `failed`
+    or `refused`, except the response to a leave request.
     """
 
     def __init__(self, config: MembershipConfig, backoff: Backoff) -> None:
@@ -121,18 +121,17 @@ class HeartbeatRules:
         self._wanted_count = 0
         self._confirmed_before = 0
         self.confirmed = 0
-        """The number of heartbeats sent, up to the last successful one."""
+        """The number of the last heartbeat that succeeded; see `confirm`."""
         self._next_ms = 0
         self._polled_ms = 0
         self.expired: Identity | None = None
-        """The identity whose membership ended because polls were too far apart; None after
-        `begin`."""
+        """The identity that was ended because polls were too far apart; None after `begin`."""
         self._findings: list[Finding] = []
         self._heard_ms = 0
         """When the coordinator last responded, was found, or was dropped because it was silent."""
         self.last_success_ms: int | None = None
         self.trouble = ErrorCode.NONE
-        """The error of the last heartbeat; NONE if it succeeded."""
+        """The error of the last heartbeat or lookup; NONE after a successful heartbeat."""
         self.statistics = HeartbeatStatistics()
 
     # Called by the consumer.
@@ -148,7 +147,7 @@ class HeartbeatRules:
         self._next_ms = now_ms + self._config.heartbeat_interval_ms
 
     def end(self) -> None:
-        """Stop heartbeats: there is no member, or its pending JoinGroup keeps it alive."""
+        """Stop heartbeats: there is no member, or a pending JoinGroup keeps the member alive."""
         self._identity = NO_MEMBER
 
     def polled(self, now_ms: int) -> None:
@@ -259,9 +258,7 @@ class HeartbeatRules:
         self.statistics.answered(self._sent_ms, now_ms)
 
     def _watch_session(self, now_ms: int) -> None:
-        """Drop a coordinator that has been silent for a whole session, so that it is looked up
-        again.
-        """
+        """Look up the coordinator again if it has been silent for the session timeout."""
         is_silent = now_ms - self._heard_ms >= self._config.session_timeout_ms
         if is_silent and self._is_coordinator_known:
             self._heard_ms = now_ms
