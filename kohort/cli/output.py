@@ -60,7 +60,7 @@ PROGRESS_S: Final = 0.2
 
 
 class Progress:
-    """Prints at most one line every `PROGRESS_S` seconds, each over the previous one."""
+    """Prints progress in one line, overwritten at most every `PROGRESS_S` seconds."""
 
     def __init__(self) -> None:
         self._is_wanted = sys.stderr.isatty()

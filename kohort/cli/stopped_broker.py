@@ -64,7 +64,7 @@ class StoppedBroker:
         )
 
     def disable(self, name: str, *, disconnects: bool) -> None:
-        """Disable a user in all stored values of the setting: any of them may be in force.
+        """Disable a user in all stored values of kohort.users.disabled: any may be in force.
 
         `disconnects` has no effect: a stopped broker has no connections. Raises
         RefusedCommandError.
@@ -84,7 +84,7 @@ class StoppedBroker:
         return was_disabled
 
     def _items(self, setting: str) -> dict[str, list[str]]:
-        """Values of a dynamic setting by broker id, which is empty for the cluster default."""
+        """Values of a dynamic setting by broker id (empty for the cluster default)."""
         brokers = [
             key.removeprefix(BROKER_CONFIGS) for key in self._store.properties(BROKER_CONFIGS)
         ]

@@ -74,7 +74,7 @@ def _add_resource(parser: argparse.ArgumentParser, *, brokers: str) -> None:
     which.add_argument("--topic", metavar="TOPIC", help="configs of this topic")
     which.add_argument("--group", metavar="GROUP", help="configs of this group")
     which.add_argument(
-        "--broker", metavar="ID", type=int, help=f"configs of this broker ({brokers})"
+        "--broker", metavar="ID", type=int, help=f"configs of this broker (default: {brokers})"
     )
     add_kafka(parser)
 

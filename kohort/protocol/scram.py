@@ -1,4 +1,4 @@
-"""SCRAM's text and arithmetic (RFC 5802; with SHA-256, RFC 7677), shared by both sides.
+"""SCRAM's text and arithmetic (RFC 5802; with SHA-256, RFC 7677), for clients and broker.
 
 As in Kafka's own clients and brokers, names and passwords are used unchanged, in UTF-8, without the
 normalisation (SASLprep) that the RFC requires; and there is no channel binding.

@@ -44,7 +44,7 @@ def is_improved_by_every_part(
     by_setting: Mapping[Setting, Prediction],
     slack_ms: int,
 ) -> bool:
-    """Whether the setting improves on each of its `ablations` that was replayed."""
+    """Whether the setting improves on all its replayed ablations: each change contributes."""
     candidates = (by_setting.get(setting) for setting in ablations(prediction.setting, recorded))
     return all(
         ablation is None or improves_on(prediction, ablation, slack_ms) for ablation in candidates
@@ -63,10 +63,10 @@ def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
 
 
 def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> bool:
-    """Whether a gain over the ablation, on the same seeds, exceeds chance and is worth its cost.
+    """Whether a setting is better than its ablation, the same setting without one of its changes.
 
-    For example, fewer rebalances at the price of some unread time may be an improvement; equal
-    results are not, nor is one percent less of one quantity for fifty percent more of the others.
+    A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may be
+    worth some unread time, but 1 % less of one quantity is not worth 50 % more of the others.
     """
     gains = (
         gain_by_pairs(

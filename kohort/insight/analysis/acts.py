@@ -92,7 +92,7 @@ class _Run:
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         self.episodes: list[Episode] = []
         self._ends: list[int] = []
-        """For each index, the latest end of the episodes up to it: saves a search per gap."""
+        """The latest end of the episodes up to each index, so that `gap_ms` needs no search."""
         for episode in episodes:
             self.add(episode)
 
@@ -101,7 +101,7 @@ class _Run:
         self._ends.append(max([episode.until, *self._ends[-1:]]))
 
     def gap_ms(self, episode: Episode, place: int = 0) -> int:
-        """Return the time from the end of the first `place` episodes (0: of all) to `episode`."""
+        """Return the time to `episode` from the latest end of the first `place` ones (0: all)."""
         return episode.at - self._ends[place - 1]
 
 
@@ -125,8 +125,8 @@ def _end_of_deploy(restarts: _Run) -> int:
 
 
 def _restarted(run: Sequence[Episode], rest: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-    """Yield a deploy or a single restart. If one process left and another joined, append the
-    departure and the arrival to `rest` instead, because they may be unrelated.
+    """Yield a run as one deploy or restart. If the new process of a single restart has another
+    name, append the departure and the arrival to `rest` instead: they may be unrelated.
     """
     if len(run) > 1:
         yield "deploy", list(run)

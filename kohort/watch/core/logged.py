@@ -170,8 +170,8 @@ def _member(logged: LoggedCause, old: GroupRecord, new: GroupRecord) -> MemberRe
 
 
 def begun_by(logged: Cause, order: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Return the logged cause, then the concluded ones. Omit causes that were only assumed because
-    nothing else was found: the logged cause explains the rebalance.
+    """Return the logged cause, then the others of `order`, which were derived from stored records.
+    Omit last resorts (unknown cause, unclear rejoin): the logged cause explains the rebalance.
     """
     trigger = logged.trigger
     same = next((cause for cause in order if _is_same(cause.trigger, trigger)), None)
