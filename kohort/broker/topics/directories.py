@@ -73,7 +73,7 @@ def unique_hex() -> str:
 
 
 class PartitionDirectories:
-    """The partition directories of one data directory, and the checkpoints of the last shutdown."""
+    """The partition directories of one data directory, and the values of its checkpoints."""
 
     def __init__(self, files: FileSystem, root: Path, *, clean_shutdown: bool) -> None:
         self.files = files

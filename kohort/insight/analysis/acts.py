@@ -106,8 +106,8 @@ class _Run:
 
 
 def _end_of_deploy(restarts: _Run) -> int:
-    """Return the number of restarts in a deploy that has ended; 0 if it continues. It has ended if
-    the last restart is of a process that the deploy had restarted already.
+    """Return how many of the restarts form a deploy that has ended; 0 if it may continue. It has
+    ended if the last restart is of a process that the deploy had restarted already.
     """
     episodes = restarts.episodes
     *before, last = episodes

@@ -97,7 +97,7 @@ class ConnectionEnd:
         self.is_active = True
         """Whether bytes have arrived since the last check."""
         self._quiet_since_ms: int | None = None
-        """Time of the last activity; None before the first check."""
+        """Time of the last check that found activity; None before the first check."""
         self._progress = Progress()
         self._unsent_seen_bytes = 0
         """Unsent bytes at the last check."""
