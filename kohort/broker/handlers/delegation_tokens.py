@@ -29,7 +29,7 @@ _DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 def _error(ctx: RequestContext) -> ErrorCode:
-    """Return the error for this client; authentication is checked first."""
+    """Return the error: the client is not authenticated, or else delegation tokens are disabled."""
     if ctx.session.principal == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return _DISABLED

@@ -28,8 +28,8 @@ class Waiting:
     def __init__(
         self, group_id: str, closed: Closed | None, until_ms: int, *, is_running: bool = False
     ) -> None:
-        """`until_ms`: monotonic time at which the rebalance completed or, if it is running, was
-        checked.
+        """`until_ms`: monotonic time at which the rebalance completed or, if it is running, its
+        facts were copied.
         """
         self.is_running = is_running
         self.group_id = group_id

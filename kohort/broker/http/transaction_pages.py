@@ -38,7 +38,7 @@ Json: TypeAlias = dict[str, Any]
 
 class TransactionPages:
     """The transaction pages of one broker. Pages that list several transactions run one at a time,
-    like `GroupPages`.
+    like those of `GroupPages`.
     """
 
     def __init__(self, host: TransactionHost, topics: TopicManager, clock: Clock) -> None:

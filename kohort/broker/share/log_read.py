@@ -1,7 +1,7 @@
 """Reads the log for the acquisition of records: whole batches, and their headers.
 
-Acquisition reads only the headers, up to a maximum number of records. So the estimated size of
-these records is read, not the maximum size in the request, which is 50 MB in most clients.
+Acquisition ends at a maximum number of records. So only the estimated size of these records is
+read, not the request's maximum size, which is 50 MB in most clients.
 """
 
 from collections.abc import Iterable, Sequence

@@ -52,7 +52,7 @@ class _Failure(NamedTuple):
     retry_ms: int
     """Delay before the next attempt."""
     retry_at_ms: int
-    """The end of the delay, by the monotonic clock."""
+    """Monotonic time of the next attempt."""
 
 
 class Compactor:

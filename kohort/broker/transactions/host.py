@@ -55,7 +55,7 @@ CLOSE_WAIT_S: Final = 5.0
 
 
 class TransactionsConfig(NamedTuple):
-    """Settings for all transactional ids; `rules` contains those that the rules read."""
+    """Settings for all transactional ids; `rules`: the settings that `core.transaction` uses."""
 
     rules: TransactionConfig = TransactionConfig()
     ids_max: int = 100_000
@@ -84,7 +84,7 @@ class TransactionHost:
         new_producer_id: Callable[[], int],
         background_tasks: BackgroundTasks | None = None,
     ) -> None:
-        """`new_producer_id` returns each id once, or raises KafkaError."""
+        """`new_producer_id` returns an id that it never returned before, or raises KafkaError."""
         self.config = config
         self._log = log
         self._clock = clock
@@ -100,7 +100,7 @@ class TransactionHost:
         self._stuck: set[str] = set()
         """Ids whose transaction in Prepare* cannot be completed yet; logged when that begins."""
         self._unanswered: dict[Deferred[Any], TransactionalId] = {}
-        """The pending requests' responses (tickets), and the transactional ids that set them."""
+        """By the pending response to a request (its ticket), the request's transactional id."""
         self._settling: dict[str, list[Deferred[None]]] = {}
         """By transactional id, the waiters for the end of its operation in progress."""
         self._slices = RoundRobin(clock)

@@ -21,7 +21,7 @@ _EFFORT_PER_STEP = 8_192
 compiled code."""
 
 _SPANS_PER_STEP = 2_048
-"""Like `_EFFORT_PER_STEP`, but for slower checks that create an object for each record."""
+"""Records and headers per step of the slower checks, which create an object for each record."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 
@@ -37,7 +37,7 @@ class TimestampRange:
 
     earliest: float
     latest: float
-    """An integer, or infinity."""
+    """Like `earliest`, an integer, or infinite for no limit."""
 
     def __contains__(self, timestamp: int) -> bool:
         return self.earliest <= timestamp <= self.latest or timestamp == NO_TIMESTAMP
@@ -55,7 +55,7 @@ ANY_TIMESTAMP = TimestampRange(-math.inf, math.inf)
 
 
 def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> TimestampRange:
-    """Return what message.timestamp.before.max.ms and .after.max.ms allow at this time."""
+    """Return the range that message.timestamp.before.max.ms and .after.max.ms allow now."""
     if before_max_ms == after_max_ms == _INT64_MAX:
         return ANY_TIMESTAMP
     return TimestampRange(

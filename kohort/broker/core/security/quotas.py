@@ -82,7 +82,7 @@ HOLDING_MAX: Final = 10_000
 """Maximum clients whose limit is cached; above it, the whole cache is dropped."""
 
 CLIENT_ID_LENGTH_MAX: Final = 255
-"""Longer client ids are stored as digests: a client may send another of 32 KB with each request."""
+"""Longer client ids are stored as digests: a client may send a new one of 32 KB in each request."""
 
 
 class QuotaError(Exception):
@@ -175,7 +175,7 @@ class Quotas:
         self._used: RecentlyUsed[tuple[str, str, str], Account] = RecentlyUsed(
             partial(self._new_account, windows, window_ms), ACCOUNTS_MAX
         )
-        """Accounts by (quota key, user, client id); "" if all users or all client ids share one."""
+        """Accounts by (quota key, user, client id); "" for a user or client id if all share one."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )

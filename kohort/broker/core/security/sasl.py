@@ -63,7 +63,7 @@ class PlainLogin(NamedTuple):
 
 
 def read_plain(token: bytes) -> PlainLogin:
-    """The login in a token. Raises SaslFailure."""
+    """Parse the client's SASL/PLAIN message. Raises SaslFailure."""
     # No password contains invalid UTF-8; Java replaces such bytes.
     parts = token.split(b"\0")
     if len(parts) != _PARTS:
@@ -214,8 +214,8 @@ class ScramExchange:
 def made_up(
     mechanism: str, name: str, secret: bytes, visible: VisibleProperties = USUAL_PROPERTIES
 ) -> Credential:
-    """Return the credential to use for an unknown user, so that clients cannot tell it from a known
-    one: always the same for a name, a `secret` and the `visible` properties.
+    """Return a credential for an unknown user, so that clients cannot tell whether the user exists:
+    always the same for a name, a `secret` and the `visible` properties.
     """
     import hashlib  # noqa: PLC0415 - see kohort.protocol.scram.
 

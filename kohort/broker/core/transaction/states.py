@@ -34,7 +34,7 @@ class TransactionState(Enum):
     Ways out: Ongoing; PrepareAbort by EndTxn v5; Dead.
     """
     ONGOING = "Ongoing", 1
-    """A transaction to which at least one addition was accepted, though it may have no partition.
+    """The transaction is open: an addition of partitions was accepted, even if it named none.
 
     InitProducerId: aborts the transaction (a fence). Additions: accepted. EndTxn: decides.
 
@@ -70,7 +70,7 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is final and markers are missing."""
+        """Whether the outcome is final, but not all markers are written."""
         return self is _S.PREPARE_COMMIT or self is _S.PREPARE_ABORT
 
 
@@ -92,7 +92,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | Non
         }
     )
 )
-"""States from which each may be entered; None means a new id."""
+"""By state, the states from which it may be entered; None means a new id."""
 
 
 def is_legal(previous: TransactionState | None, *states: TransactionState) -> bool:

@@ -76,7 +76,7 @@ def may_use(
 
 
 REPEATS_MAX: Final = 10
-"""Up to this many repeated names in a request are answered as in Kafka; no client sends any."""
+"""Maximum repeated names in a request that is answered as in Kafka; clients usually send none."""
 
 
 def check_repeats(named: Iterable[Hashable]) -> None:
@@ -104,10 +104,10 @@ class Mutations:
         """How long to throttle the client; the dispatcher acts on the value in the response."""
 
     def take(self, partitions: int) -> None:
-        """Charge the quota for a change.
+        """Charge the quota for creating or deleting `partitions` partitions.
 
         Raises:
-            KafkaError: the quota is exceeded, and the change must not be made.
+            KafkaError: the quota is exceeded; do not create or delete them.
         """
         if self._quotas is None:
             return

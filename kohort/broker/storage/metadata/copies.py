@@ -50,7 +50,7 @@ class _Copy(NamedTuple):
     database: MetadataDatabase | None = None
     content: Content | None = None
     problem: DamagedError | UnreadableError | None = None
-    """Why there is no content; None also if there is no such file."""
+    """Why there is no content; None also if the file is missing."""
 
     @property
     def changes(self) -> int:
