@@ -43,7 +43,7 @@ class DescribedMember(NamedTuple):
     metadata: bytes
     """Metadata for the chosen assignor of a classic group; empty unless Stable."""
     assignment: bytes
-    """In the encoding of the member's protocol type."""
+    """The assigned partitions, encoded as the member's protocol type defines."""
 
 
 PARTITIONS_LISTED: Final = 10
@@ -69,7 +69,6 @@ class WaitingFor(NamedTuple):
     heard_ms: tuple[int, ...] = ()
     """When each of `members` sent its last heartbeat (monotonic); empty if unknown."""
     session_ends_ms: tuple[int, ...] = ()
-    """When the session of each of `members` ends without a heartbeat (monotonic); empty if unknown.
-    """
+    """When each session of `members` expires unless renewed (monotonic); empty if unknown."""
     is_any: bool = False
-    """Whether it is unknown which of `members` are missing; at least one of them is."""
+    """Whether the group waits for at least one of `members`, but it is unknown for which."""

@@ -32,8 +32,8 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Holdings(NamedTuple):
-    """The partitions that members have, as far as known: assignments by member id, and the earlier
-    ids of static members that were replaced after the assignment.
+    """Assignments by member id, as far as known; `renamed` maps the new ids of static members
+    that were replaced since to the ids in `assignments`.
     """
 
     assignments: Mapping[str, bytes]
@@ -64,12 +64,12 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """The members and pending member ids that the join phase waited for last: they joined, left or
-    were dropped at `at_ms`, the latest time of such an event.
+    """The last members and pending member ids that held up the join phase: they joined, left or
+    were dropped at `at_ms`, when this last happened.
     """
 
     before_ms: int
-    """The latest time before `at_ms` of such an event."""
+    """When members last joined, left or were dropped before `at_ms`; else the rebalance's start."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class RebalanceFacts:
     began: Now
     started: RebalanceStarted
     holdings: Holdings | None
-    """The holdings before the rebalance; None if unknown."""
+    """The members' partitions before the rebalance; None if unknown."""
     leader_before: str | None
     awaited: Awaited
     follows: int | None = None
@@ -118,7 +118,7 @@ class RebalanceFacts:
     syncs: dict[str, int] = field(default_factory=dict)
     """When each member's sync was received."""
     awaits: set[str] = field(default_factory=set)
-    """Once the rebalance has ended: members of the new generation that have not synced yet."""
+    """Once the generation is stored, its members that have not synced yet; empty before."""
     outcome: RebalanceOutcome | None = None
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
@@ -168,7 +168,7 @@ class RebalanceFacts:
             self.awaited.came(departure.at_ms, member_id)
 
     def add_stranger(self, departure: Departure) -> None:
-        """Add a client that was fenced or refused although it was not a member."""
+        """Add a client whose request was fenced or refused, and that is not a member."""
         if len(self.gone) < STRANGERS_KEPT:
             self.gone.setdefault(departure.member.member_id, departure)
         else:

@@ -16,7 +16,7 @@ class ShareHeartbeatRequest(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     client_software: str = ""
-    """See `MemberRef.client_software`."""
+    """Name and version of the client library (see `MemberRef`)."""
 
 
 class OffsetsResult(NamedTuple):

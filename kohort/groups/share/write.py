@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 ASSIGN_TIMER: Final = TimerKey("assign")
-"""Fires at the end of the assignment interval, and computes a target if no heartbeat has."""
+"""Computes the target at the end of the assignment interval, unless a heartbeat has done so."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +98,7 @@ def restart_session(data: ShareData, member_id: str, now_ms: int) -> None:
 
 
 def _note_partitions(data: ShareData, old: ShareState, new: ShareState) -> None:
-    """Report newly initialized partitions, and those of topics whose state has been deleted."""
+    """Report newly initialized partitions, and partitions of topics whose state was deleted."""
     if old.initialized == new.initialized:
         return
     added: dict[bytes, tuple[str, tuple[int, ...]]] = {}
