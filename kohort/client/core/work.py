@@ -279,7 +279,7 @@ class Work:
     def finish(self, item: Item, now_ms: int = 0, *, goes_on: bool = False) -> Item | None:
         """Mark a record as done, whatever its result: the position may move past it.
 
-        With `goes_on`, return the next record of the lane to run, as from `next`, if there is one.
+        With `goes_on`, return the next record of the lane, if it may be started; see `next`.
         """
         lane = item.lane
         share = lane.share
@@ -332,7 +332,7 @@ class Work:
         heapq.heappush(self._resting, (until_ms, self._rests, lane))
 
     def abandon(self, item: Item) -> None:
-        """Leave a record undone: its handler was cancelled, or may not be called again. While its
+        """Leave a record undone: its handler was cancelled, or must not be called now. While its
         partition is draining or held, no record from this offset on is started.
         """
         self._take_back(item)
@@ -358,8 +358,8 @@ class Work:
         return self._shares.keys()
 
     def drain(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
-        """Start no records of these partitions after the last started one. Earlier records are
-        still handled: otherwise the records after them that are done would be delivered again.
+        """Start no records of these partitions beyond the last one started. Records before it are
+        still handled: otherwise records that are done would be delivered again.
 
         Retries due by `until_ms` are made when due, later ones at once; no more are scheduled for a
         time after `until_ms`.
@@ -409,7 +409,7 @@ class Work:
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that these partitions are owned again, and read from their committed offsets."""
+        """Record that these partitions are owned again; they are read from committed offsets."""
         self._gone.difference_update(partitions)
 
     def _share(self, partition: TopicPartition) -> Share:

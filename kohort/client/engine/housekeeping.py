@@ -83,7 +83,7 @@ class PollHousekeeping:
                 self._task = None
 
     def check_caller(self) -> None:
-        """Raise IllegalStateError if a callback calls: it would wait for itself."""
+        """Raise IllegalStateError if called from a callback, which would wait for itself."""
         caller = asyncio.current_task()
         callbacks = {self._task, self._rebalance.callbacks.task}
         if self._commits is not None:

@@ -12,8 +12,8 @@ TEXT_LENGTH_MAX: Final = 255
 """Maximum length of the reason text sent to the broker; the log has the whole text."""
 
 FAILURES_LENGTH_MAX: Final = 1_000
-"""A text of this length gets no more failed attempts appended: a broker may be away for hours,
-with two attempts a second."""
+"""No more failed attempts are appended to a text at least this long: a broker may be away for
+hours, with two attempts a second."""
 
 _BY_WEIGHT: Final = (
     JoinReason.ENFORCED,
@@ -47,7 +47,7 @@ class Rejoin(NamedTuple):
 def combined(stored: Rejoin | None, new: Rejoin) -> Rejoin:
     """Combine two reasons: the more significant reason wins; of equal ones, the newer.
 
-    GROUP_REBALANCING is the least significant reason.
+    GROUP_REBALANCING, the least significant reason, never replaces a stored one.
     """
     if stored is None:
         return new

@@ -6,8 +6,8 @@ long as there is a chain of moves that takes a partition from a member and gives
 with at least two fewer, apply it. Partitions of one topic are interchangeable, so chains run over
 topics, not over partitions.
 
-Optimality matters beyond evenness. A cooperative group reaches its assignment in two rounds, the
-second of which knows only what was kept in the first. If the first round's target was optimal, the
+Optimality matters beyond evenness. A cooperative group reaches its assignment in two rounds, and
+the second knows only the partitions kept in the first. If the first round's target was optimal, the
 remaining partitions complete it to another optimum, and no third round is needed.
 """
 
@@ -56,7 +56,7 @@ def _share_equally(
     held: Mapping[str, Sequence[TopicPartition]],
     free: Iterable[TopicPartition],
 ) -> Assignment:
-    """Assign if all members subscribe to the same topics: counts differ by at most one."""
+    """Return an assignment of members with equal subscriptions: counts differ by at most one."""
     to_give = deque(free)
     count = len(to_give) + sum(map(len, held.values()))
     least, more_count = divmod(count, len(members))
@@ -108,9 +108,9 @@ class _Balance:
         """Return the assignment of each member: its number of partitions of each topic, preferring
         those that it held.
 
-        Moves may have taken a partition from a member and given it another partition of the same
-        topic. A cooperative member would give up its partition and wait for the other, and the next
-        round might reverse that: a group that never settles.
+        Moves may have exchanged a member's partition for another one of the same topic. Without
+        this preference a cooperative member would revoke the first and wait for the second, and the
+        next rebalance might reverse that, endlessly.
         """
         shares: Assignment = {}
         free = {tp for has in self._has.values() for ones in has.values() for tp in ones}
