@@ -16,15 +16,15 @@ CONSUMER_SESSIONS: Final = ((45_000, 5_000), (45_000, 500))
 """Session timeout and heartbeat interval of consumer groups: Kafka's defaults, and the interval
 that Kohort's broker sends to its members while they are few."""
 LONG_CONSUMER_SESSIONS: Final = ((60_000, 5_000), (60_000, 500))
-"""The longest session that Kafka allows by default (group.consumer.max.session.timeout.ms)."""
+"""The default of group.consumer.max.session.timeout.ms, with the same heartbeat intervals."""
 ASSIGNMENT_INTERVALS: Final = (1_000, 5_000)
 INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
 
 LONG_JOIN_MS: Final = 20_000
-"""Shorter rebalance timeouts are tried only if a member took longer than this to join, because only
-slow members can exceed them."""
+"""Rebalance timeouts are varied only if a member took longer than this to join, because only slow
+members can exceed them."""
 
 
 def grid(trace: Trace) -> list[Setting]:

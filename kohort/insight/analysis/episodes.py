@@ -22,8 +22,8 @@ from kohort.insight.event_rows import ENFORCED
 RETURN_MS: Final = 600_000
 """A process that returns later than this was stopped and started, not restarted."""
 QUIET_MS: Final = 90_000
-"""Longer pauses separate two acts: in a deploy, a process stops, its successor starts and becomes
-ready, and then the next process is replaced."""
+"""Maximum pause between episodes of one act, such as a deploy that replaces a process only when the
+successor of the previous one is ready."""
 REPLACED_MS: Final = 60_000
 """Maximum time between the departure of a process and the arrival of its successor under another
 name (see `process_name`)."""
@@ -40,7 +40,7 @@ WENT: Final = _SLOW | {
 }
 """Kinds of causes that remove a member from the group."""
 _KIND_OF_FATE: Final = {"left": "member_left", "rebalance_timeout": "join_expired"}
-"""The kind of cause by the fate in a member's row, where the two have different names."""
+"""Kinds of causes by a member row's fate; any other fate has the same name as its kind."""
 _REJOINED: Final = frozenset({"protocols_changed", "leader_rejoined", "forced_by_reason"})
 _OF_REASON: Final = {
     "TOPIC_METADATA_CHANGE": "topic_change",
@@ -70,7 +70,7 @@ Cause: TypeAlias = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Moves:
-    """Arrivals, departures and revocations of members, which are added in portions."""
+    """Arrivals, departures and revocations, collected from the member rows passed to `add`."""
 
     of_rebalance: dict[int, list[Member]] = field(default_factory=dict)
     """Members that joined or left, by the sequence of the rebalance."""
@@ -113,7 +113,7 @@ class Move:
 
     @property
     def silent_at(self) -> int:
-        """Time of the process's last sign of life, as far as known."""
+        """When the old process sent its last request, if known; else the time of this move."""
         if self.kind == "session_expired":
             return self.at - (self.cause.get("session_timeout_ms") or 0)
         return self.at - (self.cause.get("silent_ms") or 0)
@@ -125,7 +125,7 @@ class Move:
 
 @dataclass(slots=True, eq=False)
 class Episode:
-    """What happened to one process, or a cause other than a departure or an arrival."""
+    """A process's arrival, departure or both (as in a restart), or another cause of a rebalance."""
 
     at: int
     sequence: int
@@ -464,7 +464,7 @@ def _match(move: Move, others: Sequence[Move]) -> Move | None:
 
 
 def _is_act_alone(cause: Cause) -> bool:
-    """Whether a cause other than the trigger is an episode: a change of topics or subscriptions."""
+    """Whether a cause is an episode even if not the trigger: topics or subscriptions changed."""
     kind = cause.get("kind")
     return _OF_KIND.get(str(kind)) in _OF_REASON.values() and (
         kind not in _REJOINED or cause.get("reason") in _OF_REASON

@@ -33,7 +33,7 @@ _BARS_LEAST: Final = 12
 
 
 def timeline(page: GroupPage) -> Markup:
-    """Draw stopped seconds and rebalances as bars, and a line of marks for each cause."""
+    """Draw bars for stopped or unowned time and rebalances, and a line of marks per kind of act."""
     return figure(lambda width: _draw(page, width), alt(page), _caption(page))
 
 
