@@ -44,7 +44,7 @@ _PACKED_ROWS: Final = 20_000
 
 
 def packed(tables: Mapping[str, pa.Table], number: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield batches of COMPUTED, each with up to `_PACKED_ROWS` rows of one table."""
+    """Yield batches with the schema COMPUTED, each with up to `_PACKED_ROWS` rows of one table."""
     for name, rows in tables.items():
         for at in range(0, max(rows.num_rows, 1), _PACKED_ROWS):
             sink = pa.BufferOutputStream()

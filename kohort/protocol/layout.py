@@ -1,4 +1,4 @@
-"""The ``construct`` layout of a declared class in a version.
+"""The ``construct`` layout of a declared message class, for one version.
 
 The layout is the definition of what is on the wire: :mod:`kohort.protocol.compiler` generates the
 fast codec from it, and tests compare the two.

@@ -124,7 +124,7 @@ class _Machine(MemoryMachine):
 
 
 class VirtualKafka:
-    """A broker with the methods of `Kafka`; those that may wait are coroutines."""
+    """A broker on virtual time, with `Kafka`'s methods; methods that may wait are coroutines."""
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ from kohort.watch.reader import Json, OffsetsReader, Report
 
 POLL_S: Final = 1.0
 BUSY_POLL_S: Final = 0.25
-"""Poll interval while any group is rebalancing, or more records of an operation may follow, so that
-rebalances are printed in time."""
+"""Poll interval while a group is rebalancing, or the records of an operation may be incomplete, so
+that rebalances are printed in time."""
 
 _LATER_MS: Final = 1_000
 """Assumed maximum time until all records of one coordinator operation can be read."""
@@ -30,7 +30,7 @@ class AnyFollower:
         self._poll_s = poll_s
         self._logs = logs
         self.denials: set[int] = set()
-        """Authorization errors in the descriptions of groups."""
+        """Codes of the authorization errors in responses that describe groups."""
         self.trouble: str | None = None
         """Why the cluster cannot be read at present."""
 
@@ -57,7 +57,7 @@ class AnyFollower:
         raise NotImplementedError
 
     def _lose_sight(self) -> None:
-        """Called when the cluster cannot be read at present."""
+        """For subclasses: called after each poll that failed with a temporary error."""
 
     def _pause_s(self) -> float:
         return self._poll_s
@@ -129,7 +129,7 @@ class Follower(AnyFollower):
 
 class History(NamedTuple):
     records: list[Json]
-    """Records of all groups, group by group, the oldest of each first."""
+    """History records, group by group, the oldest of each group first."""
     since_ms: dict[str, int]
     """How far back the history of each group reaches."""
     unread_count: int
