@@ -1,9 +1,9 @@
 """Hosts all transactional ids of this broker: loading, writing, markers, timeouts and expiry.
 
 Guarantees: all ids are loaded, and all transactions in Prepare* completed, before the first request
-is served. A request's changes are durable before its response. If no partition has to wait for a
-disk, EndTxn is answered when the Prepare* record is durable, and the markers are written before any
-later request is executed.
+is served. A request's changes are durable before its response. If the markers are few and need
+not wait for a disk, EndTxn is answered when the Prepare* record is durable, and the markers are
+written before any later request is executed.
 
 The rules are in :mod:`kohort.broker.core.transaction`; the host executes their effects. There is no
 lock and no queue: the rules reject a request that arrives while a record of its transactional id is

@@ -153,7 +153,7 @@ class ScramExchange:
         self._said = ""
 
     def step(self, token: bytes) -> Challenge | Done:
-        """Answer a token. Raises SaslFailure."""
+        """Process the client's next message; return the reply. Raises SaslFailure."""
         try:
             text = token.decode()
         except UnicodeDecodeError:

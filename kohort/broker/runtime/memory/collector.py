@@ -32,7 +32,7 @@ YOUNG_COUNT_MIN: Final = 1_000
 """Minimum number of young objects to collect; fewer are left to the next call."""
 
 CHECKS_PER_COUNT: Final = 10
-"""Checks per count of the young objects: counting takes longer than a collection."""
+"""Calls of `check` per count of the young objects: counting takes longer than a collection."""
 
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
@@ -78,7 +78,7 @@ def collect_as_usual() -> None:
 
 
 class IterationCollector:
-    """Collects young objects in `check`; for times with very many objects and `collect_in_steps`."""
+    """Collects young objects in `check`, while very many objects exist; see `collect_in_steps`."""
 
     def __init__(self) -> None:
         gc.set_threshold(*BURST_THRESHOLDS)
