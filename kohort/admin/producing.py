@@ -118,7 +118,7 @@ class Producer:
             self._send(partition)
 
     def _send(self, partition: int) -> None:
-        """Append a batch, and drop it from the buffer."""
+        """Take a partition's batch from the buffer, and append it."""
         if partition == self._next_partition:
             # Records without a key fill a batch of one partition, then of the next, as in Java.
             self._next_partition = (partition + 1) % self.partition_count

@@ -53,7 +53,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Iterable[Any]]) -
 
 
 def items(spark: SparkSession, given: Iterable[Any]) -> DataFrame:
-    """Return a DataFrame of pickled objects, spread over all cores; tasks call `objects`."""
+    """Return a DataFrame of pickled objects, spread over all cores; `objects` unpickles them."""
     return spark.createDataFrame(
         pa.table([pa.array(map(pickle.dumps, given), pa.binary())], schema=_RESULT)
     )

@@ -209,7 +209,7 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
 
 
 def remains_of(facts: RebalanceFacts) -> list[Any]:
-    """Return the objects with most of the memory of `facts`, to be freed in steps."""
+    """Return the objects that hold most of the memory of `facts`, to be freed in steps."""
     members = () if facts.join_phase is None else facts.join_phase.members
     return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]
 

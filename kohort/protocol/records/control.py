@@ -30,7 +30,7 @@ _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 
 _AS_WRITTEN = Struct(">5shhshis")
-"""A marker's record as coordinators write it: key, value, and the bytes around both."""
+"""A marker's record as coordinators write it: key, value, and the constant bytes around them."""
 _AROUND = b"\x20\0\0\0\x08", _VERSION, b"\x0c", _VERSION, b"\0"
 
 

@@ -19,7 +19,7 @@ class Taken(NamedTuple):
 
 
 class Changes:
-    """The ids of changed groups, and the events, since the last `take`."""
+    """The ids of changed groups, and the groups' events, since the last `take`."""
 
     __slots__ = ("_events", "_groups", "_removed", "keeps_events", "keeps_groups")
 
