@@ -97,7 +97,7 @@ class Declaration(NamedTuple):
     honoured: bool = True
     internal: bool = False
     rule: str = ""
-    """For settings without effect: Kafka's condition for a change at run time; see `Rule`."""
+    """For settings without effect: which changes at run time Kafka rejects; see `Rule`."""
 
 
 class Setting(NamedTuple):

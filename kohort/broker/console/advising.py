@@ -19,7 +19,7 @@ from kohort.broker.http.json_parts import ANSWER_BYTES
 from kohort.broker.http.messages import JSON, HttpResponse
 
 TIMEOUT_S: Final = 45.0
-"""Timeout of ``kohort groups advise``; shorter than a page's (`HttpLimits.answer_timeout_s`)."""
+"""Timeout of ``kohort groups advise``, below that of requests (`HttpLimits.answer_timeout_s`)."""
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
 REMEMBERED_MAX: Final = 20

@@ -162,8 +162,8 @@ class _PartitionContent:
                 self.latest[record.key] = record
 
     def decode(self) -> Iterator[DurableRecord]:
-        """Yield the valid records: for each key, the last record outside open transactions, and the
-        records of open transactions before and after it, in log order.
+        """Yield each key's valid record, and its offsets in open transactions: before the valid
+        record those that are earlier in the log, after it the later ones.
         """
         held = self._resolver.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))

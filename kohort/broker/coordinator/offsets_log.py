@@ -1,7 +1,7 @@
 """The groups' log: __consumer_offsets as the coordinator sees it.
 
-Each group belongs to one partition, chosen as Kafka does, so that tools find it. The records of one
-call form one batch, all or nothing.
+Each group belongs to one partition, chosen as in Kafka, so that tools find it. The records of one
+`append` form one batch: either all are stored, or none.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
@@ -74,7 +74,7 @@ class OffsetsLog(Protocol):
         ...
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the log before the first append, which would wait for it; None if it exists.
+        """Create the log, so that the first append need not wait for it; None if it exists.
 
         Raises:
             KafkaError: it cannot be created.
@@ -110,8 +110,7 @@ class PendingResolver:
     """Determines which records of a partition count. It must get all entries, from the first on.
 
     A record outside of transactions counts immediately. A transactional record counts once its
-    commit marker is read, but at the record's own position in the log: a later record with the same
-    key takes precedence.
+    commit marker is read, unless a later record in the log with the same key counts already.
     """
 
     def __init__(self) -> None:
@@ -119,7 +118,7 @@ class PendingResolver:
         """Records of the transactions that are open at the present position in the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """Process the next entry; return the records that count from now on. Each supersedes any
+        """Process the next entry; return the records that count as of now. Each replaces any
         earlier record of its key.
         """
         if isinstance(entry, StoredMarker):

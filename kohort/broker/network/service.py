@@ -95,8 +95,8 @@ class ConnectionInfo:
     session `accounts_of`. Set by the service if clients have quotas."""
     granted: Granted = field(default_factory=lambda: NOTHING_GRANTED)
     granted_to: Session = UNKNOWN
-    """`granted` are the cached permissions, valid only for the session `granted_to`. Set by the
-    service if there are access rules."""
+    """`granted` has the cached permissions, valid only for the session `granted_to`. The service
+    sets both if there are access rules."""
     sends_files: bool = False
     """Whether responses may contain file ranges."""
     opened_share_session: bool = False
@@ -157,7 +157,7 @@ class Service(Protocol):
 
 
 class TlsPeer(Protocol):
-    """The client of a complete TLS handshake."""
+    """The client of a completed TLS handshake."""
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -184,7 +184,7 @@ class ListenerTls(Protocol):
     """The context for new connections; replaced as a whole when certificates are renewed."""
 
     def established(self, connection: NewConnection, peer: TlsPeer) -> None:
-        """Create the session from the client's certificate. Raises TlsError to reject it."""
+        """Create the session from a client's certificate. Raises TlsError to reject the client."""
         ...
 
 

@@ -45,8 +45,7 @@ ATTEMPTS: Final = 3
 """Maximum reads of one partition in another thread, if its window changes during each."""
 
 RETRIES: Final = 3
-"""After this many attempts with reads in other threads that acquire nothing, a fetch waits for a
-change."""
+"""If a fetch has read in other threads this often and acquired nothing, it waits for a change."""
 
 NOT_INITIALIZED: Final = "The share group has not initialized this partition."
 
@@ -468,7 +467,7 @@ class DelayedShareFetch(DelayedOperation):
     def __init__(
         self, fetch: ShareFetch, *, owner: Hashable, held_bytes: int, after_check: bool
     ) -> None:
-        """`after_check`: the fetch found no records just now, so `is_ready` is not called first."""
+        """`after_check`: no records were found just now, so the first `try_complete` is False."""
         super().__init__(owner=owner, held_bytes=held_bytes)
         self._fetch = fetch
         self._is_checked = after_check

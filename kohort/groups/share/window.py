@@ -11,8 +11,8 @@ timer:
     ... append write.change ...
     window.written(write)  or  window.failed(write, now_ms)
 
-Offsets that a write has changed belong to nobody until `written` or `failed` is called, and the
-start moves only then: until then they are skipped by `acquire` and refused by `acknowledge`.
+Until `written` or `failed` is called, the offsets that a write has changed belong to nobody:
+`acquire` skips them, `acknowledge` refuses them, and the start offset does not move past them.
 
 If the group has a dead-letter queue (KIP-1191), rejected records and those released at the delivery
 limit become Archiving, which keeps the start offset from advancing. Once this state is durable,
@@ -107,7 +107,7 @@ class PendingWrite:
         self.parts: list[Change] = []
         """Changes of offset ranges, the oldest first."""
         self.change = StateWrite(-1, -1, ())
-        """What is to be stored; set by `Window.take_write`."""
+        """The changes as they are stored; set by `Window.take_write`."""
 
 
 class Window:
@@ -190,9 +190,9 @@ class Window:
     ) -> Acquisition:
         """Lock records for a member.
 
-        `log` holds the headers of what was read at `position`, in offset order: the first batch
-        contains `position` or is the first one after it. If `position` has
-        changed but nothing is acquired, the offsets before it were aborted or are missing: read on.
+        `log` has the headers of the batches read at `position`, in offset order: the first batch
+        contains `position` or is the first one after it. If nothing is acquired but `position` has
+        changed, it is now after aborted or missing offsets: read again from there.
         """
         if not log:
             return NOTHING
@@ -305,8 +305,9 @@ class Window:
 
     def failed(self, write: PendingWrite, now_ms: int) -> None:
         """Process a failed write: acknowledged records are Acquired again, or released if their
-        lock has ended; releases by `release_all` and `on_deadline` remain. The log does not
-        have them, so the next write must be a snapshot (`StateWriter.failed`).
+        lock has ended; records released by `release_all` and `on_deadline` stay released. The
+        state topic lacks these releases, so its next record must be a snapshot
+        (`StateWriter.failed`).
         """
         self._writes.remove(write)
         limit, archived = self.settings.delivery_count_limit, self.settings.archived

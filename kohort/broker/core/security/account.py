@@ -35,7 +35,7 @@ class Rate:
 
     @property
     def sample_end_ms(self) -> int:
-        """The time from which `record` begins a new sample; call `record` first."""
+        """When `record` next begins a new sample; valid only after a first call of `record`."""
         return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
@@ -75,9 +75,9 @@ SHARE_FETCH_KEY: Final = 78
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 
 _NEVER: Final = -1
-"""A time before all others."""
+"""Less than any monotonic time."""
 _AT_ONCE_MAX: Final = (1 << 31) - 1
-"""The largest `max_bytes` that a Fetch can have."""
+"""Limit of `at_once`: the largest `max_bytes` that a Fetch can have."""
 _BUDGET_MAX: Final = 1 << 62
 """Upper bound of budgets: a request quota has no maximum, so its budget could be infinite."""
 
@@ -171,8 +171,8 @@ class Accounts:
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Whether the consumer quota allows a response of `max_bytes` and one of `min_bytes`. False
-        if these are another client's accounts, or have to be looked up again.
+        """Whether the consumer quota allows a response of the larger of these sizes. False if the
+        accounts are another client's, or have to be looked up again.
         """
         return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 

@@ -28,9 +28,7 @@ class Mark(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Answer the request that `ticket` stands for, now. A transactional id returns every ticket in
-    exactly one Reply.
-    """
+    """Answer the request of `ticket` immediately. Each ticket gets exactly one Reply."""
 
     ticket: Ticket
     body: Any
