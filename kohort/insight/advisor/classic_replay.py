@@ -79,7 +79,7 @@ class ClassicReplay(Replay[SimulatedMember]):
             member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup of `member`, which is given the member id if the group generates one."""
+        """Send a JoinGroup of `member`; if the group generates a member id, it is this member's."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 

@@ -33,7 +33,7 @@ _LOSS: Final = 0
 _GAIN: Final = 1
 _STOP: Final = 0
 _START: Final = 1
-"""The two ends of an interval, in their order within a rebalance: revocation before assignment."""
+"""_STOP is less than _START: within a rebalance, revocation comes before assignment."""
 
 OWNED: Final = "owned"
 UNAVAILABLE: Final = "unavailable"
@@ -66,7 +66,7 @@ class _Transition(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """The state of a partition after the members added so far."""
+    """The state of a partition after all rebalances that `Ownership.add` has processed."""
 
     gain: _Move | None
     """The move that assigned the partition to its owner; None without an owner."""
@@ -85,7 +85,7 @@ class Ownership:
     portion.
 
     Moves before `since` are processed too, because they determine who owns what at `since`. Owners'
-    stops before `since` are skipped: there are up to partitions times rebalances of them.
+    stops before `since` are skipped: each rebalance may have one for every partition.
     """
 
     def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
@@ -126,7 +126,7 @@ class Ownership:
     def _together(
         self, members: Sequence[Member], stops: Mapping[str, object], *, is_last: bool
     ) -> Iterator[tuple[str, tuple[int, ...], _Line, tuple[_Move, ...]]]:
-        """Yield topic, numbers, state and moves of each set of partitions that moved together."""
+        """Yield each set of partitions that moved together: topic, numbers, last state, moves."""
         moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
         for member in members:
             if not member.gained and not member.given_up:
@@ -149,7 +149,7 @@ class Ownership:
 
 
 class Idle:
-    """Sums up rows of the table `partitions` by partition and cause: the table `unavailability`."""
+    """Computes the table `unavailability`: sums of table `partitions` by partition and cause."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
@@ -341,9 +341,9 @@ def _interval(
 
 
 def _stop_at(member: Member) -> int | None:
-    """Return the time at which a member stopped reading in a rebalance: if eager, at its join; if
-    cooperative, at the assignment that revokes partitions; in a consumer group, when its
-    heartbeat reported the revocation; and when it left or was removed, at the latest.
+    """Return when a member stopped reading in a rebalance: when it left or was removed; else, if
+    cooperative, at the assignment that revokes partitions, or in a consumer group, when its
+    heartbeat reported the revocation. An eager member stops at its join, unless it left before.
     """
     ms = member.join_received_ms if member.mode == "eager" else None
     other_ms = None

@@ -15,7 +15,7 @@ from kohort.insight.analysis.rows import Member, Rebalance, longest, total
 from kohort.insight.tables.findings import HeartbeatGap, SlowMember
 
 _OF_MEMBERS: Final = frozenset({"join", "sync", "revoke", "tell", "give"})
-"""Phases that end when members do something. The last three are phases of consumer groups."""
+"""Phases that members end with their requests. The last three are phases of consumer groups."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Process:
     expired_count: int = 0
     expired_timeout_ms: int | None = None
     session_timeout_ms: int | None = None
-    """The session timeout requested by its last join."""
+    """The session timeout that the process requested in its last join."""
     rebalance_timeout_ms: int | None = None
 
     def add(self, row: Member, timeout_ms: int | None) -> None:
@@ -60,9 +60,7 @@ class WaitTimes:
     def add(
         self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
     ) -> WaitTimes:
-        """Add a portion of the rebalances; `members` has their member rows, by sequence of the
-        rebalance.
-        """
+        """Add the next rebalances; `members` has their member rows, by sequence number."""
         timeouts = {
             (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
             for row in rebalances

@@ -73,9 +73,9 @@ class GroupPage:
     """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
     stopped_total_ms, stopped_longest_ms, missing_count."""
     causes: Sequence[Row] = ()
-    """One row for each kind of act, most stopped time first, then most rebalances: kind, act_count,
-    totals of the columns of `acts`, last_at_ms, and process_counts, a list of names and their
-    numbers of acts."""
+    """One row for each kind of act (such as restarts), by stopped time and rebalances, descending:
+    kind, act_count, totals of the columns of `acts`, last_at_ms, and process_counts, a list of
+    names and their numbers of acts."""
     acts: Listed = field(default_factory=Listed)
     """Rows of the table `acts`, the newest first."""
     late: Row | None = None
@@ -99,7 +99,7 @@ class GroupPage:
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""
     is_consumer_group: bool = False
-    """Whether the last rebalance is of a consumer group (KIP-848), whose stopped time counts
+    """Whether the last rebalance is of a consumer group (KIP-848): its stopped time counts
     partitions, not members."""
     advice: Sequence[Row] = ()
     """Rows of `advice` for all settings that were tried."""

@@ -53,7 +53,7 @@ _OBSERVED: Final = {
     REBALANCES: ("outcome", "previous_generation"),
     AVOIDED: ("trigger_member_id",),
 }
-"""The columns that `observed_key` uses besides the group and the observed place, by table."""
+"""By table: the columns of `observed_key` besides group, observed_partition, observed_offset."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Cluster, group and sequence."""
@@ -71,7 +71,7 @@ class Tally:
     groups: set[Group] = field(default_factory=set)
     """The groups of complete events."""
     assigned: int = 0
-    """Number of assignments of share groups, which have no table."""
+    """Number of assignments of share groups; they are not stored in a table."""
 
     def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
@@ -240,8 +240,8 @@ class _Batch:
                 )
 
     def _read_observed(self, groups: set[tuple[str, str]]) -> None:
-        """Read the `observed_key` of each stored event that a watcher recorded: a rebalance of this
-        batch may be stored under another sequence number.
+        """Read the `observed_key` of each stored event from a watcher. Another watcher may have
+        stored a rebalance of this batch under a different sequence number.
         """
         for table, apart in _OBSERVED.items():
             names = ["cluster_id", "group", "observed_partition", "observed_offset", *apart]
