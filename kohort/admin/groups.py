@@ -139,7 +139,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
 
 
 def _ask_kind(cluster: Cluster, group_id: str, kind: str) -> tuple[BlockingConnection, Any]:
-    """A group's coordinator, and its description; None if no group of this kind exists there."""
+    """A group's coordinator and description; no description unless it is a group of this kind."""
     request = _DESCRIBE_REQUESTS[kind](group_ids=[group_id])
 
     def ask(coordinator: BlockingConnection) -> tuple[BlockingConnection, Any]:

@@ -43,7 +43,7 @@ class _Plan:
 
 
 def consume(options: argparse.Namespace) -> None:
-    """Print records until the end that the options set. Raises CommandError."""
+    """Print records, for ever or up to an end set by the options. Raises CommandError."""
     form = _form(options)
     if options.max_messages is not None and options.max_messages < 1:
         raise UsageError("--max-messages must be 1 or more")

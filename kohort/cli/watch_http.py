@@ -50,10 +50,10 @@ class NotServed:
         """Ignore a record."""
 
     def go_live(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no port."""
 
     def publish(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no port."""
 
 
 @contextmanager

@@ -19,9 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupOffsets:
-    """The committed offsets of one group. They are decoded on access: a cluster may have a hundred
-    thousand.
-    """
+    """The committed offsets of one group, decoded on access: a cluster may have 100,000 of them."""
 
     __slots__ = ("_commits",)
 
@@ -51,7 +49,7 @@ NO_OFFSETS: Final = GroupOffsets()
 class Positions(NamedTuple):
     by_group: Mapping[str, GroupOffsets]
     readable: Mapping[TopicPartition, Readable]
-    """Start and end offsets, as far as known; the start is 0 where no group lags."""
+    """Known start and end offsets; if no group lags, the start is not requested and given as 0."""
 
 
 class PositionsReader:

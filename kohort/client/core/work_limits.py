@@ -23,8 +23,8 @@ class WorkLimits(NamedTuple):
     """Maximum records of one partition, finished or not, after the offset that can be committed."""
 
     def most_held(self, *, once_full: bool) -> tuple[int, int]:
-        """Return the numbers of records and bytes in memory up to which more records are taken;
-        `once_full`: after a limit was reached.
+        """Return (records, bytes): more records are taken if at most this much is in memory.
+        `once_full`: a limit was reached before.
         """
         share = ROOM_SHARE if once_full else max(self.records, self.byte_count) + 1
         free_records = max(1, self.records // share)

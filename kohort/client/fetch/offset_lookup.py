@@ -65,9 +65,9 @@ async def list_offsets(
     *,
     request_timeout_ms: int = 30_000,
 ) -> Mapping[TopicPartition, FoundOffset]:
-    """Return for each partition the first offset at or after a timestamp, or an end of its log.
+    """Return each partition's first offset at or after a timestamp, or its start or end offset.
 
-    With READ_COMMITTED the end is the last stable offset. None: no record is that recent. A leader
+    With READ_COMMITTED the end is the last stable offset. None: all records are older. A leader
     that does not answer delays only its own partitions.
 
     Args:
@@ -138,9 +138,7 @@ async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
 def _by_leader(
     cluster: Cluster, specs: Mapping[TopicPartition, OffsetSpec]
 ) -> tuple[dict[int, dict[TopicPartition, OffsetSpec]], dict[TopicPartition, ErrorCode]]:
-    """Group partitions by the leader to ask; return the others with the reason why there is no
-    leader.
-    """
+    """Return the partitions by leader id, and an error for each partition without a leader."""
     by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = defaultdict(dict)
     unled: dict[TopicPartition, ErrorCode] = {}
     for partition, spec in specs.items():

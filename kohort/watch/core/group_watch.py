@@ -77,7 +77,7 @@ class GroupWatch:
         self.commits: dict[bytes, Commit] = {}
         """The group's latest commits, by record key."""
         self._is_linked = False
-        """Whether `Commit.signs` may be set in some of `commits`."""
+        """Whether `signs`, the owner's signs of life, may be set in some of `commits`."""
 
     def take(self, seen: Seen) -> Iterator[Json]:
         """Add a record of the group, other than a commit, to the pending records. If these have
@@ -118,7 +118,7 @@ class GroupWatch:
 
     def unlink(self) -> None:
         """Set `signs` of all commits to None, because records or another coordinator may have
-        changed the partitions' owners: the next commit of each must be passed to `commit`.
+        changed the partitions' owners: each partition's next commit must be passed to `commit`.
         """
         if self._is_linked:
             self._is_linked = False
