@@ -91,8 +91,8 @@ class ConnectionInfo:
     a request quota. Updated by the service, and reset when the next request is parked."""
     accounts: Accounts = NO_ACCOUNTS
     accounts_of: Session = UNKNOWN
-    """`accounts` are the cached quota accounts of the last request's client, valid only for the
-    session `accounts_of`. Set by the service if clients have quotas."""
+    """`accounts` has the cached quota accounts of the last request's client, valid only for the
+    session `accounts_of`. The service sets both if clients have quotas."""
     granted: Granted = field(default_factory=lambda: NOTHING_GRANTED)
     granted_to: Session = UNKNOWN
     """`granted` has the cached permissions, valid only for the session `granted_to`. The service
