@@ -2,6 +2,7 @@
 responses after repeated authentication failures.
 """
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -44,6 +45,7 @@ def host_text(ip: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
 
 
+@lru_cache(maxsize=1_000)
 def address_block_of(ip: str) -> str:
     """Return the address block, the unit of fairness among clients: the IPv4 address, or the /64
     network of IPv6, because a host in such a network can usually use all of its 2**64 addresses.
