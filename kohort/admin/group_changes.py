@@ -122,7 +122,7 @@ def set_start_offsets(
     """Set start offsets of a share group without members.
 
     Raises:
-        RefusedError: NON_EMPTY_GROUP; the error of the first failed partition.
+        RefusedError: NON_EMPTY_GROUP, or the first failed partition's error.
     """
     topics = by_topic(
         (topic, AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset))

@@ -85,7 +85,7 @@ class RebalancesSeen(Protocol):
         ...
 
     def stored_records(self, group_id: str) -> list[StoredRecord]:
-        """Return a group's complete records, oldest first; to be decompressed one at a time."""
+        """Return a group's complete records, oldest first; decompress them one at a time."""
         ...
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:

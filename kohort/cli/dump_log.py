@@ -42,7 +42,7 @@ def _dump(options: argparse.Namespace) -> None:
 
 
 def _contents(path: str) -> memoryview:
-    """Map a file, which may be larger than the memory. Raises NotFoundError."""
+    """Memory-map a file, which may exceed the RAM. Raises NotFoundError."""
     if segments := sorted(Path(path).glob("*.log")):
         raise NotFoundError(f"{path} is a directory; its segments are {segments[0]} and so on")
     try:

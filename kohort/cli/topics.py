@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_config(command)
     command.add_argument(
-        "--if-not-exists", action="store_true", help="succeed if the topic exists, unchanged"
+        "--if-not-exists", action="store_true", help="if it exists, succeed without changes"
     )
     _add_dry_run(command)
 

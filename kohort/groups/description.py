@@ -11,7 +11,7 @@ from kohort.groups.kinds import GroupKind
 
 
 class GroupDescription(NamedTuple):
-    """A group without its members, of which there may be thousands."""
+    """A group without its members: there may be thousands."""
 
     group_id: str
     kind: GroupKind

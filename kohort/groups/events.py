@@ -200,7 +200,7 @@ class RebalanceStarted(NamedTuple):
 
 
 class CommitFenced(NamedTuple):
-    """A transactional commit of a former member or another generation was refused."""
+    """A transactional commit by a former member, or with another generation, was refused."""
 
     error: ErrorCode
 

@@ -113,7 +113,7 @@ class Tables(Protocol):
         """Maximum number of tasks that concurrently append rows of different groups to a table."""
 
     def begin(self, name: str, version: int | None = None) -> Change:
-        """Begin a change of the newest version. With `version`, the change fails if it conflicts
+        """Begin a change to the newest version. With `version`, the change fails if it conflicts
         with a change made since that version.
         """
 

@@ -349,7 +349,7 @@ class KafkaFault:
 
 
 def _in_time(wanted: W) -> W:
-    """Add the default timeout unless one is given."""
+    """Add the default timeout to `wanted` if it has none."""
     return {"timeout": TIMEOUT_S, **wanted}
 
 

@@ -145,7 +145,7 @@ class WatchSite:
         try:
             await self._located.wait()
         except Exception:
-            logger.exception("Internal error: the positions cannot be read")
+            logger.exception("Internal error: cannot read the groups' offsets")
 
     async def _wait_positions(self) -> None:
         self.groups.locate(await run_in_thread(self._sources.positions, "kohort-watch-positions"))

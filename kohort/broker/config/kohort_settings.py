@@ -149,9 +149,8 @@ class KohortSettings(Settings):
     kohort_rebalance_history_memory_bytes: Long = setting(
         64 << 20,
         at_least=1 << 20,
-        doc="Memory for these records over all groups; beyond this limit, the oldest "
-        "records of deleted groups are dropped, then those of the groups whose last rebalance "
-        "is oldest.",
+        doc="Memory for the rebalance records of all groups; beyond it, the oldest records of "
+        "deleted groups are dropped, then those of the groups whose last rebalance is oldest.",
     )
     kohort_rebalance_history_retention_ms: Long = setting(
         30 * 86_400_000,

@@ -166,8 +166,8 @@ _UPGRADE_TYPES: Final = range(1, 4)
 
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Accept updates to the current level. An update to any other level makes all updates fail, as
-    in Kafka.
+    """Accept updates of features to their current level. An update to any other level makes all
+    updates fail, as in Kafka.
     """
     ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     for update in request.feature_updates:

@@ -22,7 +22,7 @@ async def wait_acts(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice, *, at_least: int = RECORDS
 ) -> list[dict[str, Any]]:
     """Return the acts (restarts, ...) in the newest max(`at_least`, `RECORDS`) records, oldest act
-    first; none if a record cannot be parsed: another version or program has written it.
+    first; none if a record cannot be parsed, because another version or program wrote it.
     """
     newest = kept[-max(at_least, RECORDS) :]
     try:

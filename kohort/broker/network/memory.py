@@ -274,10 +274,9 @@ class SlowUploadPolicy:
     request that is being executed, or waits for memory itself, the time since its last bytes counts
     instead.
 
-    - A reservation within its limit closes uploads that do not complete within
-      `RESERVATION_WAIT_MS`. It waits for 0.6 s at most: one interval, the `RESERVATION_WAIT_MS`,
-      another interval.
-    - A reservation above its limit closes uploads that take longer than `UPLOAD_TIME_MAX_MS`.
+    - For a waiting reservation within its limit, uploads above theirs that need longer than
+      `RESERVATION_WAIT_MS` are closed. It waits `RESERVATION_WAIT_MS` and two intervals at most.
+    - For one above its limit, only uploads that need longer than `UPLOAD_TIME_MAX_MS`.
 
     The upload that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Other
     uploads within their limits are never closed: a short interruption makes any of them look slow.

@@ -1,1 +1,1 @@
-"""Authentication while the broker runs: keys, certificates, users, limits and access rules."""
+"""Security at run time: keys, certificates, users, limits and access rules."""

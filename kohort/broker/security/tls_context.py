@@ -102,7 +102,7 @@ STORE_BYTES_MAX: Final = 4 << 20
 
 
 class KeyStore(NamedTuple):
-    """The subject and the fields of a listener's own certificate."""
+    """The subject and other fields of a listener's own certificate."""
 
     subject: str
     fields: CertificateFields

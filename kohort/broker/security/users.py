@@ -102,7 +102,7 @@ class Users:
         return self._credentials.get(CredentialKey(user, mechanism))
 
     def is_stored(self, key: CredentialKey) -> bool:
-        """Whether the credential is stored, and can be removed."""
+        """Whether the credential is stored, not configured in the file, and so can be removed."""
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> "Credential":

@@ -375,7 +375,7 @@ class TopicChanges:
         except StorageError as error:
             names = ", ".join(topic.name for topic in topics)
             logger.warning(
-                "directories of %s cannot be removed before the next start: %s", names, error
+                "removing directories of %s failed; the next start retries: %s", names, error
             )
 
     async def _remove(self, topics: Sequence[Topic]) -> None:

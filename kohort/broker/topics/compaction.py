@@ -6,7 +6,7 @@ loop's thread. Kafka's cleaner-offset-checkpoint stores the first dirty offset o
 it only costs examining clean records again.
 
 A log whose compaction fails, because the disk is full or for any other reason, is retried with a
-growing delay; Kafka would ignore it until the next start, and it would grow. Other logs are
+growing delay; Kafka would ignore the log until the next start, letting it grow. Other logs are
 compacted meanwhile. An unexpected exception is treated in the same way, and is logged with its
 traceback. Damage is left alone: a log is compacted up to the first damaged segment.
 

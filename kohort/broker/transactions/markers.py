@@ -180,7 +180,7 @@ class Marking:
             self.after_answers(self.finish)
 
     def finish(self) -> None:
-        """Write the markers of answered transactions, in the order of their EndTxn responses."""
+        """Write the markers of transactions with an answered EndTxn, in the order of responses."""
         for txn in list(self._answered):
             self.finish_one(txn)
 

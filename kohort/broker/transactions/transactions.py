@@ -23,7 +23,7 @@ class Transactions:
     def __init__(
         self, host: TransactionHost, *, verifies: Callable[[], bool] = lambda: True
     ) -> None:
-        """`verifies`: whether to verify batches of Produce versions that add no partitions."""
+        """`verifies`: whether to verify batches of requests that add no partitions."""
         self.host = host
         self._verifies = verifies
         self.markers: PartitionMarkers = host.marking.writer

@@ -1,7 +1,7 @@
 """The option ``--from``: reads histories from files instead of a broker.
 
-A file has records of the history in JSON, one on each line, or responses of
-/groups/{group}/rebalances, or it is the log of a stock Kafka broker.
+A file contains history records as JSON lines, or responses of /groups/{group}/rebalances, or is the
+log of a stock Kafka broker.
 """
 
 import argparse

@@ -379,7 +379,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
         for text in options.topic:
             topic, wanted = split_partitions(text)
             if of_shares is not None and wanted is not None:
-                raise UsageError(f"a share group's offsets are deleted by whole topics: {topic}")
+                raise UsageError(f"share offsets can only be deleted for a whole topic: {topic}")
             found = {
                 (name, index): offset
                 for (name, index), offset in known.items()

@@ -23,7 +23,7 @@ ConsumerError
   PartitionError               one partition cannot be read further; the others can
     PositionError              there is no position to continue from
       NoOffsetError            no offset is committed, and auto_offset_reset is none
-      OffsetOutOfRangeError    the position is not in the log any more (or not yet)
+      OffsetOutOfRangeError    the position is outside the log, or the topic was recreated
           LogTruncatedError      records before the position were removed and replaced by others
     RecordError                fetched data cannot be returned as records
       CorruptRecordError       the checksum is wrong, or the data is invalid
@@ -180,7 +180,7 @@ class NoOffsetError(PositionError):
 
 
 class OffsetOutOfRangeError(PositionError):
-    """The position, which is `offset`, is no longer in the log, or not yet."""
+    """The position `offset` is outside the log, or the topic was recreated."""
 
 
 class LogTruncatedError(OffsetOutOfRangeError):

@@ -213,7 +213,7 @@ class Fetcher:
                 break
 
     def wake(self) -> None:
-        """Process a changed position, pause or metadata, and let `wait` return."""
+        """Apply changes to positions, pauses or metadata, and let `wait` return."""
         self.state.drop_outdated()
         self._pump()
         self._changed.set()

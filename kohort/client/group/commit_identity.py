@@ -172,8 +172,8 @@ class CommitIdentity(NamedTuple):
     a later epoch if the member has given up no partition since.
 
     The coordinator would accept the offsets under any later identity, too, but they could overwrite
-    the commit of another member that owned the partitions meanwhile. Likewise, an offset of a
-    deleted topic would be stored for a new topic of the same name.
+    the commit of another member that owned the partitions meanwhile. Without `topic_ids`, a deleted
+    topic's offset could be stored for a new topic of the same name.
     """
 
     committer: Committer

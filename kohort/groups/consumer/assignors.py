@@ -1,8 +1,8 @@
 """The assignors of consumer groups, which produce the same results as Kafka's (KIP-848).
 
 An assignor is a pure function: ordered members and topics in, partitions by member out. Ties go to
-the member, or topic, that comes first. It runs in steps, because the partitions of thousands of
-members take longer than other requests should wait.
+the member, or topic, that comes first. It runs in steps, because an assignment for thousands of
+members takes longer than other requests should wait.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

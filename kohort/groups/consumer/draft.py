@@ -326,7 +326,7 @@ class Draft:
         )
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Set the topics that a regular expression matched; None if no member uses it any more."""
+        """Set the topics that a regular expression matched, or None if no member uses it now."""
         self._regexes[regex] = resolved
         self.names_changed = True
 

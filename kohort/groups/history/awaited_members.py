@@ -66,8 +66,8 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """Return which members have not joined, and for how long the group has waited for them: in a
-    join phase that still runs, or that the next rebalance ended.
+    """Return which members have not joined, and how long the group has waited for them, in a join
+    phase that is still running or was ended by the next rebalance.
     """
     missing = [
         member.member_id

@@ -1,5 +1,5 @@
-"""Values in history records, and limits on their client-supplied data. Separate from the record
-classes, which startup does not need. The count beside a truncated list is that of all its items.
+"""Values in history records, and limits on their client-supplied data. Separate, so that startup
+does not import the record classes. The count of a truncated list includes the omitted items.
 """
 
 from collections.abc import Iterable

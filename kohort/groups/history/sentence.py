@@ -236,8 +236,8 @@ def _counts_from_join(record: RebalanceRecord) -> bool:
 
 
 def _certainty_of_wait(record: RebalanceRecord) -> str:
-    """Return the lowest certainty of the awaited members' fates, such as " (likely)", if a watcher
-    inferred them; "" if all are certain.
+    """Return the lowest certainty with which a watcher inferred the awaited members' fates, such as
+    " (likely)"; "" if all are certain.
     """
     awaited = set(record.waited_for.member_ids)
     fates = {member.certainty for member in record.members if member.member_id in awaited}

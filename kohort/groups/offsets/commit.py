@@ -139,7 +139,7 @@ def store_in_transaction(
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
-    """Apply a marker; in the log it follows the records of all appends still in progress."""
+    """Apply a marker, also to appends in progress: their records precede it in the log."""
     owner.offsets.end_transaction(producer_id, commit=commit)
     for write in owner.outbox.in_flight:
         if isinstance(write, PendingWrite):

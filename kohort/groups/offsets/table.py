@@ -162,7 +162,7 @@ class OffsetTable:
     # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield the offsets of open transactions, overtaken ones first."""
+        """Yield the offsets of open transactions, those that a later commit superseded first."""
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)
 

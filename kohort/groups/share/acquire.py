@@ -118,7 +118,7 @@ class Acquirer:
 
     def _from_range(self, index: int, origin: Range, last: int, quota: int) -> tuple[int, bool]:
         """Acquire Available offsets of a range; return the index of the next range's first segment,
-        and whether the range is throttled, so that the acquisition ends here.
+        and whether the range is throttled, which ends the acquisition.
         """
         is_throttled = self._is_throttled(index, origin, last)
         if is_throttled and self.taken:

@@ -113,7 +113,7 @@ def _duration(ms: int) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """Format a duration in seconds, so that the values of a column are comparable: 6,500, 2.4."""
+    """Format seconds so that a column's values are comparable, such as ``6,500`` and ``2.4``."""
     if ms is None:
         return NOTHING
     value = ms / SECOND_MS

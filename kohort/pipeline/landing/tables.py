@@ -144,7 +144,7 @@ class LandedTables:
     def _quarantine_rest(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
         """Quarantine the records of the batch that are missing from the topic's table.
 
-        Reads the batch again outside the streaming query, so that its progress counts rows once.
+        Reads the batch again outside the streaming query, whose progress thus counts rows once.
         """
         rows = self.between(begins, ends)
         reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)

@@ -235,7 +235,7 @@ def _compute(
 def _tables(
     tables: Tables, thresholds: Thresholds, rows_at_once: int, portion: list[tuple[Group, int]]
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the computed rows of each table: once for all groups of the portion, or in parts for a
+    """Yield the computed rows of each table: at once for a portion's groups, or in parts for a
     single group that exceeds `rows_at_once`.
     """
     if not portion:

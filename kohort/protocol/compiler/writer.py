@@ -51,7 +51,7 @@ class Writer:
         return name
 
     def packer(self, method: str, formats: str) -> str:
-        """Return the global name of ``struct.Struct(formats).method``."""
+        """Return the global name of ``struct.Struct(">" + formats).method``."""
         name = f"{method}_{formats.replace('?', 'T')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + formats), method)

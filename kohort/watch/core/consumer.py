@@ -432,7 +432,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count_stable(self, member_id: str, step: int) -> None:
-        """Add `step` to `_stable` at the epoch of a member that is stable or left to restart."""
+        """If a member is stable or away to restart, add `step` to `_stable` at its epoch."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return

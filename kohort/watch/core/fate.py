@@ -117,9 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Whether a session would expire `ms` after its last known start, if it was last restarted then
-    or by one of the next few heartbeats. If the group's members commit, a departure at such a time
-    is most likely an expired session.
+    """Whether a session last restarted at its last known start, or by one of the next few
+    heartbeats, would expire `ms` after that start. If the group's members commit, a departure at
+    such a time is most likely an expired session.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS

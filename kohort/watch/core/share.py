@@ -61,7 +61,7 @@ class ShareGroup(FollowedGroup):
         """Time of the first target assignment that a member has not received yet, by member id."""
 
     def view(self, group_id: str, since_ms: int) -> ShareView:
-        """Return the present state, which began at `since_ms`."""
+        """Return the group's state, which began at `since_ms`."""
         members = tuple(self._state.members.values())
         timeouts = self._timeouts_of()
         return ShareView(group_id, self._state.epoch, since_ms, members, timeouts, self._names)

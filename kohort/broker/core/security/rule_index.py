@@ -316,7 +316,7 @@ class RuleIndex:
     def allows_some(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether a rule allows the operation on a pattern that no denying rule covers; a matching
+        """Whether a rule allows the operation on some pattern that no deny rule covers; a matching
         resource need not exist. Denying one name does not affect a wider pattern.
         """
         denying = _DENYING[operation]

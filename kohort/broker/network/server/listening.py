@@ -1,8 +1,7 @@
-"""Listening sockets, with the options that accepted sockets inherit, and accepting, which can
-pause.
+"""Listening sockets, whose options accepted sockets inherit. Accepting can be paused.
 
 During a pause, connections wait in the kernel's queue, up to the backlog. An event loop can stop
-accepting only by closing the socket; therefore it gets a duplicate, and the original keeps the
+accepting only by closing the socket; so the loop gets a duplicate, and the original keeps the
 kernel's queue alive.
 """
 

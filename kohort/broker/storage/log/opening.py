@@ -1,8 +1,8 @@
 """Opening the log of a partition: cheap after a clean shutdown, thorough after any other.
 
 After a clean shutdown the name of the latest producer snapshot is the end of the log, so neither
-logs nor indexes are read; the first append compares it with the end of the file. After an unclean
-shutdown the segments beyond the recovery point are verified
+logs nor indexes are read; the first append compares this offset with the end of the file. After an
+unclean shutdown the segments beyond the recovery point are verified
 (:mod:`kohort.broker.storage.log.recovery`). In both cases missing batches are detected if other
 data proves that they existed.
 

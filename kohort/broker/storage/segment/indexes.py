@@ -27,7 +27,7 @@ _NEAR_ENTRIES: Final = 512
 
 
 class SegmentIndex:
-    """Entries of two integers. The file is created when they are saved for the first time.
+    """An index of integer pairs. The file is created when they are saved for the first time.
 
     An incomplete last entry is ignored. A search in a damaged file does not fail, but returns a
     useless result.

@@ -431,7 +431,7 @@ class FetchState:
             self._postpone(partition, now_ms)
         elif spec is None:
             error = OffsetOutOfRangeError(
-                f"{name}: offset {offset} is no longer in the log, or not yet, and"
+                f"{name}: offset {offset} is outside the log, and"
                 " auto_offset_reset is none: seek to another offset",
                 partition,
                 offset,

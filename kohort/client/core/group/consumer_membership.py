@@ -203,7 +203,7 @@ class ConsumerMembership(BaseMembership):
         return leave_for(identity, reason, returns=is_static and not leaves)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:  # noqa: ARG002
-        """End the membership if the member still has the identity `sent`, which a response rejects.
+        """End the membership if the member's identity is still `sent`, which the broker rejected.
         Otherwise do nothing, and return False.
         """
         if sent != self.identity:

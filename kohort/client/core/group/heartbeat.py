@@ -25,7 +25,7 @@ PartitionsById: TypeAlias = frozenset[tuple[bytes, int]]
 
 
 class Wait(NamedTuple):
-    """A wait until this time, or until something changes; None: no time limit."""
+    """Wait until `until_ms` (None: no time limit), or until something changes."""
 
     until_ms: int | None
 

@@ -126,7 +126,7 @@ class Handover:
         self._count = count
 
     def synced(self, now_ms: int) -> None:
-        """Start the owners' time limit, now that the coordinator can send them the assignment."""
+        """Start the time limit for the handover: the coordinator can now send the assignment."""
         if self._count and self.due_ms is None:
             self.due_ms = now_ms + self._timeout_ms
 

@@ -160,7 +160,7 @@ class Membership(BaseMembership):
             self._failed("JoinGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
-        """Record the assignment that this leader made; empty if `Assign.assignor` is None."""
+        """Record the assignment that this member, the leader, made; empty without an assignor."""
         if isinstance(self._next, Assign):
             self._watched.assigned(partition_counts)
             if self._next.assignor is not None:
@@ -312,7 +312,7 @@ class Membership(BaseMembership):
         return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
-        """Give up the identity `sent`, which a response rejects. Return False, and do nothing, if
+        """Give up the identity `sent`, which the broker rejected. Return False, and do nothing, if
         the member has another identity by now.
         """
         if sent != self.identity:
@@ -344,7 +344,7 @@ class Membership(BaseMembership):
 
     @property
     def may_commit(self) -> bool:
-        """Whether the coordinator may accept a commit now."""
+        """Whether the coordinator might accept a commit now."""
         if self.state is MemberState.STABLE:
             return True
         # The coordinator decides whether commits of retained partitions are still valid.
