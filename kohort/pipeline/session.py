@@ -107,8 +107,11 @@ def build(
     # py4j logs a stack trace for each unanswered call to the JVM; the job reports it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_not_py4js)
-    # The server of accumulators also prints a stack trace when the JVM ends.
-    accumulators.AccumulatorTCPServer.handle_error = _ignored  # type: ignore[assignment]
+    # The server of accumulators also prints a stack trace when the JVM ends. Spark 4.0 has another
+    # name for it.
+    for server in ("AccumulatorTCPServer", "AccumulatorServer"):
+        if hasattr(accumulators, server):
+            getattr(accumulators, server).handle_error = _ignored
     builder = SparkSession.builder.appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
