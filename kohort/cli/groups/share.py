@@ -23,7 +23,7 @@ _HEAD: Final = (
     "TOPIC",
     "PARTITION",
     "START",
-    "END",
+    "LAST ACQUIRED",
     "LAG",
     "LOCKED",
     "DELIVERIES",
