@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
@@ -28,14 +28,19 @@ KILLS_MANY = 10
 """Number of drivers below which the archive of classes takes longer than it saves."""
 
 
+IGNORED: Final = (
+    # py4j leaves sockets to the garbage collector.
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    # Spark 4.0 imports its pandas API to compare frames.
+    "ignore:.PYARROW_IGNORE_TIMEZONE:UserWarning",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lets py4j leave sockets to the garbage collector, as it does."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-            )
+            item.add_marker(pytest.mark.filterwarnings(*IGNORED))
 
 
 @pytest.fixture(scope="session")

@@ -110,6 +110,9 @@ def test_a_query_that_is_stopped_amid_a_batch_ends_in_order(
     # What Spark makes of it, on a stack of its own size.
     java = spark.sparkContext._jvm
     assert java is not None
-    execution = java.org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+    package = java.org.apache.spark.sql.execution.streaming
+    if not spark.version.startswith("4.0."):
+        package = package.runtime
+    execution = package.StreamExecution
     error = java.py4j.Py4JException(said[0])
     assert execution.isInterruptionException(error, spark.sparkContext._jsc.sc())

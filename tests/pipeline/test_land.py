@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -64,6 +65,9 @@ def test_a_table_has_each_record_of_its_topic_once_over_several_runs(
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
     topics.produce(first, 100, partitions=3, first=500)
+    if pyspark.__version__.startswith("4.0."):
+        # It cannot repeat a batch in a topic with more partitions.
+        assert land(first) == 0
     topics.add_partitions(first, 4)
     topics.produce(first, 40, partitions=4, first=600)
     assert land(first, second) == 0

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from kohort.groups.history.model import HistoryRecord
     from tests.support.brokers.kohort_server import KohortServer
 
+pytestmark = pytest.mark.skipif(
+    jars.locked(jars.LOCK_S3, "4.2.0") != jars.locked(jars.LOCK_S3),
+    reason="this Spark has no jars for lakes under s3a://",
+)
+
 EVENTS: list[HistoryRecord] = [
     rebalance(1, 0, member("a-1", join=0, sync=9, fate="new", gained=["t-0"])),
     rebalance(2, 60, member("a-1", join=0, sync=30, kept=1)),
