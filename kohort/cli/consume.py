@@ -61,13 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to-offset",
         type=int,
         metavar="N",
-        help="stop before this offset, at the latest at the current end",
+        help="stop before this offset, or at the current end if lower",
     )
     parser.add_argument(
         "--to-time",
         type=moment_ms,
         metavar="TIME",
-        help="stop before the first record of this time or later, at the latest at the current end",
+        help="stop before the first record of this time or later; if none, at the current end",
     )
     parser.add_argument("--max-messages", "-c", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--format", "-f", metavar="TEXT", help=HELP)

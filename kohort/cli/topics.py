@@ -296,12 +296,11 @@ def add_trim(commands: Commands) -> None:
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to-latest", action="store_true", help="delete all records")
-    where.add_argument("--to-offset", type=int, metavar="N", help="delete those before offset N")
+    where.add_argument("--to-offset", type=int, metavar="N", help="delete records before N")
     add_times(
         where,
-        to_datetime="delete those before the first one of this time, as 2026-11-23T06:00:00, or"
-        " later",
-        by_duration="delete those before the first one that is younger than this: 12h, 7d",
+        to_datetime="delete records before the first at or after this time: 2026-11-23T06:00:00",
+        by_duration="delete records before the first that is younger than this: 12h, 7d",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be deleted, but change nothing"

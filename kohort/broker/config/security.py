@@ -100,7 +100,7 @@ class SecuritySettings(Settings):
         one_of=("required", "requested", "none"),
         dynamic=True,
         doc="Whether clients present a certificate. `requested`: clients without one are "
-        "`User:ANONYMOUS`. For listeners with SASL only with `listener.name.<name>.` before it.",
+        "`User:ANONYMOUS`. SASL listeners ignore it without the prefix `listener.name.<name>.`.",
     )
     ssl_enabled_protocols: List = setting(
         TLS_VERSIONS, doc="Enabled TLS versions; versions before 1.2 are not supported."

@@ -163,7 +163,7 @@ def _report(staged: Sequence[_Staged], error: KafkaError | None, offset: int) ->
         try:
             record.on_written(error, -1 if error is not None else offset + number)
         except Exception:
-            logger.exception("Internal error after a change of a share-partition was stored")
+            logger.exception("Internal error after storing a change of a share-partition")
 
 
 def _batches(staged: Sequence[_Staged]) -> Iterator[Sequence[_Staged]]:

@@ -30,7 +30,7 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
         try:
             opened = partition.open_transactions()
         except KafkaError as error:
-            logger.warning("%r cannot be reconciled with its transactions: %s", partition, error)
+            logger.warning("%r: open transactions cannot be checked: %s", partition, error)
             continue
         for transaction in opened:
             yield OpenInPartition(

@@ -214,7 +214,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
     async def _follow(self, dialogue: Greeting) -> Greeted:
-        """Run a handshake. Its requests are sent at once; reauthentication holds others back."""
+        """Run a handshake. Reauthentication holds back other requests, but not its own."""
         answer: object = None
         try:
             while not isinstance(step := await self._advance(dialogue, answer), Greeted):

@@ -1,7 +1,7 @@
 """The client libraries of a group's members, and the settings that these libraries lack.
 
-Clients state their software with ApiVersions (KIP-511). Wrappers of librdkafka state their own
-name, and librdkafka's version after it: confluent-kafka-python, 2.16.1-rdkafka-2.16.0.
+Clients state their software with ApiVersions (KIP-511). Wrappers of librdkafka state their own name
+and version, and librdkafka's version after them: confluent-kafka-python, 2.16.1-rdkafka-2.16.0.
 """
 
 import re

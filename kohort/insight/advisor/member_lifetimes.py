@@ -245,7 +245,7 @@ class Departures(NamedTuple):
 
 
 def count_departures(rebalances: Iterable[Mapping[str, Any]]) -> Departures:
-    """Return three counts of departures: all, with only a likely reason, with an unclear reason.
+    """Count all departures, those whose reason is only likely, and those where it is unclear.
     A broker's own history has the reason of every departure.
     """
     total = likely = unclear = 0

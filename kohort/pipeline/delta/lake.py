@@ -185,7 +185,7 @@ class DeltaLake:
         known = next((row["data_type"] for row in rows if row["col_name"] == "Location"), None)
         if known is None or self._qualified(known) != self._qualified(self.path(name)):
             raise ReportedError(
-                f"{self.label(name)}: {table} in the catalog is another table, at {known}"
+                f"{self.label(name)}: the catalog has a different {table}, at {known}"
             )
         self._registered.add(name)
 

@@ -206,7 +206,7 @@ With any other text, Spark would log a stack trace."""
 
 
 class Batches:
-    """The function that a query passes to `foreachBatch`, and its failure."""
+    """A query's `foreachBatch` function, which keeps its failure."""
 
     def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
         """`handle_batch` is called with each batch and its number; `what` names it in errors."""

@@ -291,8 +291,8 @@ class ClassicGroup(FollowedGroup):
         return [Poll(rested[-1], ClassicState.STABLE.value, ids), *self._polls]
 
     def _rests_before(self, end_ms: int) -> list[int]:
-        """Return the times of polls that showed no rebalance, up to `_UNSURE_MS` before the join
-        phase ended at `end_ms`: because clocks differ, later polls may have been after that end.
+        """Return the times of polls that showed no rebalance, at least `_UNSURE_MS` before the
+        join phase ended at `end_ms`: because clocks differ, later polls may be after that end.
         """
         return [at_ms for at_ms in self._rested if at_ms <= end_ms - _UNSURE_MS]
 

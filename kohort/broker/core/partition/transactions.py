@@ -5,8 +5,8 @@ isolation.level=read_committed read up to the last stable offset: no batch below
 transaction that is open, or whose marker could still be lost because the high watermark has not
 passed it (KIP-98).
 
-No I/O. First offsets of open transactions increase as they begin, live and when a log is read
-again, so the lowest is found without a search.
+No I/O. Transactions are added in order of first offset, live and on replay, so the lowest first
+offset of an open one needs no search.
 """
 
 from collections import OrderedDict, deque
