@@ -164,10 +164,8 @@ def test_where_delivery_begins(pair: Pair, reset: str) -> None:
     produce(pair, topic, 5)
     group.initialize(topic)
     # Kafka resolves it when it loads the partition, again and again while no session is open.
-    keeper = group.session("keeper")
-    keeper.peek([(topic, 0)], max_wait_ms=500, max_records=-1)
-    produce(pair, topic, 3)
-    with keeper, group.session() as session:
+    with group.load("keeper", topic), group.session() as session:
+        produce(pair, topic, 3)
         first = 5 if reset == "latest" else 0
         answers = session.fetch([(topic, 0)])
         assert acquired(answers.kafka) == [(0, first, 7, 1)]

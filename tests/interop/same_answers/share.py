@@ -155,17 +155,19 @@ class ShareGroup:
                 )
                 by_side[side.name] = self.pair.line.ask_alone(side, bump, 1).member_epoch
         self.pair.peek(self.heartbeat(member_id, CLOSE), 1)
-        self.load(*topics)
+        self.load("loader", *topics).line.close()
 
-    def load(self, *topics: Topic) -> None:
-        """Fetch nothing from all partitions, until Kafka answers for each."""
+    def load(self, member_id: str, *topics: Topic) -> "Session":
+        """Open a session that has fetched nothing from all partitions; Kafka has loaded each."""
         places = [(topic, number) for topic in topics for number in range(self.count(topic))]
         deadline_s = time.monotonic() + LOADED_S
-        answered = 0
-        while answered < len(places) and time.monotonic() < deadline_s:
-            with self.session("loader") as session:
-                found = session.peek(places, max_wait_ms=SHORT_MS, max_records=-1).kafka
+        while True:
+            session = self.session(member_id)
+            found = session.peek(places, max_wait_ms=SHORT_MS, max_records=-1).kafka
             answered = sum(len(topic.partitions) for topic in found.responses)
+            if answered >= len(places) or time.monotonic() >= deadline_s:
+                return session
+            session.line.close()
 
     def count(self, topic: Topic) -> int:
         """The partitions that Kafka has."""
