@@ -7,8 +7,7 @@ from kohort.client.core.offsets import OffsetAndMetadata
 
 def begun(*offsets: int) -> DoneOffsets:
     made = DoneOffsets()
-    for offset in offsets:
-        made.begin([(offset, 7)])
+    made.begin([(offset, 7) for offset in offsets])
     return made
 
 
