@@ -73,7 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_config(command)
     command.add_argument(
-        "--if-not-exists", action="store_true", help="if it exists, succeed without changes"
+        "--if-not-exists",
+        action="store_true",
+        help="if the topic exists, succeed and leave it unchanged",
     )
     _add_dry_run(command)
 
@@ -296,7 +298,7 @@ def add_trim(commands: Commands) -> None:
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to-latest", action="store_true", help="delete all records")
-    where.add_argument("--to-offset", type=int, metavar="N", help="delete records before N")
+    where.add_argument("--to-offset", type=int, metavar="N", help="delete records before offset N")
     add_times(
         where,
         to_datetime="delete records before the first at or after this time: 2026-11-23T06:00:00",

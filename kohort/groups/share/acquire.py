@@ -136,7 +136,7 @@ class Acquirer:
                 count = segment.count
                 if count >= threshold and not is_limited:
                     is_limited = True
-                    # As in Kafka, no limit applies if the range has yielded that many already.
+                    # As in Kafka, no limit applies once the range has yielded that many records.
                     left = records_to_take(range_size, count, self.limit) - self.taken + before
                     if left > 0:
                         most = min(most, left)
