@@ -223,8 +223,8 @@ def _read_password(options: argparse.Namespace) -> str:
         password = _from_terminal()
     else:
         password = _from_descriptor(options.password_fd)
-    if not password or "\0" in password:
-        raise UsageError("the password is empty, or contains a NUL")
+    if not password or not {"\0", "\n", "\r"}.isdisjoint(password):
+        raise UsageError("the password is empty, or contains a NUL or a line break")
     return password
 
 

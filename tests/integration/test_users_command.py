@@ -111,6 +111,7 @@ def test_a_password_that_is_none_is_refused(
 ) -> None:
     where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
     assert users_here("add", "alice", *where, password="") == 2
+    assert users_here("add", "alice", *where, password="secret\nsecret") == 2
     assert users_here("add", "alice", "--iterations", "7", *where, password="secret") == 2
     assert users_here("add", "alice", *where, password="x" * 5000) == 2
     capsys.readouterr()
