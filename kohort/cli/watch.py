@@ -112,7 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         metavar="DIRECTORY|topic[:NAME]",
         help="store the records of all rebalances, past ones included, as lines of JSON in this"
-        f" directory, or in a topic of the cluster ({HISTORY_TOPIC}); a later run continues",
+        f" directory, or in a topic of the cluster ({HISTORY_TOPIC} unless named); a later run"
+        " continues where this one stopped",
     )
     add_http(parser)
     add_kafka(parser)

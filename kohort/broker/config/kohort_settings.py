@@ -50,7 +50,7 @@ class KohortSettings(Settings):
     )
     kohort_http_hosts: List = setting(
         (),
-        doc="Additional names that requests to these two ports may have in their Host "
+        doc="Additional names that requests to the HTTP ports may have in their Host "
         "header. Addresses, this machine's names, the hosts of `advertised.listeners`, "
         "names without a dot, and names ending in `.local`, `.localhost`, `.internal`, "
         "`.svc` or `.test`, which cannot be registered, are always allowed. Other names "
@@ -60,7 +60,7 @@ class KohortSettings(Settings):
     kohort_http_authentication: List = setting(
         ("none",),
         check=_check_authentication,
-        doc="How clients of these ports authenticate: `basic` (the users' passwords), "
+        doc="How clients of the HTTP ports authenticate: `basic` (the users' passwords), "
         "`bearer` (tokens, by `listener.name.http.sasl.oauthbearer.*`) or both; their "
         "rights then decide what they see. `none` shows everything to everyone; with an "
         "authorizer and an address that other machines can reach, it has to be set.",

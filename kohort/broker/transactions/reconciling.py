@@ -157,10 +157,10 @@ class Reconciler:
         )
         error = written if isinstance(written, ErrorCode) else await written
         logger.warning(
-            "Marker %s at startup for %r of %r%s%s",
+            "Missing %s marker for %r of transactional id %r at startup%s: %s",
             repair.result.name,
             opened,
             name,
             " (outcome unknown)" if repair.is_guess else "",
-            f" failed: {error.name}" if error else "",
+            f"write failed with {error.name}" if error else "written",
         )
