@@ -61,6 +61,7 @@ class GroupView:
         data = group_json(described, source.history.totals(group.group_id))
         data["waiting"] = waiting = waiting_json(group.describe_waiting(), now, with_members=True)
         data["at_ms"] = now.wall_ms
+        data["type"] = described.kind.value
         data["protocol"] = described.assignor
         data["leader"] = described.leader_id
         data["since_ms"] = described.since_ms

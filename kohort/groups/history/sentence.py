@@ -100,13 +100,19 @@ def is_of_consumers(record: RebalanceRecord) -> bool:
 
 def _after(record: RebalanceRecord) -> str:
     number = record.previous_generation
-    return "" if number == UNKNOWN_GENERATION else f" after generation {number},"
+    return "" if number == UNKNOWN_GENERATION else f" after {_counter(record)} {number},"
 
 
 def _generations(record: RebalanceRecord) -> str:
     if record.previous_generation == UNKNOWN_GENERATION:
         return ""
-    return f", generation {record.previous_generation} -> {record.generation},"
+    numbers = f"{record.previous_generation} -> {record.generation}"
+    return f", {_counter(record)} {numbers},"
+
+
+def _counter(record: RebalanceRecord) -> str:
+    """Return Kafka's word for `record.generation`."""
+    return "epoch" if is_of_consumers(record) else "generation"
 
 
 def _stays(record: AvoidedRecord) -> str:
@@ -256,7 +262,7 @@ _WAITS: Final = {
     "assign": "for the end of the assignment interval",
     "revoke": "for {members} to give up partitions",
     "tell": "for the next heartbeat of {members}",
-    "give": "for {members} to get partitions that were free",
+    "give": "for the next heartbeat of {members}, to assign free partitions",
 }
 
 

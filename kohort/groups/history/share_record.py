@@ -74,14 +74,14 @@ def _change(
 
 def assigned_sentence(record: AssignedRecord, clock_text: ClockText) -> str:
     """Describe an assignment in one line, without a full stop and without the group's name."""
-    generations = f", generation {record.previous_generation} -> {record.generation},"
+    epochs = f", epoch {record.previous_generation} -> {record.generation},"
     is_empty = record.members_after == 0
     cause = causes_text(
         record.trigger,
         record.further_causes,
         was_last=is_empty and record.members_before == 1,
     )
-    text = f"got a new assignment at {clock_text(record.at_ms)}{generations}"
+    text = f"got a new assignment at {clock_text(record.at_ms)}{epochs}"
     return "; ".join([f"{text} because {cause}", *_effects(record)])
 
 

@@ -35,7 +35,7 @@ function view(data, context) {
     groupTabs(data.group, "Now"),
     figures([
       ["State", stateMark(data.state)],
-      ["Generation", count(data.generation)],
+      [["consumer", "share"].includes(data.type) ? "Epoch" : "Generation", count(data.generation)],
       ["Members", count(data.member_count)],
       ["Lag", count(data.lag)],
       ...(data.share ? [] : [["Behind", age(data.lag_ms)]]),

@@ -40,22 +40,22 @@ def test_each_assignment_has_its_cause() -> None:
     group.pass_time(0)
     group.pass_time(45_000)
     assert sentences(group) == [
-        "generation 0 -> 2, because member m1 joined; 1 member got 3 partitions",
+        "epoch 0 -> 2, because member m1 joined; 1 member got 3 partitions",
         (
-            "generation 2 -> 3, because member m2 joined; 1 member got 2 partitions;"
+            "epoch 2 -> 3, because member m2 joined; 1 member got 2 partitions;"
             " 1 member gave up 1 partition"
         ),
         (
-            "generation 3 -> 4, because member m1 changed its subscription: added u, removed t;"
+            "epoch 3 -> 4, because member m1 changed its subscription: added u, removed t;"
             " 2 members got 3 partitions; 1 member gave up 2 partitions"
         ),
         (
-            "generation 4 -> 5, because topics of the group have changed: t grew from 3 to 5"
+            "epoch 4 -> 5, because topics of the group have changed: t grew from 3 to 5"
             " partitions; 1 member got 2 partitions"
         ),
-        "generation 5 -> 6, because member m1 left; no member's partitions changed",
+        "epoch 5 -> 6, because member m1 left; no member's partitions changed",
         (
-            "generation 6 -> 7, because member m2 missed its session timeout of 45 s; the group is"
+            "epoch 6 -> 7, because member m2 missed its session timeout of 45 s; the group is"
             " empty"
         ),
     ]
@@ -68,9 +68,9 @@ def test_bumps_within_the_assignment_interval_are_causes_of_one_assignment() -> 
     group.join("m3", "t")
     group.pass_time(1_000)
     first, second = sentences(group)
-    assert first == "generation 0 -> 2, because member m1 joined; 1 member got 3 partitions"
+    assert first == "epoch 0 -> 2, because member m1 joined; 1 member got 3 partitions"
     assert second == (
-        "generation 2 -> 4, because 2 members joined (m2, m3); 2 members got 2 partitions;"
+        "epoch 2 -> 4, because 2 members joined (m2, m3); 2 members got 2 partitions;"
         " 1 member gave up 2 partitions"
     )
     metrics = RebalanceMetrics()
