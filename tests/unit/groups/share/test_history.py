@@ -54,10 +54,7 @@ def test_each_assignment_has_its_cause() -> None:
             " partitions; 1 member got 2 partitions"
         ),
         "epoch 5 -> 6, because member m1 left; no member's partitions changed",
-        (
-            "epoch 6 -> 7, because member m2 missed its session timeout of 45 s; the group is"
-            " empty"
-        ),
+        ("epoch 6 -> 7, because member m2 missed its session timeout of 45 s; the group is empty"),
     ]
 
 
