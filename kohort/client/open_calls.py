@@ -39,7 +39,7 @@ class OpenCalls:
             self._leave(task)
 
     def end(self, *, but: asyncio.Task[object] | None) -> None:
-        """End all calls except those of this task and of `but`, which runs a callback."""
+        """End all calls except those of the current task and of `but`, which runs a callback."""
         for task in list(self._open):
             if task is not but and task is not asyncio.current_task() and task not in self._ended:
                 self._ended.add(task)

@@ -142,7 +142,7 @@ def has_many_bytes(records: Sequence[DurableRecord]) -> bool:
 
 
 def too_large(size_bytes: int, bytes_max: int) -> KafkaError:
-    """Return the error for a batch of more than `bytes_max`."""
+    """Return the error for a batch of more than `bytes_max` bytes."""
     text = f"a batch of {size_bytes} bytes where {bytes_max} are allowed"
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
@@ -154,7 +154,7 @@ def batch_steps(
 
     Raises:
         KafkaError: INVALID_RECORD, like `encode_as_batch`; MESSAGE_TOO_LARGE, if the values alone
-            have more than `bytes_max`.
+            take more than `bytes_max` bytes.
     """
     encoded: list[Record] = []
     size_bytes = 0

@@ -98,8 +98,8 @@ class WatchedRebalances:
             self._running[group_id] = text
 
     def remove(self, group_id: str, now_ms: int) -> None:
-        """Mark a removed group, whose records are dropped before those of existing groups. Drop
-        some of the groups that were removed more than RETENTION_MS ago.
+        """Mark a group as removed: its records are dropped before those of existing groups. Drop
+        a limited number of the groups that were removed more than RETENTION_MS ago.
         """
         self._rings.mark_removed(group_id, now_ms)
         self._rings.forget_removed(now_ms - RETENTION_MS)
@@ -143,7 +143,7 @@ class WatchedGroup:
         self.gauges = view.gauges
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return None: only pages about topics use it, and a watcher has no such pages."""
+        """Return None: only pages about topics need the set, and a watcher has no such pages."""
         return None
 
 
@@ -174,7 +174,7 @@ class WatchedGroups:
     # Methods of `GroupsSeen`.
 
     def now(self) -> Now:
-        """Return wall-clock time in both fields: records and polls have no monotonic time."""
+        """Return the wall-clock time as `ms` too: records and polls have no monotonic time."""
         wall_ms = self._clock.wall_ms()
         return Now(wall_ms, wall_ms)
 

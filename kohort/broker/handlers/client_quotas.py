@@ -1,8 +1,8 @@
 """AlterClientQuotas (key 49): set and remove client quotas (KIP-546).
 
-v0-1 as in Kafka 4.4. Entries succeed individually. All entries of a repeated entity are rejected,
-and so is an entry that repeats a key; Kafka applies the first one. IP entities must be numeric
-addresses: names are not resolved.
+v0-1 as in Kafka 4.4. Entries succeed individually. All entries of a repeated entity are rejected
+(Kafka applies the first of them), and so is an entry that repeats a key. IP entities must be
+numeric addresses: names are not resolved.
 
 DescribeClientQuotas (key 48): list the quotas of the entities that match a filter (KIP-546).
 

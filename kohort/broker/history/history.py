@@ -2,7 +2,7 @@
 
 While a group executes a command, `observe` only stores the event. When a rebalance is complete, its
 facts are queued for this module's only task, which creates the record in slices, passes it to
-listeners and to the log, stores it, and writes it to the topic in a batch with other records. So
+listeners, logs it, stores it, and writes it to the history topic in a batch with others. So
 neither a group of five thousand members nor a failing disk delays any group.
 """
 
@@ -86,7 +86,7 @@ class RebalanceHistory:
         self._background_tasks = background_tasks or BackgroundTasks(self._clock)
         self._time_slice = Slice(self._clock)
         self.answer_slices = RoundRobin(self._clock)
-        """The queue of responses that groups have to send; set by the owner. The record of a large
+        """The queue of responses that groups have to send, set at assembly. The record of a large
         rebalance is created only when the queue is empty, so as not to delay the responses.
         """
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
@@ -246,7 +246,7 @@ class RebalanceHistory:
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
         """Return, in steps, the JSON record of the rebalance in progress, or of one that has just
-        ended while members are still fetching their assignments; None without either. The record
+        ended while members are still fetching their assignments; None if there is none. The record
         shows the state at the time of the call, and at most a hundred members.
         """
         fold = self._folds.get(group_id)
@@ -458,7 +458,7 @@ class RebalanceHistory:
 
 
 def _long_ms(facts: RebalanceFacts) -> int:
-    """Return after how long a rebalance is recorded as running. Members of a consumer group learn
+    """Return the age at which a rebalance is recorded as running. Members of a consumer group learn
     of a rebalance with their next heartbeat, and get partitions with the heartbeat after that.
     """
     if facts.consumers is None:

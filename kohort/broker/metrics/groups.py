@@ -60,7 +60,7 @@ class GroupSample:
     state_labels: Labels | None = None
     """Labels with the group's state; None for sums over several groups."""
     gauges: Counter[str] = field(default_factory=Counter)
-    """The group's own gauges, by name."""
+    """Gauges that only some kinds of groups have, by name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class _Seen:
     states: Counter[tuple[GroupKind, str]] = field(default_factory=Counter)
     offset_count: int = 0
     gauges: Counter[str] = field(default_factory=Counter)
-    """Sums of the groups' own gauges, by name."""
+    """Sums over all groups of the gauges that only some kinds of groups have, by name."""
     folded: int = 0
 
 

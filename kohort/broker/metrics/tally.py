@@ -64,7 +64,7 @@ class RecentRate:
     """Growth rate of a counter in the last one to two periods, like Kafka's own rates.
 
     The rate is computed on request, so counting costs nothing more. If requests are further apart
-    than a period, the rate is the mean of a longer time.
+    than a period, the rate is the mean over a longer time.
     """
 
     __slots__ = ("_current", "_period_s", "_previous")

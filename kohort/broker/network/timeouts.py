@@ -1,7 +1,7 @@
 """Reasons for closing connections, and the clock for the time limits of clients.
 
 The server checks every connection periodically. No code of this module runs per request, and time
-limits are accurate to one interval of the checks. `connection.end` applies them to one connection.
+limits are accurate to one interval of the checks. `connection.end` applies them to a connection.
 """
 
 from enum import StrEnum

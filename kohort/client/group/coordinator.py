@@ -104,8 +104,8 @@ class LeaveSender:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, leave: SendLeave, deadline_s: float) -> asyncio.Task[None] | None:
-        """Start a task that sends the LeaveGroup until `deadline_s` (`time.monotonic`); None if
-        that has passed.
+        """Start a task that sends the LeaveGroup and cancels it at `deadline_s` (`time.monotonic`);
+        None if that has passed.
         """
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:

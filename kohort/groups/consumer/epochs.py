@@ -61,8 +61,8 @@ def note_topics(draft: Draft) -> Steps[None]:
 def _are_topics_new(draft: Draft) -> bool:
     """Whether any topic of the broker has changed since the subscribed topics were last checked.
 
-    A changed regex alone is no reason to check: the old one's topics leave the subscription when
-    the new one is resolved, so that a single new target contains both changes.
+    A changed regex alone is no reason to check: the old regex's topics leave the subscription when
+    the new regex is resolved, so that a single new target contains both changes.
     """
     return draft.data.topics.version != draft.checked_version
 
@@ -114,7 +114,7 @@ def _subscription_cause(old: Member | None, new: Member, kind: TriggerKind) -> T
 
 
 def returned(old: Member | None, new: Member, how: str = "") -> str:
-    """Describe a static member's return: `how`, after a note if the member kept its id."""
+    """Describe a static member's return: a note if it kept its member id, then `how`."""
     if old is None or old.member_id != new.member_id:
         return how
     return f"{UNDER_OLD_ID}, {how}" if how else UNDER_OLD_ID

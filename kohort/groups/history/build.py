@@ -56,7 +56,7 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """Build the record as of `until_ms` (monotonic); `taken`: from the group's last record."""
+    """Build the record as of `until_ms` (monotonic); `taken`: revoked, still unowned partitions."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after

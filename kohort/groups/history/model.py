@@ -49,7 +49,7 @@ class TriggerRecord:
     kind: TriggerKind
     at_ms: int
     after_ms: int | None = None
-    """Time since the rebalance began, for a further cause."""
+    """Of a further cause: time from the start of the rebalance to the cause."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None
@@ -71,7 +71,7 @@ class TriggerRecord:
     session_timeout_ms: int | None = None
     """Session timeout of a member whose session ended."""
     rebalance_timeout_ms: int | None = None
-    """The timeout that expired, for members that did not sync."""
+    """For members that did not sync: the timeout that expired."""
     error: str | None = None
     """Name of the error with which a client was rejected, or an assignment could not be stored."""
     detail: str | None = None
@@ -87,7 +87,7 @@ class TriggerRecord:
     grown_topics: tuple[str, ...] = ()
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None
-    """How long before the cause the last of `grown_topics` got more partitions."""
+    """Time from the growth of the last of `grown_topics` to the cause."""
     same_process: bool | None = None
     """Of a new member: whether its process is that of a member whose session had expired. True if
     a request with the former member id followed, or the join is on the former member's connection.
@@ -121,12 +121,12 @@ class Timeline:
     were static and none had joined; truncated."""
     join_phase_ms: int | None = None
     join_phase_end: str | None = None
-    """all_joined, timeout or initial_delay."""
+    """What ended the join phase: all_joined, timeout or initial_delay."""
     leader_synced_ms: int | None = None
     assigned_ms: int | None = None
     """Of a consumer group: when the target was computed."""
     assigned_by: str | None = None
-    """at_once, interval or heartbeat: see `events.TargetAssigned`."""
+    """Event that computed the target: at_once, interval or heartbeat; see `TargetAssigned`."""
     durable_ms: int | None = None
     """Time at which the leader's assignment was stored, to be sent to the waiting members. Of a
     consumer group: when the target assignment was stored."""
@@ -153,7 +153,7 @@ class WaitedFor:
     """How long the rebalance waited only for the members named, or only for `phase` to end."""
     were_told: bool = False
     """In the join phase of a classic group: whether all members waited for had learned of the
-    rebalance from a heartbeat, so that their processes ran, but did not poll."""
+    rebalance from a heartbeat: then their processes ran, but did not poll."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,7 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
 
 
 def _plain_verb(cause: TriggerRecord) -> str | None:
-    """Return the verb if it describes the cause completely ("joined"), else None."""
+    """Return the verb for a cause that needs no further details ("joined"); None for others."""
     return None if cause.same_process or is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
 
 
@@ -198,7 +198,7 @@ _WITH_DETAIL: Final = {
     TriggerKind.MEMBER_REFUSED: "{who} was refused ({error}): {detail}",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, {detail}, which made it a classic group",
 }
-"""Texts that include the detail of a cause. To texts for other causes, the detail is appended."""
+"""Texts that contain the cause's detail; for other causes, the detail is appended to the text."""
 
 _REJOINED: Final = frozenset(
     {

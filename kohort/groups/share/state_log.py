@@ -211,7 +211,7 @@ class StateWriter:
         return not self._needs_snapshot
 
     def stored(self, window: Window) -> StoredState:
-        """Return the state in the log; a later writer and window are created from it."""
+        """Return the state in the log, to be kept while the window is unloaded."""
         return StoredState(
             snapshot_epoch=self._snapshot_epoch,
             state_epoch=self._state_epoch,

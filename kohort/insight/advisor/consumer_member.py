@@ -41,7 +41,7 @@ class ConsumerMember(Process):
     """The assignment that is being applied."""
     number: int = 0
     scheduled: int = 0
-    """The value of `number` when a heartbeat was last scheduled."""
+    """The last request's `number` when a heartbeat was last scheduled."""
 
     @property
     def sends_heartbeats(self) -> bool:

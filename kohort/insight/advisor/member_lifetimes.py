@@ -29,7 +29,7 @@ DEPARTURES: Final = frozenset(
 FATE_OF_KIND: Final = {"member_left": "left", "size_refused": "refused"}
 STAYS: Final = frozenset({"kept", "new", None})
 AGAIN_MS: Final = 1_000
-"""A member notified of a rebalance within this time of its last join response has just joined."""
+"""A member that is notified this soon after its last join response counts as having just joined."""
 _SYNC: Final = ("sync_received_ms", "sync_answered_ms")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -67,7 +67,7 @@ class MemberLifetime:
     session_ms: int | None = None
     """Session timeout requested by its joins."""
     again: list[tuple[int, int]] = field(default_factory=list)
-    """Delays of joins right after another join, between which librdkafka waits a second."""
+    """Delays of joins right after another join: librdkafka waits a second between the two."""
     answered_ms: int | None = None
     """Time of the response to its last join."""
     revokes_since_ms: int | None = None
@@ -114,7 +114,7 @@ class MemberLifetimes:
                 lifetime.session_timeout_ms = _number(cause.get("session_timeout_ms"))
 
     def _set_aside(self, member_id: str, at_ms: int) -> None:
-        """Rename an ended lifetime: a consumer (KIP-848) can rejoin with the same member id."""
+        """Give an ended lifetime another key: a consumer (KIP-848) can rejoin with the same id."""
         lifetime = self.by_id.get(member_id)
         if lifetime is not None and lifetime.end_ms is not None and lifetime.end_ms <= at_ms:
             self.by_id[f"{member_id} until {lifetime.end_ms}"] = self.by_id.pop(member_id)

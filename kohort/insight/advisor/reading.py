@@ -74,7 +74,7 @@ def read_trace(
     """Return the trace of one group; None if its records contain no rebalance.
 
     Args:
-        records: the group's records, in any order; the last of those with one `sequence` is used.
+        records: the group's records, in any order; the last one with each `sequence` is used.
         known: values of `Setting` fields that are known to have been in force.
     """
     by_sequence = {

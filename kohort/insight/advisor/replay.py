@@ -162,13 +162,13 @@ class Replay(ABC, Generic[P]):
     def _new_process(
         self, slot: Slot, index: int, instance_id: str | None, heartbeat_times: HeartbeatTimes
     ) -> P:
-        """Create the process of the next run in `slot`; it has not joined yet."""
+        """Create the next process in `slot`; it has not joined yet."""
 
     def _end_calm(self) -> None:
         """Called before the first action after a calm (CALM_INTERVALS); does nothing by default."""
 
     def _timer(self, slot: Slot) -> HeartbeatTimer:
-        """Return how the client library of a slot times heartbeats."""
+        """Return how the client library of the processes in `slot` times heartbeats."""
         return slot.timer
 
     @abstractmethod

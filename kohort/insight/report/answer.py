@@ -32,7 +32,7 @@ class Cause:
     share: str
     """Share of the group's stopped time."""
     who: str
-    """Names of the affected processes, with numbers of acts if these differ; empty if unknown."""
+    """Affected processes, with how often each was affected if that differs; empty if unknown."""
     last_ms: int | None
     avoided: int
     doubt: str = ""

@@ -29,7 +29,7 @@ class History:
             raise ValueError(f"records of {len(histories)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """Return a row for each rebalance, for charts and sentences; `event` is the full record."""
+        """Return a row for each rebalance, for charts and texts; `event` is the full record."""
         return [
             {
                 "sequence": event["sequence"],
@@ -52,7 +52,7 @@ _SUMMED: Final = (
 
 
 def causes(acts: Sequence[Row]) -> list[Row]:
-    """Sum up acts, such as rolling restarts, in one row per kind."""
+    """Sum up the causes of rebalances (deployments, crashes, ...) in one row per kind."""
     by_kind: dict[str, list[Row]] = defaultdict(list)
     for act in acts:
         by_kind[act["kind"]].append(act)

@@ -170,7 +170,7 @@ class DeltaLake:
         return [f"{prefix}{status.getPath().getName()}" for status in directories]
 
     def _register(self, name: str) -> None:
-        """Register the table in the catalog as an external table at this path.
+        """Register the table in the catalog as an external table at its path.
 
         Raises:
             ReportedError: the catalog has another table with this name.

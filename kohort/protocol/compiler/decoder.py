@@ -1,4 +1,4 @@
-"""Generates the reader of a layout: every length and count is checked before it is used."""
+"""Generates the decoder of a message: every length and count is checked before it is used."""
 
 import struct
 from typing import Any

@@ -109,7 +109,7 @@ class Backlog:
 
 
 def _origin(record: Json) -> tuple[_Origin, int]:
-    """Return a record's `_Origin`, and the offset there (or poll time) that completed it."""
+    """Return a record's partition and group, and the offset (or poll time) that completed it."""
     observed = record["observed"]
     partition, group, offset = observed["partition"], record["group"], observed["offset"]
     if not (isinstance(partition, int) and isinstance(group, str) and isinstance(offset, int)):

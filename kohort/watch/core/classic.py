@@ -337,7 +337,7 @@ def _end_ms(record: GroupRecord, seen: Seen) -> int:
 
 
 def _before(record: GroupRecord) -> GroupRecord:
-    """Return the empty state before the first generation, which brokers before 4.0 do not store."""
+    """Return the empty state before the first generation; brokers before 4.0 do not store it."""
     return GroupRecord(record.group_id, None, 0, None, None, -1, ())
 
 

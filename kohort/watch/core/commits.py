@@ -121,7 +121,7 @@ class Signs:
 
 
 TYPE_BYTES: Final = 2
-"""Size of the record type, with which each key begins; the group follows."""
+"""Size of the record type, with which each key begins; the group id follows."""
 
 _BATCH: Final = Struct(">qiibIhiq22xi")
 """The header of a batch, without maximum timestamp and producer."""

@@ -63,7 +63,7 @@ _TRIGGERS: Final = TRIGGERS | {RemovalReason.REBALANCE_TIMEOUT: TriggerKind.REBA
 
 
 class ConsumerGroup(FollowedGroup):
-    """The state of a group as stored, and the signs of life of its members."""
+    """The stored state of a group, and evidence of when its members were alive."""
 
     __slots__ = (
         "_current",
@@ -432,7 +432,7 @@ class ConsumerGroup(FollowedGroup):
                     self._target_epoch = record.epoch
 
     def _count_stable(self, member_id: str, step: int) -> None:
-        """If a member is stable or away to restart, add `step` to `_stable` at its epoch."""
+        """If a member is stable or has left to restart, add `step` to `_stable` at its epoch."""
         current = self._current.get(member_id)
         if current is None or member_id not in self._members:
             return

@@ -50,7 +50,7 @@ TRIGGERS: Final = {
     RemovalReason.SESSION_EXPIRED: TriggerKind.SESSION_EXPIRED,
 }
 """The trigger of the rebalance that a removal begins, by reason. REBALANCE_TIMEOUT is absent: the
-member is removed at the end of the join phase, which begins no further rebalance."""
+member is removed at the end of the join phase, and this begins no further rebalance."""
 
 
 def causes(
@@ -171,7 +171,7 @@ def _listed(topics: frozenset[str]) -> str:
 
 
 def beginning(causes: Sequence[Cause], phase: Phase, polls: Sequence[Poll]) -> tuple[Cause, ...]:
-    """Return the causes, first the one that began the rebalance. The certainty of this cause's
+    """Return the causes, the one that began the rebalance first. The certainty of this cause's
     trigger is computed from the other causes, the commits and the polls.
     """
     ordered = sorted(causes, key=lambda cause: (cause.at_ms, not cause.is_known))

@@ -84,7 +84,7 @@ class RecordRules:
 
 
 def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
-    """Check that every record parses, follows the one before it, and is not too large, or raise
+    """Check that every record parses, has the next offset, and is not too large; otherwise raise
     DecodeError. Violations of the other rules are added to `rules`.
     """
     count, base_timestamp = header.record_count, header.base_timestamp

@@ -93,7 +93,7 @@ class FetchSources:
             self._leader_alone[partition] = now_ms + LEADER_ALONE_MS
 
     def is_doubtful(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether no preferred read replica is online, or one has failed recently."""
+        """Whether the preferred read replica is unknown or offline, or one has failed recently."""
         leader = self._cluster.leader(partition)
         if leader is None:
             return True
