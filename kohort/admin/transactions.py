@@ -28,7 +28,7 @@ from kohort.protocol.messages.transactions import (
 
 NONE_OPEN: Final = -1
 _TRANSACTION_VERSION: Final = 0
-"""The marker has the epoch of the transaction's batches; from 2 on, it would be one higher."""
+"""The marker's epoch is that of the transaction's batches; in version 2 it is one higher."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ ITERATIONS: Final = 8_192
 
 _SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26
-"""Kafka's salt format. Kohort brokers use it in answers to unknown users too, so that a salt does
+"""Salts have Kafka's format. Kohort brokers also send such a salt to unknown users, so that it does
 not show whether the user exists."""
 
 
@@ -179,7 +179,7 @@ def enable_user(cluster: Cluster, user: str) -> bool:
 
 
 def _listed(cluster: Cluster) -> dict[str, Names]:
-    """Return the effective values by config name; empty if the cluster lacks these configs."""
+    """Return the values of DISABLED and DISCONNECTED, by name; {} if the cluster lacks both."""
     answer = cluster.metadata([])
     # A broker describes only its own configs, and the controller can change between requests.
     broker, connection = str(answer.controller_id), cluster.broker(answer, answer.controller_id)

@@ -50,10 +50,10 @@ class NotServed:
         """Ignore a record."""
 
     def go_live(self) -> None:
-        """Do nothing: there is no port."""
+        """Do nothing: no HTTP port is open."""
 
     def publish(self) -> None:
-        """Do nothing: there is no port."""
+        """Do nothing: no HTTP port is open."""
 
 
 @contextmanager

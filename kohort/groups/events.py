@@ -68,17 +68,17 @@ class TriggerKind(Enum):
     """Partitions of subscribed topics were initialized."""
     # Never start a rebalance.
     INSTANCE_FENCED = "instance_fenced"
-    """The process from which a member took over its instance id is alive."""
+    """A process is alive although another process has taken over its instance id."""
     PROTOCOL_REFUSED = "protocol_refused"
     """A client offers no assignor that all members offer, or another protocol type."""
     MEMBER_REFUSED = "member_refused"
-    """A client was rejected for a reason without a kind of its own; clients do not retry it."""
+    """A client was rejected for a reason that has no kind of its own; clients do not retry."""
     UNKNOWN = "unknown"
     """The cause was not observed, or was lost in a restart."""
 
 
 class Certainty(StrEnum):
-    """How well a cause is known. What a broker saw itself is certain."""
+    """How well a cause is known; CERTAIN if the broker itself observed it."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -152,7 +152,7 @@ class Trigger(NamedTuple):
     """How long the old process of a returning static member had been silent. None for other
     members, and if unknown because a response to the old process was pending."""
     unfetched_ms: int | None = None
-    """How long a member that left had not fetched although it sent heartbeats, if that was long."""
+    """How long a member that left had sent heartbeats without fetching; None unless long."""
     grown_topics: tuple[str, ...] = ()
     """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None

@@ -28,7 +28,7 @@ class Command:
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False
-    """Executed together with the commands of the same loop iteration, which share one append."""
+    """Executed in the next loop iteration, with one append for all commands that arrive by then."""
     shares_append: bool = False
     """With `is_exclusive`: consecutive commands of this kind are executed in one batch, with one
     append."""

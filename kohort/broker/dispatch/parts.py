@@ -28,8 +28,8 @@ def lists(request: str, response: str | None = None) -> Lists:
 
 def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[M, bool]]:
     """Split a request into parts with at most `elements_max` elements in the innermost lists at
-    `path`. With each part, yield whether its first outer element (such as a topic) is the rest of
-    the last one of the previous part.
+    `path`. With each part, yield whether its first outer element (such as a topic) continues the
+    last outer element of the previous part.
     """
     for part, _, continues in _parts(request, path, elements_max):
         yield part, continues

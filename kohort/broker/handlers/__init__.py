@@ -1,6 +1,6 @@
 """The request handlers: one module per API, or for several APIs that share most of their code.
 
-A handler validates, resolves names and ids, delegates, and maps errors once. The rules about
+A handler validates, resolves names and ids, delegates, and maps errors to codes. The rules about
 groups, logs and topics belong to the services in
 :class:`kohort.broker.dispatch.context.BrokerServices`. See :mod:`kohort.broker.dispatch.registry`
 for how a handler is registered.

@@ -92,7 +92,7 @@ class Query:
             self._values[name] = decode(value.replace("+", "%20"))
 
     def text(self, name: str) -> str | None:
-        """Return the decoded value, None if it is absent."""
+        """Return a parameter's decoded value; None if the parameter is absent."""
         return self._values.get(name)
 
     def count(self, name: str) -> int | None:

@@ -115,7 +115,7 @@ class IterationScheduler:
             self._schedule_run()
 
     def remove_unauthenticated(self, connection: PendingConnection) -> None:
-        """Remove a closed connection, so that a mass disconnect does not leave a long queue."""
+        """Remove a closed connection from its queue, so that a mass disconnect leaves it short."""
         self._unauthenticated.remove(connection.address_block, connection)
 
     def has_time(self) -> bool:

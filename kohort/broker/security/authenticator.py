@@ -383,7 +383,7 @@ class SaslAuthenticator:
 
 
 def _bare(answer: TokenAnswer) -> ResponseBuffers:
-    """Return the response to a token without headers: the server's token; None after a failure."""
+    """Return the server's token as a response without header; None after a failure."""
     if answer.error is not ErrorCode.NONE:
         return None
     return [len(answer.token).to_bytes(4, "big") + answer.token]

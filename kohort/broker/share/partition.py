@@ -69,8 +69,8 @@ class SharePartition:
         self.record_bytes: float = RECORD_BYTES_GUESS
         """Average size of the records last read."""
         self.reset_policy: int | None = None
-        """The policy that determined the start offset. None once records have been acquired, if the
-        offset was set explicitly, and if it was determined before the broker was started.
+        """The policy that determined the start offset. None if the offset was set explicitly or
+        before the broker was started, and once records have been acquired.
         """
         self.state_epoch = 0 if state is None else state.state_epoch
         """The group's epoch when the state was initialized, or its start offset last altered."""
@@ -173,7 +173,7 @@ class SharePartition:
         self._window, self.state_epoch = window, state_epoch
 
     def restarted(self, window: Window, state_epoch: int) -> None:
-        """Keep the `window` of a `restart` for good: undoing a later restart restores it."""
+        """Make a `restart` final: undoing a later one restores the `window` of this one."""
         self._stored = None if self._window is window else (window, state_epoch)
 
     def undo_restart(self, window: Window) -> None:

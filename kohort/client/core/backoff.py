@@ -1,5 +1,5 @@
-"""Exponential backoff between failed attempts (KIP-580), and a record of since when, how often and
-why an operation has been failing. No I/O.
+"""Exponential backoff between failed attempts (KIP-580), and records of failing operations: since
+when, how often, and with which error. No I/O.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OngoingFailure(NamedTuple):
     """Whether an operator has to intervene; if not, the failure may be temporary."""
 
     def lasts(self, limit_ms: int) -> bool:
-        """Whether the operation has failed at least twice, and permanently or for `limit_ms`."""
+        """Whether it failed at least twice, and needs an operator or has failed for `limit_ms`."""
         return self.times >= TWICE and (self.is_refused or self.seconds * 1000 >= limit_ms)
 
 

@@ -219,7 +219,7 @@ class Fetcher:
         self._changed.set()
 
     def assignment_changed(self) -> None:
-        """Drop fetched data of revoked partitions, and fetch the new ones."""
+        """Drop fetched data of revoked partitions, and start to fetch newly assigned ones."""
         self.state.set_assigned()
         self._pump()
         self._changed.set()

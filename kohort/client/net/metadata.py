@@ -80,7 +80,7 @@ class MetadataKeeper:
                 self.want()
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """Missing expected topics and partitions, with the seconds since that was noticed."""
+        """The seconds for which expected topics and partitions have been missing, by name."""
         return self._expected.missing(now_ms)
 
     def raise_error(self) -> None:

@@ -99,7 +99,7 @@ class Draft:
 
     # Changes to the counts in `data`, so that no command iterates over all changed members.
     member_count: int = 0
-    """The number of members, with the changes."""
+    """The number of members after the changes."""
     _instances: dict[str, str | None] = field(default_factory=dict)
     _owners: dict[Partition, str | None] = field(default_factory=dict)
     _votes: dict[str, int] = field(default_factory=dict)

@@ -52,8 +52,8 @@ def changes_nothing(data: ConsumerData, request: HeartbeatRequest) -> Member | N
 def heartbeat_steps(
     draft: Draft, request: HeartbeatRequest, now: Now, joined_as: TriggerKind | None = None
 ) -> Steps[HeartbeatResult]:
-    """Process a heartbeat with an epoch of at least 0: make its changes in `draft`, and return its
-    answer when they are durable.
+    """Process a heartbeat with an epoch of at least 0: make its changes in `draft`, and return the
+    answer to send once they are durable.
 
     Args:
         joined_as: the cause if the sender is new, UPGRADED if it converts a classic group; None to

@@ -242,7 +242,7 @@ def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[st
 
 
 def _bounds(record: Mapping[str, Any], clock_text: ClockText) -> Iterator[str]:
-    """Yield a line with the earliest and latest start, if `kohort watch` did not see the start."""
+    """Yield a line with the rebalance's earliest and latest start, if `kohort watch` missed it."""
     between = record.get("started_between_ms")
     if between:
         earliest, latest = map(clock_text, between)

@@ -56,8 +56,8 @@ def changes_nothing(data: ShareData, request: ShareHeartbeatRequest) -> ShareMem
 def heartbeat_steps(
     draft: ShareDraft, request: ShareHeartbeatRequest, now: Now
 ) -> Steps[HeartbeatResult]:
-    """Process a heartbeat: make its changes in `draft`, and return its answer when they are
-    durable.
+    """Process a heartbeat: make its changes in `draft`, and return the answer to send once they
+    are durable.
 
     Raises:
         Rejected: the heartbeat is answered with an error, and has no effect.

@@ -39,7 +39,7 @@ class ReplayOutcome:
     """Sum of the stopped times of all members."""
     stopped_longest_ms: int
     stopped_by_slot: tuple[int, ...]
-    """Stopped time of each slot, in the order of the trace's slots."""
+    """Stopped time of each `Slot` (a process and its successors), in the order of the trace."""
     unread_ms: int
     """Sum of the times during which each partition had no reader."""
     unread_longest_ms: int
@@ -82,7 +82,7 @@ class Meter:
     guessed: set[int] = field(default_factory=set)
     """Numbers of the rebalances with an estimated delay."""
     slot_of: dict[str, int] = field(default_factory=dict)
-    """Slot indexes by member id."""
+    """Index of each member's `Slot` in the trace, by member id."""
     _unstable_since_ms: int | None = None
     _before: set[str] = field(default_factory=set)
     """Members that were present when the rebalance began."""
@@ -180,7 +180,7 @@ class Meter:
             self._taken_at.pop(partition, None)
 
     def _close_joins(self, now_ms: int) -> None:
-        """End the joins that got no assignment; eager members were stopped since they joined."""
+        """End the joins without assignment; eager members count as stopped since they joined."""
         joins, self._joins = self._joins, {}
         for member_id, join in joins.items():
             if not self._is_cooperative(member_id, join):

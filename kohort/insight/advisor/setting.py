@@ -46,7 +46,7 @@ def known_settings(given: Iterable[str]) -> dict[str, Any]:
     """Parse NAME=VALUE arguments into values by field of `Setting`.
 
     Raises:
-        ValueError: the name is not a duration, or the value not a number of milliseconds.
+        ValueError: an unknown name, or a value that is not a number of milliseconds.
     """
     durations = {field.name for field in fields(Setting) if field.name.endswith("_ms")}
     known: dict[str, Any] = {}

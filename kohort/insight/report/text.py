@@ -64,7 +64,7 @@ ACTS: Final = {
     "broker_restart": ("Broker restarted", "other"),
     "unknown": ("Cause unknown", "other"),
 }
-"""By kind of act, such as a crash: its text, and its family, whose kinds share a colour."""
+"""Text and family of each kind of act, such as a crash; kinds of one family share a colour."""
 
 
 def cause(kind: str) -> str:

@@ -1,6 +1,6 @@
 """Tables that combine several events of a group, from `rebalances`, `avoided` and `members`.
 
-These tables are renewed for each group that has new events, and may be deleted at any time. A
+A group's rows are replaced when it has new events; the tables may be deleted at any time. A
 table's columns are the cluster, the group, and the fields of a row class. The annotation of a field
 has the Python type, the column's type, and its meaning.
 """

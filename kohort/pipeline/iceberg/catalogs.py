@@ -82,7 +82,7 @@ class Tables:
         return f"the table {name} of {self.place}"
 
     def find(self, name: str) -> Table | None:
-        """Return the current table; None if it does not exist.
+        """Load the table from the catalog; None if it does not exist.
 
         Raises:
             ReportedError: another table has this name in the catalog.
@@ -98,7 +98,7 @@ class Tables:
         return table
 
     def get(self, name: str) -> Table:
-        """Return the current table. Raises ReportedError if it does not exist."""
+        """Load the table from the catalog. Raises ReportedError if it does not exist."""
         table = self.find(name)
         if table is None:
             raise ReportedError(

@@ -53,8 +53,8 @@ class Reader:
     by_driver: tuple[OffsetRange, ...] = ()
 
     def past(self, error: BaseException, ends: Offsets) -> "Reader | None":
-        """Return a reader that leaves the failed record to the driver; None if the failure has
-        another cause.
+        """Return a reader with which the driver reads the record that `error` names; None if that
+        is no record of the topic, or one that the driver reads already.
         """
         failed = _FAILED.search("\n".join(causes(error)))
         if failed is None or failed["topic"] != self.topic:
@@ -70,8 +70,8 @@ class Reader:
         return replace(self, by_driver=(*self.by_driver, OffsetRange(partition, first, end)))
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """Read the records from `begins` to before `ends`, in the connector's columns, and
-        BEYOND if any offsets are left to the driver.
+        """Read the records from `begins` to before `ends`, with the connector's columns, and with
+        BEYOND too if the driver reads some of the offsets.
         """
         if not self.by_driver:
             return self.read(begins, ends)

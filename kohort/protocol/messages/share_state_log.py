@@ -1,4 +1,4 @@
-"""Records of __share_group_state: how far the delivery of each share-partition is (KIP-932).
+"""Records of __share_group_state: the delivery state of each share-partition (KIP-932).
 
 Key and value are each preceded by an int16: the type of the record, 0 for a snapshot and 1 for an
 update, and version 0. A null value of a snapshot deletes the state.

@@ -37,9 +37,9 @@ class Place(NamedTuple):
     """Leader epoch of the batch; it increases when another broker becomes the coordinator."""
     in_transaction: bool = False
     gap_offset: int = -1
-    """Offset of the last batch in or before which compaction removed records; -1 if none."""
+    """Offset of the last batch with records missing in it or just before it; -1 if none."""
     epoch_ms: int = -1
-    """Time of the first record of the partition with this leader epoch."""
+    """Timestamp of the partition's first record with this leader epoch."""
 
 
 class Seen(NamedTuple):
@@ -94,7 +94,7 @@ def restored(record: GroupRecord) -> GroupRestored:
 
 
 def started(old: GroupRecord, trigger: Trigger, generation: int) -> RebalanceStarted:
-    """Return the event of a rebalance that a trigger began when `old` was the last record."""
+    """Return the event that a trigger began a rebalance after `old`, the group's last record."""
     return RebalanceStarted(
         trigger,
         ClassicState.STABLE.value if old.members else EMPTY,
@@ -138,8 +138,8 @@ class FollowedGroup:
         """How members left in rebalances that have no record yet, by member id."""
 
     def signs_of(self, partition: TopicPartition) -> Signs | None:
-        """Return the signs of life of the member that owns a partition: a commit of the partition
-        proves that this member is alive.
+        """Return the signs of life of the member that owns a partition; a commit of the partition
+        is one of them.
         """
         owner = self._owners.get(partition)
         return None if owner is None else self._signs.get(owner)

@@ -117,8 +117,8 @@ class GroupWatch:
             self._is_linked = True
 
     def unlink(self) -> None:
-        """Set `signs` of all commits to None, because records or another coordinator may have
-        changed the partitions' owners: each partition's next commit must be passed to `commit`.
+        """Set `signs` of all commits to None, because the partitions' owners or the coordinator
+        may have changed: each partition's next commit must be passed to `commit`.
         """
         if self._is_linked:
             self._is_linked = False

@@ -83,9 +83,9 @@ class PolledGroup:
         self._rest: Snapshot | None = None
         """The last snapshot without a rebalance in progress."""
         self._polls: list[Poll] = []
-        """The polls since `_rest`."""
+        """The first polls after the snapshot `_rest`."""
         self._met: dict[str, StoredMember] = {}
-        """Members in snapshots since `_rest` that are not in `_rest`, by member id."""
+        """Members in snapshots after `_rest`, but not in `_rest`, by member id."""
         self._fates: dict[str, Fate] = {}
         self._between_ms = 0, 0
         self.seen_ms = 0
@@ -95,7 +95,7 @@ class PolledGroup:
         """When the group entered the state of the last snapshot."""
 
     def take(self, snapshot: Snapshot) -> Iterator[Json]:
-        """Process a snapshot; unless a rebalance is running, yield the records since `_rest`."""
+        """Process a snapshot; yield the new history records, unless a rebalance is in progress."""
         if self._last is None or snapshot.state != self._last.state:
             self._since_ms = snapshot.at_ms
         if self._last is None or snapshot._replace(at_ms=self._last.at_ms) != self._last:

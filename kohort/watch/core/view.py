@@ -151,8 +151,8 @@ class ClassicView(_RecordView):
         )
 
     def describe_waiting(self) -> WaitingFor | None:
-        """Return what the rebalance in the last poll waits for; None without one. It may wait for
-        any of the members, because a poll does not show which of them have rejoined.
+        """Return what the rebalance in the last poll waits for; None if there was none. It may wait
+        for any of the members, because a poll does not show which of them have rejoined.
         """
         phase = self._phase
         if phase is None or self.poll is None:

@@ -175,7 +175,7 @@ class Quotas:
         self._used: RecentlyUsed[tuple[str, str, str], Account] = RecentlyUsed(
             partial(self._new_account, windows, window_ms), ACCOUNTS_MAX
         )
-        """Accounts by (quota key, user, client id); "" for a user or client id if all share one."""
+        """Accounts by (quota key, user, client id); "" for a user or client id: shared by all."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )

@@ -110,7 +110,7 @@ class FileSender:
         """Until this time, the first pending range is sent without a check: `_found_until_s`, or
         `STAYS_CACHED_S` after the last check of this range."""
         self._is_reading = False
-        """Whether another thread reads a piece."""
+        """Whether another thread is reading a piece of a file."""
         self._is_watching = False
         """Whether the event loop watches for the socket to become writable."""
         self._failure = ""

@@ -103,7 +103,7 @@ class Output:
             self._scheduler.schedule_write(self, byte_count)
 
     def update_unsent(self) -> int:
-        """Record how full the transport's buffer is, whether or not it has exceeded its limit.
+        """Record how full the transport's buffer is, even if it is below its high-water mark.
         Return the number of bytes not yet passed to the kernel, including file ranges.
         """
         unsent_bytes = self._transport.get_write_buffer_size()

@@ -41,7 +41,7 @@ a microsecond, so returning the memory of 100,000 members at once would take a t
 Searching for free pages takes ten milliseconds each time."""
 
 RETURN_AFTER_CHECKS: Final = (12, 60, 240, 2_800)
-"""Memory is returned after these numbers of checks in which hardly any more members have left. The
+"""Memory is returned at these numbers of checks after members have last left in large numbers. The
 last number is large, because groups without members remain until the next expiry sweep."""
 
 COLLECT_ALL_EVERY_CHECKS: Final = 14_400

@@ -39,6 +39,6 @@ class Detached(Generic[T]):
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Copy what `run` verified or rebuilt to the log's segments; forbidden if `is_void`."""
+        """Copy the knowledge that `run` gained to the log's segments; forbidden if `is_void`."""
         for segment, twin in self._twins:
             segment.learn_from(twin)

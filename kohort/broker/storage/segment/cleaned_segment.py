@@ -86,7 +86,7 @@ class CleanedSegment:
         self._aborted.append(entry)
 
     def finish(self) -> None:
-        """Complete the files and flush them to disk, as `decide` requires."""
+        """Complete the files and flush them to disk; to be called before `decide`."""
         self._write_out()
         if self._aborted or self._replaces_aborted:
             # An index without entries replaces the old one, and is then removed.

@@ -38,7 +38,7 @@ class Rejoin(NamedTuple):
         return self.text[:TEXT_LENGTH_MAX]
 
     def after_failure(self, failure: str) -> "Rejoin":
-        """Return the same reason with a failed attempt appended, unless it repeats the last one."""
+        """Return the reason with `failure` appended, unless its text ends with it or is long."""
         if self.text.endswith(failure) or len(self.text) >= FAILURES_LENGTH_MAX:
             return self
         return Rejoin(self.reason, f"{self.text}; {failure}" if self.text else failure)
