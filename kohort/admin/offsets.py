@@ -30,7 +30,7 @@ _READ_COMMITTED: Final = 1
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
     offset: int
-    """-1 if all records are older than the requested time, or after an error."""
+    """The offset; -1 if all records are older than the requested time, or after an error."""
     error: int
     """An ErrorCode; LEADER_NOT_AVAILABLE if the partition has no leader."""
 

@@ -119,9 +119,9 @@ class Broker:
         self.startup = StartupProgress(self._clock)
         self._is_stopping = False
         self.coordinators: DeferredCoordinators
-        """Set once `running` has been entered."""
+        """The coordinators of groups and transactions. Set once `running` has been entered."""
         self.services: BrokerServices
-        """Set once `running` has been entered."""
+        """The components that handlers use. Set once `running` has been entered."""
         self.endpoint: Endpoint
         """Address of the first listener, with its actual port."""
         self.network: NetworkServer

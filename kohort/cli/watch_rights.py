@@ -22,8 +22,8 @@ class Right(Enum):
 
 
 def right_to_describe(error: int) -> Right:
-    """Return the missing right if a description is refused: to describe groups, or the topics
-    that members of consumer groups subscribe to.
+    """Return the right that is missing if describing groups fails with `error`: Describe on groups,
+    or on the topics that the members of consumer groups subscribe to.
     """
     is_topic = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return Right.DESCRIBE_TOPICS if is_topic else Right.DESCRIBE_GROUPS

@@ -395,7 +395,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
 
 
 def check_names(given: Iterable[str], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError if a name is unknown; `what` is its noun in the message: "setting"."""
+    """Raise a ConfigError if a name is unknown; `what` is the noun for it, such as "setting"."""
     for name in given:
         if name not in known:
             hint = _OF_AIOKAFKA.get(name)

@@ -1,6 +1,5 @@
-"""The kinds of groups, each of which has a package of its own beside this file, and the names of
-the states that groups of all kinds have. Each kind documents its further states, transitions and
-responses in its own package.
+"""The kinds of groups, and the names of the states that all kinds have. Each kind has a package
+beside this file, which documents its further states, transitions and responses.
 """
 
 from enum import Enum
@@ -17,8 +16,8 @@ class GroupKind(Enum):
     """The kind of a group; ListGroups returns `value` as the group's type."""
 
     CLASSIC = "classic"
-    """One member, the leader, assigns: JoinGroup and SyncGroup."""
+    """The leader, one of the members, assigns the partitions (JoinGroup, SyncGroup)."""
     CONSUMER = "consumer"
-    """The broker assigns: ConsumerGroupHeartbeat (KIP-848)."""
+    """The broker assigns the partitions (ConsumerGroupHeartbeat, KIP-848)."""
     SHARE = "share"
-    """The broker assigns, and members share partitions: ShareGroupHeartbeat (KIP-932)."""
+    """The broker assigns partitions, each to one or more members (ShareGroupHeartbeat, KIP-932)."""

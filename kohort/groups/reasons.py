@@ -101,7 +101,7 @@ def has_stopped_polling(
 
 
 def state_reason(tag: int, text: str | None) -> StatedReason:
-    """Return the reason of a request with this JoinReason tag (0 if absent) and reason text."""
+    """Return the reason of a JoinReason tag; if that is 0 (absent), infer it from the text."""
     if not tag and text is None:
         return NO_REASON
     return _stated(tag, None if text is None else text[:TEXT_MAX])

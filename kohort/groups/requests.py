@@ -4,7 +4,7 @@ Handlers convert requests of any version to these classes, and encode a result a
 request requires (top-level or per-partition errors, "" or null).
 
 The classes that every commit, or every member in a rebalance, needs are dataclasses that are not
-frozen: an instance is created in half the time of a named tuple. Nevertheless, do not change it.
+frozen: an instance is created in half the time of a named tuple. Still, do not change instances.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Now:
-    """The current time on both clocks, the same for everything that one command does."""
+    """The current time on the monotonic and the wall clock, the same throughout one command."""
 
     ms: int
     """Monotonic time, for all deadlines and durations."""

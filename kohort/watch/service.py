@@ -38,12 +38,12 @@ CLOSE_WAIT_S: Final = 2.0
 
 
 class WatchService:
-    """Serves the groups and history of a follower; the follower's thread calls the methods.
+    """Serves over HTTP what a `Follower` has read; the follower's thread calls the methods.
     Leaving the `with` block ends the thread that `start` started.
     """
 
     def __init__(self, follower: Follower | PollFollower, cluster: Cluster, listen: Listen) -> None:
-        """Raises DisconnectedError."""
+        """Request the cluster id. Raises DisconnectedError."""
         self._follower = follower
         self._listen = listen
         self.port = listen.port

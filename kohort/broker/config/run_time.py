@@ -39,7 +39,7 @@ _ORDERED: Final = tuple(
         ("assignment.interval.ms", "max.assignment.interval.ms"),
     )
 )
-"""Pairs of settings of which the first must not exceed the second."""
+"""Pairs of settings; the first of a pair must not exceed the second."""
 
 _AS_RETENTION: Final = -2
 _NO_LIMIT: Final = -1

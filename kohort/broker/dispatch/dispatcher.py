@@ -1,4 +1,4 @@
-"""Decodes requests, calls their handlers, and responds with what they return.
+"""Decodes requests, calls their handlers, and sends the handlers' results as responses.
 
 If a handler raises, the request is answered with an error. If the response has no field for an
 error, or the request is invalid, the connection is closed and the reason logged.

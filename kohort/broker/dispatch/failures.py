@@ -28,8 +28,8 @@ class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protoc
 
 
 class ErrorTemplate(NamedTuple):
-    """The template of a list in the response, with an element for each element of a list in the
-    request.
+    """Describes an error response: its list `response` gets one element for each element of the
+    request's list `request`.
     """
 
     response: str
@@ -37,7 +37,7 @@ class ErrorTemplate(NamedTuple):
     """Name of the list in the request. "topics.partitions" joins the lists `partitions` of all
     elements of `topics`."""
     copied: Mapping[str, str]
-    """For each copied field of the response's element, the field of the request's element."""
+    """The response element's fields, mapped to the requested element's fields that they copy."""
     inner: "ErrorTemplate | None" = None
     """The nested list whose elements get the error; None if this list's elements get it."""
     values: Mapping[str, object] = {}
@@ -87,8 +87,8 @@ class OnError:
     __slots__ = ("templates", "unknown")
 
     def __init__(self, *templates: ErrorTemplate, **unknown: object) -> None:
-        """Of `templates`, the first whose lists exist in the version of the request is used;
-        `unknown` are fields of the response with values that mean "unknown".
+        """The first of `templates` whose lists exist in the request's version is used; `unknown`
+        are fields of the response with values that mean "unknown".
         """
         self.templates = templates
         self.unknown = unknown
@@ -144,8 +144,8 @@ def error_steps(
 
 
 def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -> Struct:
-    """Return the response to a request sent before authentication: `error_response`, or an empty
-    response if it has no field for `code`, as when Metadata requests all topics.
+    """Return the error response to a request sent before authentication; if the response has no
+    field for `code`, as for a Metadata request of all topics, return an empty response.
     """
     try:
         return error_response(on_error, request, version, code)

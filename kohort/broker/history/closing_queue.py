@@ -41,7 +41,7 @@ class Waiting:
 
     @property
     def is_small(self) -> bool:
-        """Whether the rebalance's record is created without pauses."""
+        """Whether the rebalance is so small that its record is created without pauses."""
         return self.weight <= SMALL_WEIGHT
 
 

@@ -52,7 +52,7 @@ _TITLES: Final = {
 }
 
 _UNDESCRIBED: Final = "streams"
-"""The type of groups that `describe_group` does not know."""
+"""The group type that `describe_group` does not support."""
 
 _HEAD_OF_HISTORY: Final = ("GROUP", "TYPE", "MEMBERS", "REBALANCES", "IN 1 H", "LAST", "BECAUSE")
 

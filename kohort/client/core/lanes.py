@@ -75,7 +75,7 @@ class Item:
         return self.failure is not None and self.failure.is_final
 
     def singles(self) -> list[Item]:
-        """Split a batch into its records, as if none had been started."""
+        """Split a batch into its records, and reset their `began_ms`."""
         members, self.members = self.members or [self], None
         for member in members:
             member.began_ms = None
@@ -144,7 +144,7 @@ class Share:
         again. The offset of the first abandoned record, or NOTHING_BEGUN to start none."""
 
     def restart(self, items: Iterable[Item]) -> None:
-        """Put the records of these items into new lanes, by offset, as if none had been started."""
+        """Put the records of these items into new lanes, in order of offset; none is done yet."""
         singles = [single for item in items for single in item.singles()]
         self.lanes = {}
         self.done = DoneOffsets()

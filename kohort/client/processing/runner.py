@@ -445,7 +445,7 @@ class Runner:
         worker.cancel()
 
     async def _drain_unpolled(self) -> None:
-        """Wait for running handlers without polling, because the next poll would raise too."""
+        """Wait for running handlers without polling, because a poll has just raised an error."""
         partitions = list(self._work.partitions)
         await self._wait_idle(partitions, min(self._drain_left_s, self._source.delay_max_s / 2))
 

@@ -216,7 +216,7 @@ def _join_with_id(group: ClassicData, request: JoinRequest, ticket: Ticket, now:
 
 
 def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
-    """Combine the reasons of a new member's two joins: the second's, or the only tagged one."""
+    """Return the reason of a member's two joins: the second's, unless only the first is tagged."""
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
     return first._replace(text=second.text or first.text)

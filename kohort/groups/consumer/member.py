@@ -186,7 +186,7 @@ def epochs_by_topic(owned: Owned) -> dict[bytes, dict[int, int]]:
 
 
 def flat_epochs(owned: Mapping[bytes, Mapping[int, int]]) -> Owned:
-    """Return the inverse of `epochs_by_topic`."""
+    """Convert the result of `epochs_by_topic` back: return the epochs by partition."""
     return {
         (topic_id, partition): epoch
         for topic_id, epochs in owned.items()

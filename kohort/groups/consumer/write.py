@@ -41,7 +41,7 @@ class ConsumerWrite:
 
     draft: Draft
     converts: tuple[Group, ConsumerMembership] | None = None
-    """The group to convert to a consumer group, and its new membership, whose draft this is."""
+    """The group to convert to a consumer group, and the new membership, which `draft` changes."""
     first_records: Sequence[DurableRecord] = ()
     """Records that replace the group's previous ones; written before those of the draft."""
     _answers: list[Answers] = field(default_factory=list)
@@ -138,7 +138,7 @@ def report(draft: Draft) -> None:
 
 
 def _assigned_by(draft: Draft) -> str:
-    """Return the `TargetAssigned.assigned_by` of the current command's target."""
+    """Return which event computed the target of the current command; see `TargetAssigned`."""
     data = draft.data
     if draft.was_assigned:
         return AT_ONCE
@@ -179,7 +179,7 @@ def apply(draft: Draft, now: Now) -> None:
 
 def started(draft: Draft, cause: Trigger, state: str) -> RebalanceStarted:
     """Return the event for the rebalance that the current command begins. The event lists the
-    members as they were before the command, without those that it adds.
+    members that the command neither adds nor removes, as they were before it.
     """
     before = draft.before
     members = [

@@ -1,5 +1,5 @@
 """Instance ids that two processes use: each takes the id from the other, perhaps every second for
-hours, so a conflict is recorded once in `RECORDED_AGAIN_MS`.
+hours, so a conflict is recorded at most once per `RECORDED_AGAIN_MS`.
 """
 
 from typing import Final

@@ -157,8 +157,8 @@ class InFlight:
     def undo(
         self, first: int, last: int, write: object, state: RecordState, lock: Lock | None
     ) -> None:
-        """Undo a write's change of offsets by setting `state` and `lock`. The log start may
-        have passed some of these offsets in the meantime.
+        """Undo a write that changed these offsets: set `state` and `lock`. The log start may have
+        passed some of the offsets in the meantime.
         """
         segments = self.segments
         items = segments.items
@@ -281,7 +281,7 @@ class InFlight:
         self.advance()
 
     def stored_batches(self) -> list[StateBatch]:
-        """Return the states for a snapshot: of Acquired and Skipped offsets, as before delivery."""
+        """Return the states for a snapshot, without the delivery of Acquired or Skipped offsets."""
         batches: list[StateBatch] = []
         for segment in self.segments.items:
             state = segment.state

@@ -37,7 +37,7 @@ class Prediction(ReplayOutcome):
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
-    """The member slot that is assumed to be as fast as the others; None: all are as recorded."""
+    """The slowest member, if it was replayed with default delays; None: all are as recorded."""
 
     @property
     def rebalances_spread(self) -> int:

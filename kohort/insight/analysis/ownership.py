@@ -230,7 +230,7 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """Return, by owner, the rebalances in which it stopped (sequence numbers), and these stops."""
+    """Return, by owner, the sequence numbers of rebalances in which it stopped, and the stops."""
     stops_by_owner: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):

@@ -31,7 +31,7 @@ MEMBERS_HELD: Final = 10_000
 """Maximum number of members kept if the log does not contain the size of the group."""
 
 GONE_HELD: Final = 1_000
-"""Maximum number of departures that are kept until the rebalance that they cause."""
+"""Maximum number of departed members whose rebalance the log has not shown yet."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class GroupStory:
     sequence: int = 0
     generation: int = 0
     state: str = ""
-    """Empty, Stable or CompletingRebalance; "" until a line shows it."""
+    """The group's state: Empty, Stable or CompletingRebalance; "" until a line shows it."""
     members: dict[str, Member] = field(default_factory=dict)
     """Members named in a line; if their number is `size`, these are all members."""
     size: int | None = None
@@ -53,7 +53,7 @@ class GroupStory:
     """The last record, kept until the next line is read: some versions of Kafka log a departure
     after the rebalance that it caused."""
     _gone: dict[str, Departure] = field(default_factory=dict)
-    """Members that left, until the line of the rebalance that they cause."""
+    """Departed members, kept until the log shows the rebalance that they cause."""
     _replaced: tuple[Member, int] | None = None
     """A static member that returned, and when; the next line shows whether a rebalance was
     avoided."""

@@ -33,7 +33,7 @@ _BARS_LEAST: Final = 12
 
 
 def timeline(page: GroupPage) -> Markup:
-    """Draw bars for stopped or unowned time and rebalances, and a line of marks per kind of act."""
+    """Draw stopped time (or time without an owner) and rebalances as bars, and marks by cause."""
     return figure(lambda width: _draw(page, width), alt(page), _caption(page))
 
 

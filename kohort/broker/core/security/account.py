@@ -171,8 +171,8 @@ class Accounts:
         return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Whether the consumer quota allows a response of the larger of these sizes. False if the
-        accounts are another client's, or have to be looked up again.
+        """Whether the consumer quota allows a response of `max_bytes`, or `min_bytes` if larger.
+        False if the accounts are another client's, or have to be looked up again.
         """
         return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 
@@ -213,5 +213,5 @@ class Accounts:
 
 
 NO_ACCOUNTS: Final = Accounts("", None, None, None)
-"""The accounts of a client that has not been looked up."""
+"""Placeholder for a client whose accounts have not been looked up yet."""
 NO_ACCOUNTS.is_current = False

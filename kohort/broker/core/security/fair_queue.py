@@ -27,8 +27,8 @@ class FairQueue(Generic[K, T]):
         """Owners in round-robin order; each has at least one item."""
 
     def add(self, owner: K, item: T) -> T | None:
-        """Append an item. Returns the item that is dropped if the queue is full, which may be the
-        new one, or None.
+        """Append an item; return None. If the queue is full, return the item that is dropped, which
+        may be the new one.
         """
         mine = self._waiting.get(owner) or OrderedDict()
         dropped: T | None = None

@@ -100,7 +100,7 @@ class TransactionEnd:
 
     @property
     def unmarked(self) -> tuple[TopicPartition, ...] | None:
-        """The partitions without a marker; None before the decision."""
+        """The partitions without a marker; None before the decision is durable."""
         return None if self._missing is None else tuple(self._missing)
 
     def mark(self, record: TransactionRecord, *, is_answered: bool) -> Mark | None:
@@ -113,7 +113,7 @@ class TransactionEnd:
     def on_marked(
         self, record: TransactionRecord, partition: TopicPartition, error: ErrorCode
     ) -> Superseded | None:
-        """Record the outcome of a marker. Returns an event for observers, if there is one."""
+        """Record the outcome of a marker; return an event if one of a later epoch preceded it."""
         assert self._missing is not None
         self._awaited -= 1
         if error in _SETTLED:

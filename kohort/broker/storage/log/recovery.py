@@ -30,7 +30,7 @@ from kohort.protocol.records.batch import NO_TIMESTAMP
 logger = logging.getLogger(__name__)
 
 REPORT_BYTES = 256 << 20
-"""Segments with more bytes to verify are logged, to explain a long start."""
+"""A segment with more bytes to verify than this is logged, to explain a long startup."""
 
 PROGRESS_BYTES = 4 << 20
 """Verified bytes are reported in steps of this size."""

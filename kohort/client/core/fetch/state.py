@@ -321,7 +321,7 @@ class FetchState:
         self.effects.add(Effect.FETCH)
 
     def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """Raise `error` to the next reader unless the position changes; delay the next fetch."""
+        """Make the next read raise `error` unless the position changes first; delay the fetch."""
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
             self.effects.add(Effect.WAKE_READERS)
