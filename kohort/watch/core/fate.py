@@ -58,7 +58,7 @@ class Phase(NamedTuple):
     """The smallest and the largest rebalance timeout of the members before and after the phase. Its
     time limit lies between the two: the largest timeout of the members when it began."""
     is_sole: bool = True
-    """Whether the two stored generations are consecutive: no rebalance between them is missing."""
+    """Whether the generations stored before and after the phase are consecutive numbers."""
     revoked_ms: int | None = None
     """When a remaining member first committed sooner than usual, probably to revoke partitions."""
     seen_ms: int | None = None
