@@ -1,7 +1,7 @@
 """The effects of a group's commands, for the caller to carry out: responses, appends, timers.
 
-Effects are named tuples and must not be changed. A rebalance creates thousands of `Reply` and
-`Note`, so these are dataclasses that are not frozen, which take half the time to create.
+Effects must not be changed. They are named tuples, except `Reply` and `Note`: a rebalance creates
+thousands of these, and dataclasses that are not frozen take half the time to create.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,8 +52,8 @@ class Append(NamedTuple):
 
     records: tuple[DurableRecord, ...]
     is_paced: bool = False
-    """Whether a pause should follow before the next append of the GroupMetadata record, which
-    contains all members; see `kohort.broker.coordinator.inbox`."""
+    """Whether the group's next GroupMetadata record, which contains all members, should be
+    appended only after a pause; see `kohort.broker.coordinator.inbox`."""
 
 
 class Schedule(NamedTuple):

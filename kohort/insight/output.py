@@ -1,4 +1,4 @@
-"""Common to the commands about histories: progress messages, output files, the time zone option."""
+"""Shared by the commands about histories: progress messages, output files, the time zone option."""
 
 import argparse
 import sys

@@ -118,7 +118,7 @@ class ControlledBroker:
 
 
 class Control:
-    """The HTTP port and its brokers; the first broker exists from the start."""
+    """The HTTP port, and the brokers that its requests create; one exists from the start."""
 
     def __init__(self, port: int, settings: Mapping[str, object], *, kafka_port: int = 0) -> None:
         """Start the first broker. Raises OSError, StartError, ConfigError."""

@@ -35,13 +35,13 @@ POSITIONS_WAIT_S: Final = 3.0
 
 
 class Sources(NamedTuple):
-    """The data that pages read from the thread that follows the groups."""
+    """The data of the thread that follows the groups, for the pages."""
 
     cluster_id: str
     positions: Callable[[], Positions]
     """Reads the positions; it blocks."""
     lag: Callable[[], int]
-    """Number of records that are not read yet."""
+    """Number of records that the thread has not read yet."""
     not_ready: NotReady
 
 
@@ -155,6 +155,6 @@ class _NoAges:
     """Ages of unread records: unknown to a watcher, which does not read the groups' topics."""
 
     async def wait_ages(self, wanted: Sequence[Position], time_slice: Slice) -> list[int | None]:
-        """Return the age 0 for positions at the end of the partition, None for other positions."""
+        """Return the age of each position's first unread record: 0 without lag, else None."""
         del time_slice
         return [0 if position.lag == 0 else None for position in wanted]

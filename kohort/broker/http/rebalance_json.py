@@ -14,7 +14,7 @@ MEMBERS_BEGIN: Final = b',"members":['
 value, where its quotation marks would be escaped."""
 
 _MEMBERS_SHOWN: Final = 10
-"""Maximum number of members to parse; a sentence describes no more."""
+"""Maximum number of awaited members to parse: the summary sentence of a record names no more."""
 
 _DECODER: Final = json.JSONDecoder()
 

@@ -107,7 +107,7 @@ class TopicCollector:
 
     @property
     def folded(self) -> dict[str, int]:
-        """Number of label sets without their own series, by kind."""
+        """Number of topics, and of partitions, that are counted under OTHER, without own series."""
         return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
 
     async def refresh(self, time_slice: Slice) -> None:

@@ -16,7 +16,7 @@ LINES_PER_INTERVAL = 10
 """Maximum lines of each kind per interval. Kinds are constants in the code, so there are few."""
 
 SAME_PEER_MS: Final = 600_000
-"""The time after which a once-per-peer line is written again."""
+"""The time after which a line of `note_once` may be written again for the same peer."""
 
 PEERS_REMEMBERED: Final = 1_000
 """Maximum number of peers that `note_once` remembers; it forgets all before adding one more."""

@@ -98,7 +98,7 @@ class TransactionHost:
         self._broken: set[str] = set()
         """Transactional ids that are unavailable until the next start, after an internal error."""
         self._stuck: set[str] = set()
-        """Ids whose transaction in Prepare* cannot be completed yet; logged when that begins."""
+        """Ids whose transaction in Prepare* cannot be completed yet; logged when added."""
         self._unanswered: dict[Deferred[Any], TransactionalId] = {}
         """By the pending response to a request (its ticket), the request's transactional id."""
         self._settling: dict[str, list[Deferred[None]]] = {}

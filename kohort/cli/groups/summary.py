@@ -23,7 +23,7 @@ def last_act(group: str, records: Sequence[Json]) -> Json | None:
 
 
 def summary_lines(group: str, act: Json | None, clock_text: ClockText) -> Iterator[str]:
-    """Yield the summary of an act; none if the sentence of its only rebalance says the same."""
+    """Yield an act's summary (see the module); none if one rebalance's sentence says the same."""
     from kohort.insight.analysis.group_acts import act_text, sums_up  # noqa: PLC0415
 
     if act is None or act["started_at_ms"] is None or not sums_up(act):

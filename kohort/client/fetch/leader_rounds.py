@@ -27,7 +27,7 @@ class _Postponed(NamedTuple):
 
 
 class LeaderRounds(Generic[T]):
-    """Queries leaders of partitions, on the running loop. `T` is the query for one partition."""
+    """Sends queries to partition leaders, on the running loop. `T`: the query for a partition."""
 
     def __init__(
         self,

@@ -198,7 +198,7 @@ class ClassicData:
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
-        A timer set for later than the session's end is rescheduled; an earlier one, when it fires.
+        A timer later than the session's end is rescheduled now, an earlier one when it fires.
         """
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms

@@ -28,9 +28,9 @@ CompletingRebalance
     Joins have been answered; the group waits for the leader's assignment.
 
     Join with unchanged protocols: the current generation at once; with changed ones, or of
-    a new member: a new rebalance. Sync: parks; the leader's completes the phase once it is
-    durable. Heartbeat: NONE, not REBALANCE_IN_PROGRESS. Leave: a new rebalance. OffsetCommit:
-    REBALANCE_IN_PROGRESS.
+    a new member: a new rebalance. Sync: parks; the leader's completes the phase once the
+    assignment is durable. Heartbeat: NONE, not REBALANCE_IN_PROGRESS. Leave: a new rebalance.
+    OffsetCommit: REBALANCE_IN_PROGRESS.
 
     Ways out: Stable with the leader's assignment; PreparingRebalance when members join, leave,
     change or stay silent, or when the assignment could not be stored.

@@ -33,8 +33,8 @@ BEGUN_HEADER: Final = "kohort.rebalance"
 """Header of a group record: the cause of the rebalance; see `stored_cause`."""
 
 MEMBERS_AT_ONCE: Final = 500
-"""Maximum number of members of a group whose record is encoded within one event loop iteration: two
-milliseconds."""
+"""Maximum number of members of a group whose record is encoded in one event loop iteration, which
+takes two milliseconds."""
 
 BYTES_AT_ONCE: Final = 4 << 20
 """Maximum size of the metadata and assignments of a group whose record is encoded on the event

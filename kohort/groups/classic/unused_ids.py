@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 ID_BYTES: Final = 1_000
-"""Memory of an unused id in a group that exists anyway, with its timer and its entry here; 940 to
-955 bytes were measured, with the longest client ids and reasons."""
+"""Memory of an unused id in an existing group, with the id's timer and its entry here; 940 to 955
+bytes were measured, with the longest client ids and reasons."""
 GROUP_BYTES: Final = 4_800
 """Memory of a group that was created for an id, without this id and the group's name, which may
 have 32 kB: 5,720 bytes were measured for a group with a short name and one id."""
@@ -26,7 +26,7 @@ _WIDE: Final = 4
 
 
 class UnusedIds:
-    """The unused ids, oldest first, and an estimate of their memory."""
+    """The member ids not joined with yet, oldest first, and an estimate of their memory."""
 
     __slots__ = ("_bytes_max", "_counts", "_groups", "_names_bytes")
 

@@ -64,12 +64,12 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """The last members and pending member ids that held up the join phase: they joined, left or
-    were dropped at `at_ms`, when this last happened.
+    """The members and pending member ids for which the join phase waited longest: the latest to
+    join, leave or be dropped, at `at_ms`.
     """
 
     before_ms: int
-    """When members last joined, left or were dropped before `at_ms`; else the rebalance's start."""
+    """When others last joined, left or were dropped before that; at first the rebalance's start."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class RebalanceFacts:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether the join phase runs or, in a consumer group, no target has been stored yet."""
+        """Whether the join phase runs; in a consumer group: no target assignment is stored yet."""
         if self.consumers is not None:
             return self.consumers.epoch is None and self.outcome is None
         return self.join_phase is None and self.outcome is None

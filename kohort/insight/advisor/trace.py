@@ -20,7 +20,7 @@ delay."""
 ANSWER_DEFAULT_MS: Final = 5
 """Default delay from the response to a join to the sync, if the history has no such delay."""
 SAME_MS: Final = 10_000
-"""A delay recorded within this distance of a time is used for that time."""
+"""A recorded delay is used again within this time before and after its recording."""
 NEIGHBOURS: Final = 5
 """If no delay was recorded within SAME_MS, one is drawn from this many nearest in time."""
 
@@ -42,7 +42,7 @@ class Run:
 
     start_ms: int
     end_ms: int | None = None
-    """Time of its end; None if it was alive at the end of the history."""
+    """When the process ended; None if it was alive at the end of the history."""
     end: End | None = None
     margin_ms: int = 0
     """Uncertainty of the end: the history shows the last heartbeat, not the end of the process."""
@@ -143,7 +143,7 @@ class Rejoin:
 
     at_ms: int
     slot: int | None
-    """Index of the joining member's `Slot`; None: the current leader, after a change of topics."""
+    """Index of the joining member's `Slot`; None: the leader joins, because topics have changed."""
     reason: JoinReason
     changes_protocols: bool = False
     """Whether the member's metadata changed, such as its subscription."""
@@ -208,7 +208,7 @@ class Trace:
     initial_rebalances: int = 0
     """Number of `rebalances` that began in an empty group, with the initial delay."""
     waited_by_slot: tuple[int, ...] = ()
-    """For each slot, the ms that rebalances waited for it; a wait for several slots is divided."""
+    """For each `Slot`, the ms that rebalances waited for it, divided if they waited for several."""
     stopped_ms: int | None = None
     """Total stopped time of members in the history; None if it is unknown."""
     unknown: tuple[str, ...] = ()

@@ -39,15 +39,15 @@ from kohort.pipeline.memory import cut, without_gc
 
 BATCH_RECORDS: Final = 20_000
 BATCH_BYTES: Final = 48 << 20
-"""Maximum size of a chunk's records; with all derived rows, it takes a few hundred megabytes."""
+"""Maximum size of a chunk's records; with all rows made from them, they take a few hundred MB."""
 
 TASK_RECORDS: Final = 2_000
 """Fewer records are not divided among tasks: starting a task would take longer than writing
 them."""
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
-"""Tables of complete events. Members are written first, so that readers of a rebalance find
-them."""
+"""Tables of complete events; RUNNING has the rebalances in progress. Members are written first: a
+reader that sees a rebalance then also finds its members."""
 
 _OBSERVED: Final = {
     REBALANCES: ("outcome", "previous_generation"),
@@ -69,7 +69,7 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     """Counts of quarantined records by reason."""
     groups: set[Group] = field(default_factory=set)
-    """The groups of complete events."""
+    """The groups that had complete events."""
     assigned: int = 0
     """Number of assignments of share groups; they are not stored in a table."""
 
@@ -260,7 +260,7 @@ class _Batch:
                     self._observed.add((cluster_id, observed_key(event) or ()))
 
     def _is_seen(self, parsed: Read) -> bool:
-        """Whether any watcher's record of this event came earlier; add its key to `_observed`."""
+        """Whether a watcher's record of this event was read before; add the event's key if not."""
         key = observed_key(parsed.event)
         if key is None:
             return False

@@ -132,7 +132,7 @@ class Faults:
         self._intercept()
 
     def detach(self) -> None:
-        """Release dropped requests, for which the stopping broker would wait."""
+        """Release dropped requests: otherwise the stopping broker would wait for them."""
         self._router = None
         dropped, self._dropped = self._dropped, []
         for response in dropped:

@@ -27,7 +27,7 @@ class Changes:
         self.keeps_groups = False
         """Whether to record which groups have changed: only with an HTTP port."""
         self.keeps_events = False
-        """Whether to record the events as well: set once the stored records have been read."""
+        """Whether to record the events too, for the metrics; not for records read at the start."""
         self._groups: set[str] = set()
         self._removed: set[str] = set()
         self._events: list[GroupEvent] = []

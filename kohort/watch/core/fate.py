@@ -58,7 +58,7 @@ class Phase(NamedTuple):
     """The smallest and the largest rebalance timeout of the members before and after the phase. Its
     time limit lies between the two: the largest timeout of the members when it began."""
     is_sole: bool = True
-    """Whether the generation grew by only one, so that no unstored rebalance came in between."""
+    """Whether the generations stored before and after the phase are consecutive numbers."""
     revoked_ms: int | None = None
     """When a remaining member first committed sooner than usual, probably to revoke partitions."""
     seen_ms: int | None = None
@@ -117,9 +117,9 @@ def fate_of(member: StoredMember, signs: Signs, gone_ms: int, phase: Phase) -> F
 
 
 def _is_due(ms: int, session_ms: int) -> bool:
-    """Whether a session last restarted at its last known start, or by one of the next few
-    heartbeats, would expire `ms` after that start. If the group's members commit, a departure at
-    such a time is most likely an expired session.
+    """Whether a session may have expired `ms` after its last known start, because no heartbeat, or
+    only the next few, extended it. If the group's members commit, a departure at such a time is
+    most likely an expired session.
     """
     beats, late_ms = divmod(ms - session_ms, heartbeat_ms(session_ms))
     return 0 <= beats <= _BEATS and late_ms <= SLACK_MS

@@ -100,7 +100,7 @@ class Watcher:
     def take(
         self, records: Iterable[Record], place: Place, prefix: bytes | None = None
     ) -> Iterator[Json]:
-        """Process the records of a batch; yield the history records that they complete.
+        """Process the records of a batch; yield the history records that are complete now.
 
         Args:
             place: the batch's; each record's offset is filled in.

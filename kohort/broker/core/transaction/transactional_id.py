@@ -311,7 +311,7 @@ class TransactionalId:
             self._write(transitions.fenced(record, epoch, wall_ms))
 
     def retry(self, wall_ms: int) -> None:
-        """After `Stuck`: request the missing markers again, or the append of Complete*."""
+        """Request the missing markers again, or the append of Complete*; see the effect `Stuck`."""
         record = self.record
         if record is not None and record.state.is_prepared and not self.is_busy:
             self._mark(wall_ms)
@@ -413,7 +413,7 @@ class TransactionalId:
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Request the append of a record; `via`: an intermediate state on the way to its state."""
+        """Request the append of a record. `via`: a state to pass through before the record's."""
         assert self._pending is None, "a transition is already in progress"
         record, last_epoch = transition
         state = TransactionState.DEAD

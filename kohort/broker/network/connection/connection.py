@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """Have the connection closed soon; return True to keep the transport open until then."""
+        """Let `DisconnectQueue` close the transport; True keeps it open until then."""
         self._host.disconnects.add(self._transport)
         return True
 
@@ -428,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
             self.schedule()
 
     def schedule(self) -> None:
-        """Have the scheduler call `run`; also called when the client has read its responses."""
+        """Let the scheduler call `run`. Also called when the client has read its responses."""
         if not self._is_scheduled and not self._end.state.is_closing:
             self._is_scheduled = True
             if self._is_unauthenticated:

@@ -190,7 +190,7 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
 
 
 def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
-    """Find the maximum timestamp; rebuild the time index, unless `segment` copies an active one."""
+    """Find the maximum timestamp; rebuild the time index, unless of an active segment's twin."""
     latest = TimestampOffset(NO_TIMESTAMP, -1)
     entries: list[TimestampOffset] = []
     indexed = 0

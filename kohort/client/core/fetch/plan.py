@@ -29,8 +29,8 @@ IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
 """Minimum interval of requests to a broker while one of its partitions has enough buffered data.
-That partition will soon be due, so the broker may not delay its responses for the other partitions:
-without this interval, it would return empty responses in quick succession."""
+That partition will soon be due, so requests for the others do not allow the broker to wait for
+data: without this interval, it would return empty responses in quick succession."""
 
 
 class FetchLimits(NamedTuple):
@@ -76,7 +76,7 @@ class _Share:
 
 
 class FetchPlan:
-    """The plan of one consumer. Times are milliseconds of any monotonic clock."""
+    """Plans the fetches of one consumer. Times are milliseconds of any monotonic clock."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
