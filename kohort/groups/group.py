@@ -77,7 +77,7 @@ _CAUSED_BY_RECORDS: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-"""Append errors that the records of a single write cause: other writes may succeed without it."""
+"""Append errors caused by the records of one write: other writes, without these, may succeed."""
 
 _OF_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
 

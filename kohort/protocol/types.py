@@ -16,7 +16,7 @@ class WireType(NamedTuple):
     name: str
     """Kafka's name of the type in its message definitions."""
     zero: Any
-    """Kafka's default in versions without the field, if the field declares no other."""
+    """The value in versions without the field, unless the field declares another default."""
     is_lenient: bool = False
     """Whether malformed bytes are tolerated; see `kohort.protocol.constructs.LenientInt8`."""
 

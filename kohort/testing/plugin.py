@@ -97,7 +97,7 @@ def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run coroutine tests that use `virtual_kafka` on its loop, whatever plugins there are."""
+    """Run coroutine tests that use `virtual_kafka` on its loop, before other plugins can."""
     running: VirtualKafka | None = pyfuncitem.funcargs.get("virtual_kafka")  # type: ignore[assignment]
     given = pyfuncitem.obj
     test = inspect.unwrap(given)

@@ -1,4 +1,4 @@
-"""The metrics of a watcher. Imports prometheus-client: import this module when it is needed."""
+"""The metrics of a watcher. Import this module lazily, because it imports prometheus-client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RUNNING: Final = frozenset(
         ("kohort_rebalances_running", "kohort_consumergroup_rebalance_waiting_since_seconds"),
     )
 )
-"""Metrics of running rebalances: computed from polls, because events are for stored ones only."""
+"""Metrics of running rebalances: computed from polls, because events report only stored ones."""
 
 _SHOWN: Final = frozenset(map(family_name, catalogue.OF_BROKER)) - _RUNNING
 

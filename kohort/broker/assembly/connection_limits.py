@@ -70,7 +70,7 @@ class ConnectionLimits:
         )
 
     def follow(self, apply: Callable[[NetworkLimits], None]) -> None:
-        """Call `apply` with the new limits after each change of the settings, on the loop."""
+        """Call `apply` on the loop with the new limits if settings change or a host is resolved."""
         self._apply = apply
         self._settings.on_change(self._on_change)
 

@@ -33,7 +33,7 @@ def broker_name(name: str) -> str | None:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return a group config's declaration; if copied from a broker setting, without upper bound."""
+    """Return a group config's declaration; one copied from a broker setting has no upper bound."""
     overridden = broker_name(name)
     if overridden is None:
         return _OWN[name]

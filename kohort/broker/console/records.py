@@ -32,8 +32,8 @@ HEADS_REMEMBERED: Final = 100
 
 
 class RecordFormatter:
-    """Formats whole records. The evidence for a sentence includes the members, which may be a
-    thousand, so long records are parsed on another thread, and the results are cached.
+    """Formats whole records. Sentence and evidence need all members, perhaps a thousand, so long
+    records are parsed on another thread, and the results are cached.
     """
 
     def __init__(self, history: RebalancesSeen, executor: Executor) -> None:

@@ -40,8 +40,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 _PARTITIONS_PER_STEP: Final = 200
-"""Number of partitions looked up before the event loop may run other requests. A long request is
-not split: its parts could not detect a partition that is named twice, which is an error."""
+"""Number of partitions looked up before other requests may run. A long request is not split
+for this, because a partition that is named twice, an error, would not be detected in two parts."""
 
 LEADER_EPOCH_SINCE: Final = 4
 

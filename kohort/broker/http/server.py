@@ -62,7 +62,7 @@ OnConnection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class TlsHandshakes:
-    """Performs the handshakes on accepted sockets and passes on the streams."""
+    """Performs the handshakes on accepted sockets, and passes the streams to a callback."""
 
     def __init__(self, context: ssl.SSLContext, on_connection: OnConnection) -> None:
         """`on_connection` is called with the streams of each connection."""
@@ -149,7 +149,7 @@ REAUTHENTICATION_S: Final = 60.0
 """Interval at which the client of a stream is authenticated again."""
 
 PROTECTED_S: Final = 1.0
-"""A connection is not replaced within this time after its page or its response began."""
+"""A connection that began to compute or send a response within this time is not replaced."""
 
 AbsentPage: TypeAlias = Callable[[HttpRequest], HttpResponse | None]
 """Returns the response to a request for an unknown path; None for status 404."""

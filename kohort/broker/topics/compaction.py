@@ -82,7 +82,7 @@ class Compactor:
         self._damaged: set[Partition] = set()
         self._changed: asyncio.Event | None = None
         self.failure_count = 0
-        """Failed runs since the start."""
+        """Failed compactions since the start."""
 
     @property
     def uncleanable_count(self) -> int:

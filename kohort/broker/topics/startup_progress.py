@@ -51,7 +51,7 @@ class StartupProgress:
             self.bytes_verified += min(size_bytes, left)
 
     def finish(self, partition: tuple[str, int]) -> None:
-        """Count a partition as verified, and its bytes not counted so far."""
+        """Count a partition as verified, with all of its bytes that are not counted yet."""
         with self._lock:
             self.bytes_verified += self._unverified.pop(partition, 0)
             self.partitions_verified += 1

@@ -15,8 +15,8 @@ FRAME_BYTES_MAX: Final = 1 << 30
 """Upper bound of any valid response; a larger size was not sent by a broker."""
 
 GREETING_BYTES_MAX: Final = 1 << 20
-"""Frame size limit during the handshake, which shows that the peer is a broker; its responses have
-some hundred bytes."""
+"""Frame size limit until the handshake has shown that the peer is a broker. The responses in a
+handshake have some hundred bytes."""
 
 _TLS_ALERT: Final = b"\x15\x03"
 """The beginning of a TLS alert: content type and major version."""

@@ -80,8 +80,8 @@ class OAuthBearer:
         return self._token
 
     def answer(self, token: bytes) -> bytes | None:
-        """Return None if the token was accepted. If not, the broker sends the reason as JSON, and
-        fails the authentication in its response to an empty message.
+        """Return None if the token was accepted. If not, `token` is the broker's reason, as
+        JSON: return a byte 1, which the broker answers with the failure (RFC 7628).
         """
         if self._refusal is not None:
             raise SaslError(f"the broker rejected the token: {self._refusal}")

@@ -54,8 +54,8 @@ def group_record(
 
 
 def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> bytes | None:
-    """Return the hash of partition counts for the stored subscriptions of `members`, the only ones
-    that a restored group has. They differ from those at the beginning of the generation if a
+    """Return the hash of partition counts for the stored subscriptions of `members`: a restored
+    group has no others. They differ from the subscriptions at the beginning of the generation if a
     static member has returned with other topics.
     """
     ours = group.topics_hash
@@ -70,8 +70,8 @@ def _hash_for_restored(group: ClassicData, members: Sequence[StoredMember]) -> b
 
 
 def apply(group: ClassicData, record: GroupRecord, now: Now) -> None:
-    """Change the group to the generation that `record` describes. Unless the group is
-    being restored, members only get their assignments: the record has just one of their protocols.
+    """Change the group to the generation that `record` describes. Unless the group is being
+    restored, members change only their assignment: the record has just one of their protocols.
     """
     restoring = group.state is ClassicState.EMPTY
     group.is_stored = True

@@ -71,8 +71,8 @@ _SEES_TOPICS: Final = frozenset(
 
 
 def _with_grown_topics(group: ClassicData, trigger: Trigger, now: Now) -> Trigger:
-    """Return `trigger` with the group's topics that got more partitions since it was last Stable:
-    the member may have rejoined because of them.
+    """Return `trigger` with the group's topics that got more partitions since its last change of
+    state: the member may have rejoined because of them.
     """
     if group.grown_since is None:
         return trigger

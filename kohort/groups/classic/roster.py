@@ -113,7 +113,7 @@ class Roster:
             self.leader_id = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Replace `old` by `new`, which gets its leadership and instance id."""
+        """Replace `old` by `new`, and transfer leadership and instance id to `new`."""
         led = self.leader_id == old.member_id
         self.remove(old)
         self.add(new)
@@ -156,7 +156,7 @@ class Roster:
         self.memory.used_bytes = self.kept_bytes
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether any of `protocols` is offered by all members; without members, any of them is."""
+        """Whether all members offer one of `protocols`; true without members."""
         count = len(self._members)
         for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
             if self._offers[name] == count:

@@ -36,7 +36,7 @@ def reconcile(
     owned: Collection[Partition] | None,
     subscription_changed: bool,
 ) -> Member:
-    """Return the member after one step.
+    """Return the member after one step towards its target.
 
     Args:
         member: the member that has sent a heartbeat.

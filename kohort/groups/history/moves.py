@@ -52,10 +52,10 @@ class Moves:
     given_up_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
-    """Parsed assignments by their bytes, which a rebalance often does not change."""
+    """Cache of parsed assignments by their bytes, often equal before and after the rebalance."""
 
     def add(self, member_id: str, before: bytes, after: bytes) -> None:
-        """Add a member's assignment before and after the rebalance."""
+        """Add a member, with its assignments before and after the rebalance."""
         if not self.is_known:
             return
         old, new = self._parse(before), self._parse(after)

@@ -87,8 +87,8 @@ def session_end_ms(waiting: Json) -> int | None:
 
 
 def _signs_of_life(waiting: Json, now_ms: int, clock_text: ClockText) -> Iterator[str]:
-    """Say whether the members that do not join send heartbeats: if they do, their applications do
-    not poll.
+    """Say whether the members that do not join send heartbeats: if so, their applications do not
+    poll, or are busy.
     """
     waited_ms = now_ms - waiting["since_ms"]
     silences = [member.get("silent_ms") for member in waiting.get("members", ())]

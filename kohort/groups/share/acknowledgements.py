@@ -107,7 +107,7 @@ class Change(NamedTuple):
     lock: Lock
     """The lock of the offsets before the change."""
     cause: int
-    """The type of acknowledgement, LOCK_TIMEOUT, SESSION_END or DEAD_LETTER."""
+    """An acknowledge type, or LOCK_TIMEOUT, SESSION_END or DEAD_LETTER."""
 
     @property
     def stands(self) -> bool:

@@ -133,7 +133,7 @@ class ShareDraft:
 
     @property
     def is_small(self) -> bool:
-        """Whether an expired timer computes the target in one step."""
+        """Whether the group is so small that an expired timer computes the target in one step."""
         initialized = self.state.initialized.values()
         return len(self.state.members) + sum([len(t.partitions) for t in initialized]) <= SMALL
 
@@ -165,7 +165,7 @@ class ShareDraft:
         state.target_computed_ms = now.wall_ms
 
     def reconciled(self, member: ShareMember, *, names_changed: bool) -> ShareMember:
-        """Return the member with its target's partitions of the topics that it subscribes to."""
+        """Return the member, assigned its target without topics that it does not subscribe to."""
         state = self.state
         if member.epoch != state.target_epoch:
             target = state.targets.get(member.member_id, NO_PARTITIONS)

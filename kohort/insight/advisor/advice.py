@@ -63,7 +63,7 @@ class Advice:
     trace: Trace
     recorded: Prediction
     predictions: tuple[Prediction, ...]
-    """Predictions of all settings tried, the recorded one first, and those with `quicker` set."""
+    """All predictions, that for the recorded setting first; some have `quicker` set."""
     front: tuple[Prediction, ...]
     """The settings worth considering, fastest crash detection first."""
     best: Prediction | None
@@ -237,14 +237,14 @@ def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
 
 
 def _is_acceptable(prediction: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
-    """Whether unread time and crash detection are within `unread_most_ms` and LATER_MOST_MS."""
+    """Whether neither the time without a reader nor the later crash detection exceeds its limit."""
     is_read = prediction.unread_ms <= unread_most_ms
     return is_read and prediction.notice_ms - recorded.notice_ms <= LATER_MOST_MS
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
     """Whether the replay under the recorded settings differs from the history by more than the
-    tolerance (COUNT_OFF_MOST, STOPPED_OFF_MOST), and by more than two runs differ by chance.
+    tolerance (COUNT_OFF_MOST, STOPPED_OFF_MOST), and by more than replays vary by chance.
 
     A history with few rebalances gets no extra tolerance: if the replay has two of three
     rebalances, its predictions for other settings may be just as far off.

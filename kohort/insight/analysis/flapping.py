@@ -63,7 +63,7 @@ def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
 
 
 def _stints(owned: Iterable[Interval]) -> list[Interval]:
-    """Return the first interval of each ownership, which the owner's pauses divide into several."""
+    """Return the first interval of each ownership; pauses of the owner begin further intervals."""
     stints: list[Interval] = []
     before: str | None = None
     for interval in sorted(owned, key=lambda interval: interval.sequence):

@@ -16,9 +16,9 @@ _SPARE: Final = 1.25
 
 
 def late_returns(acts: Sequence[Row]) -> Row | None:
-    """Sum up the rows of `acts` in which static members returned after their session had expired,
-    LATE_MS later at most. None if there are fewer than LATE_LEAST such returns, a session timeout
-    is unknown, or one is already at least as long as the longest recommended timeout.
+    """Sum up the rows of `acts` in which static members returned at most LATE_MS after their
+    session had expired. None if there are fewer than LATE_LEAST such returns, or if any of these
+    session timeouts is unknown, or not shorter than the longest timeout that is recommended.
     """
     late = [act for act in acts if act["late_count"] and act["late_longest_ms"] <= LATE_MS]
     count = sum(act["late_count"] for act in late)

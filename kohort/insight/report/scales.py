@@ -77,7 +77,7 @@ class Values:
 
 
 def nice_interval(highest: float, most: int) -> float:
-    """Return 1, 2 or 5 times a power of ten, so that there are at most `most` intervals."""
+    """Return 1, 2 or 5 times a power of ten, at least 1: `most` intervals reach `highest`."""
     least = highest / max(most, 1)
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return max(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least), 1.0)

@@ -37,7 +37,7 @@ LAST_BATCH: Final = "kohort.last-batch."
 """Prefix of the table property with a stream's last batch; the stream's id follows."""
 
 _OF: Final = "_of_"
-"""Prefix of the columns by which Spark partitions files; only file paths contain them."""
+"""Prefix of the columns by which Spark partitions files; these columns are only in file paths."""
 
 _METRICS_OF: Final = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
 
@@ -157,7 +157,7 @@ class IcebergLake:
     def _write_files(
         self, frame: DataFrame, place: str, name: str, partition_by: Sequence[str]
     ) -> list[str]:
-        """Write the rows to files of one partition each, with all columns; return their paths."""
+        """Write the rows, with all columns, to files per partition; return the files' paths."""
         path = _by_hadoop(place)
         # Iceberg's timestamps have microseconds; Spark's default format is INT96.
         conf = frame.sparkSession.conf

@@ -177,7 +177,7 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
 
 
 def _decoding(options: argparse.Namespace) -> Decoding | None:
-    """Return the decoding of values from the command line. Raises UsageError."""
+    """Return how to decode values, as the options say. Raises UsageError."""
     if options.value is None:
         return None
     if options.registry is None and options.value in BY_REGISTRY:

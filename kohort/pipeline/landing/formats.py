@@ -153,7 +153,7 @@ DECODERS: Final[dict[str, Callable[[Registry | None], Callable[[bytes], str]]]] 
     AVRO: AvroDecoder,
     PROTOBUF: ProtobufDecoder,
 }
-"""By format. A decoder raises UndecodableError and, with a registry, RegistryError."""
+"""Decoder classes by format. Decoders raise UndecodableError or, with a registry, RegistryError."""
 
 
 def _of_kind(wanted: str, number: int, schema: Registered) -> Registered:

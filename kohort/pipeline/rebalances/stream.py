@@ -108,7 +108,7 @@ class HistoryStream:
         return self._query.admin.starts(self._query.topic)
 
     def _announce_losses(self) -> None:
-        """Report events that retention deleted since the last run, before they were read."""
+        """Report how many unread events retention has deleted since the last run."""
         starts = self._starts()
         lost = sum(
             max(starts.get(index, 0) - offset, 0)

@@ -69,7 +69,7 @@ class DiskMachine(_TestMachine):
 
     def lose(self, *, unsynced: bool, random: Random) -> "DiskMachine":
         """Return a machine for the next broker, with a copy of the files. Raises UnsupportedError
-        if `unsynced`.
+        if unsynced writes are to be lost.
         """
         del random
         if unsynced:

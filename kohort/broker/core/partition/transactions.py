@@ -91,8 +91,8 @@ class StableOffset:
         self.spans = spans
         self.offset = spans.last_stable_offset(high_watermark, 0)
         self.unstable_bytes = UNCOUNTED_BYTES if self.offset < high_watermark else 0
-        """Visible bytes after `offset`: an estimate if transactions overlap. While it is 0 and
-        `spans` is empty, `offset` simply follows the high watermark."""
+        """Bytes between `offset` and the high watermark: an estimate if transactions overlap. While
+        it is 0 and `spans` is empty, `offset` simply follows the high watermark."""
 
     def follow(self, high_watermark: int, new_bytes: int) -> None:
         self.spans.settle(high_watermark)

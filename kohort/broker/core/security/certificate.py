@@ -143,8 +143,8 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the contents of consecutive elements. Raises DerError unless all have the tag `wanted`,
-    and the errors of `element`.
+    """Yield the contents of consecutive elements. Raises DerError if a tag is not `wanted`, and
+    like `element`.
     """
     while data:
         tag, content, data = element(data)

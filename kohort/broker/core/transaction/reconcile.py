@@ -83,7 +83,7 @@ def decide_repair(record: TransactionRecord | None, opened: OpenInPartition) -> 
 
 def _is_prepared_for(record: TransactionRecord, opened: OpenInPartition) -> bool:
     """Whether `opened` has the producer id and epoch of the prepared transaction. Otherwise it is
-    an earlier one whose marker was lost, or a later one that the coordinator lost.
+    an earlier transaction whose marker was lost, or a later one that the coordinator lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)
     own = record.producer_id, record.producer_epoch - raised_by

@@ -77,7 +77,7 @@ class FrameReader:
         """A frame that arrived alone and complete, as nearly all do. If set, there is no other
         data."""
         self._rest = b""
-        """Untaken data: complete frames and later bytes, data after `_large`, part of a size."""
+        """Untaken bytes: frames and later bytes, bytes after `_large`, or part of a size field."""
         self._start = 0
         """Start of the next frame, in `_rest` if that is not empty, else in the receive buffer."""
         self._end = 0

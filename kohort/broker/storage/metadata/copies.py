@@ -1,8 +1,8 @@
 """Chooses one of the two copies of the metadata database at the start, and repairs the other.
 
 A copy is sound, missing, damaged, or unreadable because the disk fails. The sound one with more
-changes provides the content, and the other copy is rebuilt from it: an unused file never keeps its
-name, because a later start could mistake it for the newer copy. With a full disk the broker starts
+changes provides the content, and the other copy is rebuilt from it, or removed if that fails: a
+later start could mistake an outdated file for the newer copy. So with a full disk the broker starts
 with one copy.
 
 If neither is sound, the cause decides. Two damaged files are salvaged row by row, and the caller's
@@ -101,7 +101,7 @@ def _examined(path: Path) -> _Copy:
 def _started_over(
     first: _Copy, second: _Copy, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
-    """Start over because neither copy is sound: a new directory, or both are damaged."""
+    """Create both databases anew, because each is empty, missing or damaged."""
     problems = [copy.problem for copy in (first, second) if copy.problem is not None]
     for problem in problems:
         if isinstance(problem, UnreadableError):

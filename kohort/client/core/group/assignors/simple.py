@@ -16,8 +16,8 @@ class RangeAssignor(Assignor):
     """`range`, Java's default: each member gets a contiguous range of the partitions of each topic.
 
     Topics with equal partition counts and subscribers are divided identically, so that one member
-    gets the same partition numbers of all of them, as joins require. With few partitions per topic
-    the result is uneven: the first members get one more of every topic.
+    gets the same partition numbers of all of them, as joins of streams require. If topics have few
+    partitions, the result is uneven: the first members get one more of every topic.
     """
 
     name = "range"
