@@ -101,7 +101,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
 def _compare_indexes(
     files: FileSystem, content: DirectoryContent, sizes: Mapping[int, Mapping[str, int]]
 ) -> None:
-    """Compare the segments' transaction indexes with the list in the checksum file."""
+    """Set the checksum that each segment's transaction index must have, from the checksum file."""
     for segment in content.segments:
         size_bytes = sizes[segment.base_offset].get(TRANSACTION_INDEX_SUFFIX)
         is_unused = segment is content.segments[-1] and not segment.size_bytes
