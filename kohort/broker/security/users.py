@@ -59,7 +59,7 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """By mechanism, the number of credentials with properties that clients can see."""
+        """By mechanism: number of credentials with each set of properties that clients can see."""
         self._first: dict[str, str] = {}
         """The mechanism of each user's first credential, against which passwords are checked."""
         for user in {key.user for key in self._credentials}:

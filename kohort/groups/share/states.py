@@ -43,7 +43,7 @@ class StateWrite(NamedTuple):
 
 
 def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBatch]:
-    """Merge adjacent batches of equal state and delivery count. They are disjoint and sorted."""
+    """Merge adjacent batches of equal state and delivery count. The argument must be sorted."""
     rest = iter(batches)
     head = next(rest, None)
     if head is None:

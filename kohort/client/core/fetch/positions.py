@@ -31,7 +31,7 @@ class PartitionState:
 
     fence: int
     placed: int = 0
-    """The fence since the last seek, reset or committed offset; reading on does not change it."""
+    """The fence set by the last seek, reset or committed offset; reading on does not change it."""
     floor: int | None = None
     """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
