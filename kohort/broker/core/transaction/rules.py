@@ -185,7 +185,7 @@ def decide_end(
 
 
 def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
-    """Whether the producer has the epoch that the end of its last transaction replaced."""
+    """Whether the request has the producer id and epoch that the last EndTxn has replaced."""
     if request.producer_id == record.producer_id:
         return request.producer_epoch == record.producer_epoch - 1
     return (

@@ -235,7 +235,7 @@ class Positions:
         return self._readers_changed()
 
     def end_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """End one `begin_reading`; return whether this changes which partitions may be fetched."""
+        """Remove a reader (`begin_reading`); return whether the fetchable partitions change."""
         self._readers.remove(only)
         return self._readers_changed()
 
