@@ -115,7 +115,7 @@ def _offsets(
 def _share_lags(
     cluster: Cluster, broker: BlockingConnection, names: list[str]
 ) -> dict[str, int | None]:
-    """Return each share group's lag in its partitions of known lag; None if there are none."""
+    """Return the lag of each share group, without partitions of unknown lag; None without any."""
     lags: dict[str, int | None] = {}
     for name, positions in start_offsets(cluster, broker, names).items():
         known = [position.lag for position in positions if position.lag is not None]

@@ -33,8 +33,8 @@ COMMANDS: Final = {
         "kohort.pipeline.jobs.py_files",
     ),
 }
-"""Summary and module by name. A module has `add_arguments(parser)` and `run(options)`, which raises
-ReportedError."""
+"""Each job's summary and module. The module has `add_arguments(parser)` and `run(options)`, which
+raises ReportedError."""
 
 NEEDS: Final = ("pyspark", "delta", "deltalake", "pandas", "pyarrow")
 """Packages of the extra `spark`."""

@@ -13,8 +13,8 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class MemberMemory:
-    """Counts members' bytes up to a limit; increases above SMALL_BYTES are allowed only up to half
-    of it.
+    """Limits the bytes of all members. An increase by more than SMALL_BYTES is refused if the total
+    would exceed half the limit.
     """
 
     __slots__ = ("_bytes_max", "used_bytes")

@@ -77,7 +77,7 @@ class Change:
         """Replace the rows of these groups, or all rows if None, in one commit; `rows` are sorted
         by group. Return False, without a commit, if these rows fit in memory and are unchanged.
 
-        A given `table` is a new definition: always commit, with its columns and only `rows`.
+        With `table`, a new definition, always commit, with its columns and only `rows`.
         """
         groups = None if table is not None else groups
         held, rest = held_of(rows, schema)
@@ -136,7 +136,7 @@ class Lake(Protocol):
     def exists(self, name: str) -> bool: ...
 
     def read(self, name: str) -> DataFrame:
-        """Return the current table.
+        """Return the table as it is now.
 
         Raises:
             ReportedError: the table does not exist; the message names the job that creates it.

@@ -50,7 +50,7 @@ class OffsetsReader:
     """
 
     def __init__(self, cluster: Cluster, group: str | None, left_out: Container[str] = ()) -> None:
-        """`group` is None for all groups except those in `left_out`."""
+        """If `group` is None, read all groups except those in `left_out`."""
         self._cluster = cluster
         prefix = None if group is None else key_prefix(group)
         # Retry: in a new cluster, the topic was just created and may have no leaders yet.
@@ -62,7 +62,7 @@ class OffsetsReader:
             for (_, index), offset in starts.items()
         }
         self.is_live = False
-        """Whether records are read as they are written."""
+        """Whether all records that existed at the start were read."""
         self._clock = ClockDifference()
 
     @property
@@ -76,7 +76,7 @@ class OffsetsReader:
 
     @property
     def lag(self) -> int:
-        """Number of records up to the last known ends that are not read yet; for any thread."""
+        """Number of unread records up to the last known end offsets; for any thread."""
         return max(self._left(self._ends), 0) if self._ends else 0
 
     def _left(self, ends: dict[int, int]) -> int:
@@ -219,8 +219,7 @@ class _Configs:
 
 
 _COMPARED_MIN: Final = 20
-"""Minimum number of batches to compare: at least one of them was probably read soon after it was
-written."""
+"""Minimum number of batches for `ClockDifference`: one was probably read right after its write."""
 
 
 class ClockDifference:
@@ -242,7 +241,7 @@ class ClockDifference:
 
     @property
     def ahead_ms(self) -> int | None:
-        """By how much this machine's clock is at most ahead of the brokers': the smallest time from
-        a record's timestamp to its reading. None until enough batches were compared.
+        """Upper bound of how far this machine's clock is ahead of the brokers': the shortest time
+        from a record's timestamp to its reading. None until enough batches were compared.
         """
         return self._ahead_ms if self._count >= _COMPARED_MIN else None

@@ -80,7 +80,7 @@ _OF_OTHERS: Final = frozenset(
 _KOHORTS: Final = "kohort."
 _PLAIN: Final = r"[\w.-]+"
 _SHOWN_MAX: Final = 40
-"""Longest name without a dot that is shown: lines of a private key have no dot and are longer."""
+"""Errors hide longer names without a dot: they may be lines of a private key."""
 _PEM_BEGIN: Final = "-----BEGIN "
 _PEM_END: Final = "-----END"
 
@@ -94,7 +94,7 @@ class ConfigError(Exception):
 
 
 class GivenValue(NamedTuple):
-    """A value from one of the sources. Its text may be a secret and is left out of the repr."""
+    """A configured value. Its text may be a secret and is left out of the repr."""
 
     name: str
     text: str
@@ -108,7 +108,7 @@ class GivenValue(NamedTuple):
 class LoadedConfig(NamedTuple):
     config: BrokerConfig
     given: Mapping[str, GivenValue]
-    """Settings that one of the sources gives, by name."""
+    """Settings from the file, the environment or --override, by name."""
     ignored: tuple[GivenValue, ...]
     """Kafka settings that were given, but have no effect here."""
     warnings: tuple[str, ...]

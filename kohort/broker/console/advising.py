@@ -107,7 +107,7 @@ def _command(group_id: str) -> list[str]:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return the broker's environment; PYTHONPATH is its import path less the working directory."""
+    """Return the broker's environment; PYTHONPATH is sys.path without the working directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

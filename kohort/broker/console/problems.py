@@ -31,7 +31,7 @@ _NOT_POLLING: Final = ("join", "sync", "revoke")
 class Finding(NamedTuple):
     check: str
     is_warning: bool
-    """True: a warning, which has a cost now or at a restart. False: a note; may be intended."""
+    """True: a warning of a cost, now or at a restart. False: a note on a state, maybe intended."""
     text: str
     advice: str
     member_ids: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ append is done."""
 
 
 class Batch(NamedTuple):
-    """What the group processes next: first the expired deadlines, then the commands."""
+    """Expired deadlines, and the commands that the group executes after these."""
 
     due: Sequence[TimerKey]
     commands: Sequence[Command]

@@ -120,8 +120,7 @@ class BrokerServices:
     """With `advertised_host`, the address of listeners that `advertised_by_listener` does not
     contain."""
     advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Advertised addresses by listener name, because networks may have different names for the
-    machine."""
+    """Advertised addresses by listener name, as clients in other networks may need another one."""
     users: Users | None = None
     """The users that can authenticate; None only in tests without users."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)

@@ -307,7 +307,7 @@ class _ShareFetchCall:
             self._respond(answer.result())
 
     def _check_again(self) -> None:
-        """Check the access rules again, because a request may have waited for long."""
+        """Check the access rules again, because they may have changed while the request waited."""
         if self._ctx.permissions_key == self._permissions_key:
             return
         for fetched in self._fetched:

@@ -9,7 +9,7 @@ from kohort.broker.http.messages import JSON, HttpResponse
 from kohort.broker.runtime.slices import Slice
 
 ANSWER_BYTES: Final = 8 << 20
-"""Size at which a list is truncated. Each of thirty connections may hold one response."""
+"""Size at which a list is truncated. Each of the 32 HTTP connections may hold one response."""
 
 SLICE_MS: Final = 1
 """Time budget per event loop iteration: short, because these pages are not urgent."""

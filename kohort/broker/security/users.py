@@ -59,7 +59,7 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """For each mechanism, the number of credentials by visible properties."""
+        """By mechanism: number of credentials with each set of properties that clients can see."""
         self._first: dict[str, str] = {}
         """The mechanism of each user's first credential, against which passwords are checked."""
         for user in {key.user for key in self._credentials}:
@@ -81,7 +81,7 @@ class Users:
         self._secret = bytes.fromhex(secret)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call a function with the user name after every change of a user's credentials."""
+        """Register a function to be called with the user's name when credentials change."""
         self._listeners.append(listener)
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Users:
         return self._credentials.get(CredentialKey(user, mechanism))
 
     def is_stored(self, key: CredentialKey) -> bool:
-        """Whether the credential is stored, not configured in the file, and so can be removed."""
+        """Whether the credential is stored, and so can be removed, unlike those of the file."""
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> "Credential":
@@ -173,7 +173,7 @@ class Users:
                 listener(user)
 
     def _found_usual(self) -> "_Usual":
-        """Return `_Usual` for the existing credentials, cached until the next change."""
+        """Return the properties of unknown users' credentials, cached until a user changes."""
         if self._usual is None:
             from kohort.broker.core.security.sasl import USUAL_PROPERTIES  # noqa: PLC0415
 

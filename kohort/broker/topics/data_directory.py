@@ -1,4 +1,4 @@
-"""The data directory, whose lock must be held. Blocking code."""
+"""The data directory: opening, closing, deletions. The caller holds its lock; all calls block."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ITERATION_PARTITIONS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class PartitionRead:
-    """The part of a request for one partition, and the result of its last read."""
+    """One partition of a request, and the result of its last read."""
 
     partition_index: int
     partition: Partition | None
@@ -90,7 +90,7 @@ class PartitionRead:
         return len(data)
 
     async def read_in_thread(self, bytes_left: int, *, min_one: bool, clock: Monotonic) -> int:
-        """Like `read_cached`, but read in another thread, and prepare a long result in slices."""
+        """Like `read_cached`, but read in another thread, and convert long results in slices."""
         partition = self.partition
         assert partition is not None
         # Taken before the first await, so that `bytes_since` counts bytes that arrive later.

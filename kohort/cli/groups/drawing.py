@@ -153,7 +153,7 @@ def _has_joins(record: Json) -> bool:
 
 def _join_phase_ms(record: Json) -> int | None:
     """Return the duration of the join phase; if it is unknown because `kohort watch` did not see
-    the rebalance begin, the time from the recorded start to the latest possible one.
+    the rebalance begin, the time from the recorded start to the latest possible start.
     """
     join_phase_ms: int | None = record["timeline"]["join_phase_ms"]
     between = record.get("started_between_ms")
@@ -307,7 +307,7 @@ def _note(member: Json, record: Json) -> str:
 
 
 def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterator[Line]:
-    """Time scale above the bars, with the end of the join phase or the broker's assignment."""
+    """Time scale above the bars; marks the end of the join phase or the broker's assignment."""
     indent = " " * (name_width + 2)
     end = duration(end_ms)
     yield Line.of(f"{indent}0{end:>{bar_width - 1}}", "dim")

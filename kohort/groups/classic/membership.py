@@ -59,7 +59,7 @@ class ClassicMembership:
         self.data = data
         self.roster = data.roster
         self.rebalances_because: Trigger | None = None
-        """Why a rebalance begins when the membership starts; None if none does."""
+        """The trigger of a rebalance that begins when the membership starts, or None."""
 
     # Requests of the classic protocol.
 
@@ -76,8 +76,8 @@ class ClassicMembership:
         sync.sync(self.data, request, ticket, now)
 
     def answer_sync(self, request: SyncRequest) -> SyncResult | None:
-        """Answer a SyncGroup that does not have to wait; otherwise return None: then call `sync`.
-        May emit effects, but stages no append.
+        """Return the answer to a SyncGroup; None if it has to wait, so that the caller must call
+        `sync`. May emit effects, but stages no append.
         """
         return sync.answer(self.data, request)
 

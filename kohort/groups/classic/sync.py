@@ -144,4 +144,4 @@ class AssignmentWrite:
         rebalance.proceed(group, now)
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Do nothing: the waiting members are parked, and are answered when the result is known."""
+        """Do nothing: the waiting members are parked, and answered when the write has ended."""

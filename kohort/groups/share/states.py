@@ -14,7 +14,7 @@ class RecordState(IntEnum):
     """Locked for a member. Never written to the state topic."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """To be archived once its dead letter is appended."""
+    """To be archived once its copy is in the dead-letter queue."""
     ARCHIVED = 4
     SKIPPED = 5
     """Archived because the record's transaction was aborted, or the log has no such record. Never
@@ -43,7 +43,7 @@ class StateWrite(NamedTuple):
 
 
 def joined(batches: Iterable[tuple[int, int, RecordState, int]]) -> list[StateBatch]:
-    """Merge adjacent batches of equal state and delivery count. They are disjoint and sorted."""
+    """Merge adjacent batches of equal state and delivery count. The argument must be sorted."""
     rest = iter(batches)
     head = next(rest, None)
     if head is None:

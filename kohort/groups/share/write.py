@@ -33,7 +33,7 @@ ASSIGN_TIMER: Final = TimerKey("assign")
 
 @dataclass(slots=True, eq=False)
 class ShareWrite:
-    """The records of a command's changes (`draft`). Nothing changes unless they become durable."""
+    """The records of a command's changes (`draft`), which apply once the records are durable."""
 
     draft: ShareDraft
     records: tuple[DurableRecord, ...]
@@ -126,7 +126,7 @@ def partitions_assigned(
     new: ShareState,
     named: Callable[[Iterable[Partition]], tuple[tuple[str, int], ...]],
 ) -> SharePartitionsAssigned:
-    """Return the event of a new target, by comparing the states before and after it was computed.
+    """Return the event of a new target assignment, by comparing the old and the new state.
 
     Args:
         named: replaces the topic ids of partitions by topic names.

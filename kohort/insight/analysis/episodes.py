@@ -20,15 +20,15 @@ from kohort.insight.analysis.rows import GONE, Avoided, Member, Rebalance, longe
 from kohort.insight.event_rows import ENFORCED
 
 RETURN_MS: Final = 600_000
-"""A process that returns later than this was stopped and started, not restarted."""
+"""A process that returns later than this counts as stopped and started, not as restarted."""
 QUIET_MS: Final = 90_000
-"""Maximum pause between episodes of one act, such as a deploy that replaces a process only when the
-successor of the previous one is ready."""
+"""Maximum pause between the episodes of one act, such as the restarts of a deploy: it may wait
+before each restart until the previous process is ready."""
 REPLACED_MS: Final = 60_000
 """Maximum time between the departure of a process and the arrival of its successor under another
 name (see `process_name`)."""
 TOGETHER_MS: Final = 15_000
-"""Processes that join within this time were started together."""
+"""Processes that join within this time count as started together."""
 
 _CAME: Final = frozenset({"member_added", "static_added", "static_replaced"})
 _SLOW: Final = frozenset({"sync_expired", "rebalance_expired", "join_expired"})
@@ -464,7 +464,7 @@ def _match(move: Move, others: Sequence[Move]) -> Move | None:
 
 
 def _is_act_alone(cause: Cause) -> bool:
-    """Whether a cause is an episode even if not the trigger: topics or subscriptions changed."""
+    """Whether a cause is an episode even if not the trigger, such as a change of topics."""
     kind = cause.get("kind")
     return _OF_KIND.get(str(kind)) in _OF_REASON.values() and (
         kind not in _REJOINED or cause.get("reason") in _OF_REASON

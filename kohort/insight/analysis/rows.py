@@ -119,7 +119,7 @@ class GroupHistory:
     group: str
     rebalances: list[Rebalance] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
-    """After `sort`: by rebalance, those of one rebalance by ordinal."""
+    """After `sort`, ordered by the rebalance's sequence number and by ordinal."""
     avoided: list[Avoided] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
 
@@ -180,7 +180,7 @@ def is_event(record: object) -> bool:
 
 
 def as_row(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of any table of findings.
-    """Return a finding as a JSON object; its names of time columns end in `_at_ms`."""
+    """Return a finding as a JSON object, in which names of time columns end in `_at_ms`."""
     columns: Mapping[str, Any] = finding._asdict()
     return {
         f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()

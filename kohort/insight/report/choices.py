@@ -83,7 +83,7 @@ def legend(page: GroupPage) -> Markup:
 
 
 def to_paste(summary: FirstScreen) -> tuple[str, Markup] | None:
-    """Return the first of `_blocks` for the best setting; None if there is none."""
+    """Return the first block of configuration lines for the best setting; None without one."""
     if summary.best is None or summary.recorded is None:
         return None
     blocks = _blocks(summary, summary.recorded, summary.best)

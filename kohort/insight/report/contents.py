@@ -92,9 +92,9 @@ class GroupPage:
     by_time: Sequence[Row] = ()
     """at_ms, rebalance_count, stopped_total_ms of each interval of `bin_ms` with a rebalance."""
     marks: Listed = field(default_factory=Listed)
-    """Rebalances, oldest first: sequence, started_at_ms, act (its kind) and stopped_total_ms."""
+    """Rebalances, oldest first: sequence, started_at_ms, act (kind of act), stopped_total_ms."""
     sentences: Listed = field(default_factory=Listed)
-    """As `marks`, with `sentence` instead of `act`."""
+    """Rebalances, oldest first: sequence, started_at_ms, sentence and stopped_total_ms."""
     ownership: Ownership = field(default_factory=Ownership)
     assignor: str | None = None
     """Protocol name of the last assignor; None if it is unknown."""

@@ -59,7 +59,7 @@ class Writer:
 
 
 def absent(con: MessageStruct) -> list[Field]:
-    """Return the message class's fields that `con`, its layout in one version, does not have."""
+    """Return the message class's fields that one version (`con`, its layout) does not have."""
     present = {sub.name for sub in con.subcons}
     if con.tagged is not None:
         present |= {field.name for field in con.tagged.known}

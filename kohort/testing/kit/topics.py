@@ -140,7 +140,7 @@ class Topics:
     def read(
         self, name: str, partition: int | None = None, *, committed: bool = False
     ) -> list[RawRecord]:
-        """Return all records, by partition and offset. Raises KafkaError if one is unknown."""
+        """Return all records, by partition and offset. KafkaError: no such topic or partition."""
         topic = self._broker.services.topics.get(name)
         if topic is None or (partition is not None and partition >= len(topic.partitions)):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} {partition or ''}")

@@ -41,7 +41,7 @@ class MappingRules:
     """The rules, in order. A subject that no rule matches has no principal."""
 
     def __init__(self, text: str) -> None:
-        """Parse the value of the setting. Raises RulesError."""
+        """Parse a value of ssl.principal.mapping.rules. Raises RulesError."""
         texts = [match["rule"] for match in _IN_LIST.finditer(text.strip())]
         self._rules = [_read(text) for text in texts if text]
 

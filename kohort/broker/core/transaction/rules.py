@@ -23,7 +23,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
 
 LATE_MARGIN_MS: Final = 300_000
-"""Time that Kafka adds to the longest timeout before it calls a transaction late."""
+"""Time that Kafka adds to transaction.max.timeout.ms before it calls a transaction late."""
 
 _S = TransactionState
 
@@ -141,7 +141,7 @@ def check_batch(
     are_in: bool,
     is_changing: bool,
 ) -> ErrorCode:
-    """Check whether a batch of a transaction may be appended to some partitions.
+    """Check whether batches of a transaction may be appended to certain partitions.
 
     Args:
         adds: whether the caller adds missing partitions before it appends.
@@ -185,7 +185,7 @@ def decide_end(
 
 
 def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
-    """Whether the producer has the epoch that the end of its last transaction replaced."""
+    """Whether the request has the producer id and epoch that the last EndTxn has replaced."""
     if request.producer_id == record.producer_id:
         return request.producer_epoch == record.producer_epoch - 1
     return (
@@ -209,8 +209,8 @@ def deadline_ms(record: TransactionRecord) -> int | None:
 
 
 def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
-    """Return the time limit for late transactions: an open one whose last batch is older is late,
-    because a coordinator that knew of it would have ended it.
+    """Return the minimum time of an open transaction's last batch: if the batch is older, the
+    transaction is late, because a coordinator that knew of it would have ended it.
     """
     return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 

@@ -46,7 +46,7 @@ class Admission:
         return None
 
     def release(self, ip: str, listener: str) -> None:
-        """Count the end of an admitted connection."""
+        """Stop counting an admitted connection, which has ended."""
         self.count -= 1
         self._of_listener[listener] -= 1
         left = self._per_ip[ip] - 1

@@ -166,7 +166,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._queue_step()
 
     def eof_received(self) -> bool:
-        """Queue for closing, as without TLS. No check for truncation: frames begin with a size."""
+        """Queue the connection for closing. No close_notify is needed: frames have sizes."""
         self._host.disconnects.add(self._transport)
         return True
 

@@ -101,7 +101,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
 def _compare_indexes(
     files: FileSystem, content: DirectoryContent, sizes: Mapping[int, Mapping[str, int]]
 ) -> None:
-    """Compare the segments' transaction indexes with the list in the checksum file."""
+    """Set the checksum that each segment's transaction index must have, from the checksum file."""
     for segment in content.segments:
         size_bytes = sizes[segment.base_offset].get(TRANSACTION_INDEX_SUFFIX)
         is_unused = segment is content.segments[-1] and not segment.size_bytes
@@ -131,8 +131,8 @@ def _keep_orphan(
     *,
     is_deleted: bool,
 ) -> bool:
-    """Remove the indexes of a segment without a .log. Unless it was deleted, keep a transaction
-    index, with an empty .log, and return True: earlier segments may have its transactions' records.
+    """Remove the indexes of a segment without a .log. If the segment was not deleted, keep a
+    transaction index, with an empty .log, and return True: its transactions may begin earlier.
     """
     if not is_deleted:
         content.orphans[base_offset] = _reached(files, directory, base_offset, sizes)
@@ -172,7 +172,7 @@ class DeletedFiles:
         self.delete_files([segment.path(suffix) for suffix in suffixes], wall_ms)
 
     def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:
-        """Rename files that are useless without their .log; failures are only logged."""
+        """Rename the other files of a deleted .log to *.deleted; failures are only logged."""
         for path in paths:
             try:
                 self._rename(path, wall_ms)

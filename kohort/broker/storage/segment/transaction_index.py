@@ -100,7 +100,7 @@ class TransactionIndex:
         self._sum: int | None = 0 if self._is_checked else None
         """The checksum of all entries; None if it is unknown."""
         self._damage = damage
-        """Why the file has to be rebuilt, from the constructor or `check_in_thread`; or None."""
+        """Why the file has to be rebuilt, if the constructor or `check_in_thread` got a reason."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
         """For each searched step of `STEP_ENTRIES` entries, by the index of the step's first entry:
@@ -250,7 +250,7 @@ class TransactionIndex:
         return at_once(self.search(offset, end_offset))
 
     def search(self, offset: int, end_offset: int) -> Steps[Overlapping]:
-        """Search in steps of `STEP_ENTRIES`. Entries appended meanwhile are left out."""
+        """Like `overlapping`, in steps of `STEP_ENTRIES`, without entries appended meanwhile."""
         with self._lock:
             saved, pending = self._saved, list(self._pending)
         aborted: list[AbortedTransaction] = []
@@ -285,8 +285,8 @@ class TransactionIndex:
         return Overlapping(aborted, is_all=False)
 
     def marker_behind(self, offset: int, count: int) -> int | None:
-        """Skip `count` entries with markers at or after an offset, and return the marker of the
-        next entry; None if there is none.
+        """Skip `count` entries with markers at or after an offset, and return the offset of the
+        next entry's marker; None if there is none.
         """
         with self._lock:
             saved, pending = self._saved, list(self._pending)

@@ -31,7 +31,7 @@ class PartitionState:
 
     fence: int
     placed: int = 0
-    """Changes when a seek, a reset or a committed offset sets the position, not by reading on."""
+    """The fence set by the last seek, reset or committed offset; reading on does not change it."""
     floor: int | None = None
     """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
@@ -42,7 +42,7 @@ class PartitionState:
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Whether there are readers, and all want only other partitions: this one is not fetched."""
+    """Whether it is not fetched, because all readers (`begin_reading`) want other partitions."""
     is_doubted: bool = False
     """Whether a new leader may lack records that were already read."""
     high_watermark: int | None = None
@@ -235,7 +235,7 @@ class Positions:
         return self._readers_changed()
 
     def end_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """End one `begin_reading`; return whether this changes which partitions may be fetched."""
+        """Remove a reader (`begin_reading`); return whether the fetchable partitions change."""
         self._readers.remove(only)
         return self._readers_changed()
 
@@ -251,7 +251,7 @@ class Positions:
         return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
-        """Whether there are readers, and all of them want only other partitions."""
+        """Whether it is not fetched, as all readers (`begin_reading`) want other partitions."""
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

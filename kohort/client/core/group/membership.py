@@ -72,7 +72,7 @@ class Membership(BaseMembership):
         self._watched = WatchedTopics()
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
-        """The action that follows a response."""
+        """The rebalance's next step: assign, send a SyncGroup, or apply; None if none is due."""
 
     # Actions.
 
