@@ -192,8 +192,8 @@ def write_first_snapshot(
 
 
 def read_image(directory: Path) -> tuple[ClusterImage, bool]:
-    """Read the newest snapshot and the log after it; return the image, and whether it had
-    delegation tokens.
+    """Read the newest snapshot and the log after it; return the image, and whether there were
+    records of delegation tokens.
 
     Call this only while no controller runs. Raises OSError, MetadataUnreadableError.
     """
