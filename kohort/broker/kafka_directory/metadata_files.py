@@ -238,7 +238,7 @@ class MetaProperties(NamedTuple):
     cluster_id: str
     node_id: int
     directory_id: bytes | None
-    """16 bytes; None before Kafka 3.7."""
+    """The data directory's id, 16 bytes; None before Kafka 3.7."""
 
 
 def encode_id(value: bytes) -> str:
