@@ -275,7 +275,7 @@ class SlowUploadPolicy:
     instead.
 
     - For a waiting reservation within its limit, uploads above their limits that need longer than
-      `RESERVATION_WAIT_MS` are closed: it waits `RESERVATION_WAIT_MS` and two intervals at most.
+      `RESERVATION_WAIT_MS` are closed, so it waits `RESERVATION_WAIT_MS` and two intervals at most.
     - For a reservation above its limit, only uploads that need longer than `UPLOAD_TIME_MAX_MS`.
 
     The upload that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Other

@@ -65,8 +65,8 @@ def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
 def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> bool:
     """Whether a setting is better than its ablation, the same setting without one of its changes.
 
-    A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may be
-    worth some time without a reader, but 1 % less of one quantity is not worth 50 % more of others.
+    A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may
+    be worth some time without a reader, but 1 % less of one is not worth 50 % more of the other.
     """
     gains = (
         gain_by_pairs(

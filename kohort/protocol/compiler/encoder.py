@@ -104,7 +104,9 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Generate code for the fields in `run` and uvarint(length + 1): one `pack` if it is 1 byte."""
+        """Generate code that packs the fixed-size fields in `run`, with uvarint(length + 1)
+        if that is one byte; a longer one is appended after them.
+        """
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:
