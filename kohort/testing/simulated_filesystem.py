@@ -82,7 +82,7 @@ class SimulatedFileSystem:
         self.on_failure: Callable[[str], None] | None = None
         """Called with the path when a fault makes an operation fail. Not copied by `copy`."""
         self.on_operation: Callable[[Operation], None] | None = None
-        """Called before each operation, which it prevents by raising. Not copied by `copy`."""
+        """Called before each operation, and prevents it by raising. Not copied by `copy`."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -277,7 +277,7 @@ class SimulatedFileSystem:
         inode.unsynced.append(change)
 
     def room_for(self, path: str, position: int, length: int) -> int:
-        """Return how many of the bytes fit, and reserve the space for them."""
+        """Return how many of the `length` bytes fit, and reserve the space for them."""
         size = len(self._inode(path).cached)
         if self.write_bytes_max is not None:
             length = min(length, self.write_bytes_max)

@@ -28,7 +28,7 @@ a timeout of 0 until its deadline has passed."""
 
 
 class VirtualTimeError(Exception):
-    """The limit of virtual time was reached, because a test waits for what never happens."""
+    """The limit of virtual time was reached, because a test waits for an event that never comes."""
 
 
 class VirtualLoop(VirtualClockLoop):

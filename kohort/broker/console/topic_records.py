@@ -37,8 +37,8 @@ READS_MAX: Final = 8
 """Maximum reads per partition and response; a read may return only transaction markers, so that
 another read is needed."""
 INFLATED_BYTES_MAX: Final = 16 << 20
-"""A batch whose decompressed size exceeds this is not shown: joining its parts would block the
-event loop."""
+"""A batch whose decompressed size exceeds this is not shown: joining its decompressed parts
+would block the event loop."""
 TIME_MS_MAX: Final = 10_000
 """No further partition or batch is read after this time."""
 

@@ -69,7 +69,7 @@ class _Phase(Enum):
     IDLE = auto()
     """No work is left: `submit` executes a new command, or the phase becomes GATHERING."""
     GATHERING = auto()
-    """A new command waits in the inbox, which is executed in the next event loop iteration."""
+    """Commands wait in the inbox until the next event loop iteration executes them."""
     WORKING = auto()
     """A new command waits in the inbox until the running task (`_work`) takes it."""
     UNAVAILABLE = auto()

@@ -36,8 +36,8 @@ def _error(ctx: RequestContext) -> ErrorCode:
 
 
 def _timestamp_ms(code: ErrorCode) -> int:
-    """Return the timestamp that Kafka sends with an error: its broker sends -1, its controller
-    0.
+    """Return the timestamp in an error response. As in Kafka, it is 0 if the controller reports the
+    error (tokens are disabled), otherwise -1.
     """
     return 0 if code is _DISABLED else -1
 

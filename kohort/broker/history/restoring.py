@@ -43,7 +43,7 @@ class RecordedGenerations:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
     def missing(self, generations: Iterable[Generation]) -> list[tuple[Generation, StoredCause]]:
-        """Return the generations of a group without a record in the history, in order."""
+        """Return those of a group's generations that lack a record in the history, in order."""
         found: list[tuple[Generation, StoredCause]] = []
         for stored in generations:
             if stored.begun is None:

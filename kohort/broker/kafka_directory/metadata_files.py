@@ -192,8 +192,8 @@ def write_first_snapshot(
 
 
 def read_image(directory: Path) -> tuple[ClusterImage, bool]:
-    """Read the newest snapshot and the log after it; return the image, and whether it had
-    delegation tokens.
+    """Read the newest snapshot and the log after it; return the image, and whether there were
+    records of delegation tokens.
 
     Call this only while no controller runs. Raises OSError, MetadataUnreadableError.
     """
@@ -238,7 +238,7 @@ class MetaProperties(NamedTuple):
     cluster_id: str
     node_id: int
     directory_id: bytes | None
-    """16 bytes; None before Kafka 3.7."""
+    """The data directory's id, 16 bytes; None before Kafka 3.7."""
 
 
 def encode_id(value: bytes) -> str:

@@ -193,7 +193,7 @@ class RequestMemoryBudget:
         return self.missing_bytes(byte_count, is_within_limit=is_within_limit) <= 0
 
     def _try_overdraw(self, reservation: "MemoryReservation") -> bool:
-        """Allow one reservation at a time to exceed the budget; return whether it is this one."""
+        """Let one reservation at a time exceed the budget; return whether `reservation` may."""
         current = self.overdrawn
         # A complete request may be parked for minutes. Once usage is within the budget again,
         # another reservation may exceed it.
@@ -274,9 +274,9 @@ class SlowUploadPolicy:
     request that is being executed, or waits for memory itself, the time since its last bytes counts
     instead.
 
-    - For a waiting reservation within its limit, uploads above theirs that need longer than
-      `RESERVATION_WAIT_MS` are closed. It waits `RESERVATION_WAIT_MS` and two intervals at most.
-    - For one above its limit, only uploads that need longer than `UPLOAD_TIME_MAX_MS`.
+    - For a waiting reservation within its limit, uploads above their limits that need longer than
+      `RESERVATION_WAIT_MS` are closed, so it waits `RESERVATION_WAIT_MS` and two intervals at most.
+    - For a reservation above its limit, only uploads that need longer than `UPLOAD_TIME_MAX_MS`.
 
     The upload that exceeds the budget is closed if it takes longer than `UPLOAD_TIME_MAX_MS`. Other
     uploads within their limits are never closed: a short interruption makes any of them look slow.
@@ -352,8 +352,8 @@ class SlowUploadPolicy:
         return victims
 
     def _remaining_ms(self, upload: MemoryReservation, rate: "_UploadRate", now_ms: int) -> float:
-        """Return the estimated time to completion, 0 if unknown; for a complete or waiting upload,
-        the time since its last bytes.
+        """Return the estimated time to completion, 0 if unknown. If an upload is complete, or waits
+        for memory, return the time since its last bytes arrived instead.
         """
         if upload.left_bytes == 0 or upload in self._budget.waiting:
             return now_ms - rate.last_arrival_ms
@@ -373,7 +373,7 @@ class _UploadRate:
         self.last_arrival_ms = now_ms
         """When data last arrived, accurate to `POLICY_INTERVAL_MS`."""
         self.bytes_per_ms: float | None = None
-        """Measured over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
+        """The rate over the last `RESERVATION_WAIT_MS`; None before the first measurement."""
 
     def measure(self, upload: MemoryReservation, now_ms: int) -> None:
         elapsed_ms = now_ms - self._since_ms

@@ -30,7 +30,7 @@ whole segments.
 """
 
 _SEGMENT_BYTES_MIN: Final = 1 << 20
-"""The minimum of segment.bytes. Kafka starts with a lower value, but cannot create the topic."""
+"""Minimum of segment.bytes. With a lower value Kafka starts, but cannot create the topic."""
 
 
 def check_name(name: str) -> None:

@@ -52,11 +52,11 @@ class ClientCredentials:
         """Check the settings; sends no request yet.
 
         Args:
-            url: `https://...`; `http://...` only if the host is a loopback address. scope: the
-                requested scope, if the issuer needs one. extensions: sent to the broker with the
-                token (KIP-342). ssl_context: by default one that trusts the system's CAs.
-                url_encodes: whether to URL-encode id and secret, which RFC 6749 requires but most
-                issuers do not support.
+            url: `https://...`; `http://...` only if the host is a loopback address.
+            scope: the requested scope, if the issuer needs one.
+            extensions: sent to the broker with the token (KIP-342).
+            ssl_context: by default one that trusts the system's CAs.
+            url_encodes: URL-encode id and secret; RFC 6749 requires it, but few issuers support it.
 
         Raises:
             ValueError: the URL has none of these forms.

@@ -62,7 +62,7 @@ def token_from(given: object, now_s: float) -> OAuthToken:
     """Convert a provider's return value to a token.
 
     Args:
-        given: an OAuthToken, a text, or a tuple: token, expiry, principal, extensions, the latter
+        given: an OAuthToken, a text, or a tuple: token, expiry, principal, extensions, the last
             two optional. The principal is not used: brokers find it in the token.
 
     Raises:
@@ -94,7 +94,7 @@ def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
 
 
 def is_good(token: OAuthToken, now_s: float) -> bool:
-    """Whether the token is known to be valid still, to use it if no new one can be fetched."""
+    """Whether the token is known to be still valid, for use if no new one can be fetched."""
     return token.expires_s is not None and now_s < token.expires_s
 
 

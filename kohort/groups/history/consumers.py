@@ -1,4 +1,4 @@
-"""Rebalances of consumer groups: the progress of each member towards a target.
+"""Rebalances of consumer groups: the progress of each member towards its target assignment.
 
 No member stops completely, and there is no barrier: each member learns of its target with its next
 heartbeat, revokes partitions, and gets its new ones when they are free.
@@ -32,9 +32,9 @@ class Progress:
     revoked_ms: int | None = None
     """When the member had revoked all partitions that it had to revoke."""
     reached_ms: int | None = None
-    """When the member reached the epoch of the target."""
+    """When the member reached the epoch of the target assignment."""
     completed_ms: int | None = None
-    """When the member had all partitions of its target."""
+    """When the member had all partitions of its target assignment."""
     pending: tuple[Partition, ...] = ()
     """The partitions of existing topics that the member still has to revoke."""
     is_revoking: bool = False
@@ -54,10 +54,10 @@ class Progress:
 @dataclass(slots=True, eq=False)
 class ConsumerFacts:
     assigned_ms: int | None = None
-    """When the target was computed."""
+    """When the target assignment was computed."""
     assigned_by: str | None = None
     durable_ms: int | None = None
-    """When the target was stored."""
+    """When the target assignment was stored."""
     assignor: str | None = None
     epoch: int | None = None
     members: dict[str, Progress] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ConsumerFacts:
     """Number of partitions that have changed owners."""
 
     def assign(self, event: TargetAssigned, now_ms: int, elapsed_ms: int) -> None:
-        """Record that a target has been stored; it was computed `elapsed_ms` ago."""
+        """Record that a target assignment, computed `elapsed_ms` ago, has been stored."""
         self.assigned_ms = now_ms - elapsed_ms
         self.assigned_by = event.assigned_by
         self.durable_ms = now_ms

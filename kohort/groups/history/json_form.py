@@ -38,9 +38,9 @@ from kohort.groups.steps import SOME, Steps
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""A field of causes; left out if it is None. Only further causes have a value."""
+"""A field of causes; left out if None. Only causes in `further_causes` have a value."""
 _CERTAINTY: Final = "certainty"
-"""A field of members; left out if the fate is certain, to save space in records of large groups."""
+"""A field of members; left out if their `fate` is certain, so that large records stay smaller."""
 
 
 def kind_of(record: HistoryRecord) -> str:
@@ -53,7 +53,7 @@ def as_json(record: HistoryRecord, *, without: str = "") -> Json:
 
 
 def member_as_json(member: MemberTimeline) -> Json:
-    """Return one of a record's `members`; `member_text` creates the same text faster."""
+    """Return one of a record's `members` as JSON; `member_text` creates the text faster."""
     return fields_of(member)
 
 

@@ -67,12 +67,12 @@ class ShareMember(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     topic_names: tuple[str, ...] = ()
-    """Sorted, without repetitions."""
+    """The subscribed topics, sorted, without repetitions."""
     epoch: int = 0
     previous_epoch: int = 0
     assigned: frozenset[Partition] = NO_PARTITIONS
     client_software: str = ""
-    """See `MemberRef.client_software`. Not part of any record."""
+    """As in `MemberRef.client_software`; not stored in any record."""
 
     @property
     def ref(self) -> MemberRef:

@@ -30,7 +30,7 @@ EXPIRED: Final = frozenset(
 _TIMER_MS: Final = 20
 """Maximum delay of the broker's session timers."""
 WARM_UP_MS: Final = 900_000
-"""Members that had joined before the history began start this long before it in the replay."""
+"""In a replay, members that joined before the start of the history begin this long before it."""
 
 
 _Place: TypeAlias = list[MemberLifetime]
@@ -74,7 +74,7 @@ def find_member_slots(
 
 
 def heard_ms(lifetime: MemberLifetime, recorded: Setting) -> int | None:
-    """Return the time of the last sign of life; None if the member is alive."""
+    """Return the time of the member's last sign of life; None if it is alive."""
     if lifetime.end_ms is None:
         return None
     if lifetime.fate != "session_expired":

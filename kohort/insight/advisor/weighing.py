@@ -12,14 +12,14 @@ from kohort.insight.advisor.prediction import CLOSE, Prediction, gain_by_pairs
 from kohort.insight.advisor.setting import Setting
 
 CHANCE_MS: Final = 1_000
-"""Smaller differences in stopped or unread time are attributed to chance."""
+"""Smaller differences in stopped time, or in time without a reader, are attributed to chance."""
 GAIN_LEAST: Final = 0.05
 """Saving a smaller share of the rebalances, or of the stopped time, does not count as a gain."""
 UNREAD_SHOWN: Final = 0.1
-"""Smaller relative changes of unread time are ignored."""
+"""Smaller relative changes of the time without a reader are ignored."""
 UNREAD_WEIGHT: Final = 0.75
-"""Weight of unread time; rebalances and stopped time have weight 1. It is lower because the history
-does not show how many records a partition receives."""
+"""Weight of the time for which partitions have no reader; rebalances and stopped time weigh 1. It
+is lower because the history does not show how many records a partition receives."""
 _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 """Settings that are chosen together, and count as one change."""
 
@@ -27,8 +27,8 @@ _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 def score(prediction: Prediction, other: Prediction, slack_ms: int) -> float:
     """Return the cost of `prediction` relative to `other`; lower is better.
 
-    The detection delay has a small weight, because its cost already shows in the unread time.
-    Unread time up to `slack_ms` makes little difference.
+    The detection delay has a small weight, because its cost already shows in the time for which
+    partitions have no reader. Up to `slack_ms`, that time makes little difference.
     """
     return (
         prediction.rebalances / max(other.rebalances, 1)
@@ -65,8 +65,8 @@ def ablations(setting: Setting, recorded: Setting) -> Iterator[Setting]:
 def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> bool:
     """Whether a setting is better than its ablation, the same setting without one of its changes.
 
-    A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may be
-    worth some unread time, but 1 % less of one quantity is not worth 50 % more of the others.
+    A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may
+    be worth some time without a reader, but 1 % less of one is not worth 50 % more of the other.
     """
     gains = (
         gain_by_pairs(

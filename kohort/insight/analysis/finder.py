@@ -52,7 +52,7 @@ class Finder:
         """Index of the first recent rebalance whose members have not been added yet."""
 
     def add(self, members: Sequence[Member], *, is_last: bool) -> Rows:
-        """Add a portion, all member rows of some rebalances; return its `partitions` rows."""
+        """Add all member rows of the next rebalances; return the finished rows of `partitions`."""
         owned = self._ownership.add(members, is_last=is_last)
         self._idle.add(owned)
         self._intervals.add(owned)

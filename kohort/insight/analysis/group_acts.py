@@ -1,5 +1,5 @@
-"""The acts in a group's records, each summed up in a line such as "rolling restart of 10 members, 9
-rebalances in 30 s", for commands, HTTP pages and the console.
+"""Finds acts (deploys, crashes, ...) in a group's records, and sums up each in a line such as
+"rolling restart of 10 members, 9 rebalances in 30 s", for commands, HTTP pages and the console.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,8 @@ from kohort.insight.analysis.rows import GroupHistory, as_row, by_sequence, uniq
 Row: TypeAlias = dict[str, Any]
 
 RECORDS: Final = 60
-"""Minimum number of newest records from which acts are computed, so that the newest act is whole: a
-deploy of twenty members has fewer."""
+"""Acts (deploys, crashes, ...) are computed from at least this many of the newest records, so that
+the newest act is complete: a deploy of twenty members has fewer records."""
 
 _NAMES: Final = {
     "deploy": "rolling restart of {members}",
@@ -38,12 +38,12 @@ _NAMES: Final = {
     "broker_restart": "restart of the broker, which affected {members}",
 }
 _ALWAYS: Final = frozenset({"deploy", "broker_restart"})
-"""Kinds of acts that are summed up even if they have a single rebalance."""
+"""Kinds of acts whose one-line summary is shown even if they caused only one rebalance."""
 
 
 def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[list[Row]]:
-    """Return the acts of a group, from its records in any order. Each record is a step of the
-    computation.
+    """Compute a group's acts (deploys, crashes, ...) from its records in any order, with a pause
+    after each record.
 
     Each act has the columns of the table `acts`, and its summary as `text`.
 
@@ -71,14 +71,14 @@ def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[li
 
 
 def sums_up(act: Row) -> bool:
-    """Whether to show an act's summary. If the act is a single rebalance, that record's sentence
-    says the same, except for a deploy or a broker restart.
+    """Whether to show an act's summary. If an act consists of one rebalance, the rebalance's own
+    summary says the same, except for a deploy or a broker restart.
     """
     return act["rebalance_count"] + act["avoided_count"] > 1 or act["kind"] in _ALWAYS
 
 
 def act_text(act: Row, names: str = "") -> str:
-    """Sum up an act in one line. `names` are its processes' names; empty to leave them out."""
+    """Sum up an act (deploy, crash, ...) in one line; `names`: its processes' names, or empty."""
     count = act["process_count"]
     members = counted(count, "member") if count else "members"
     who = f" ({names})" if names else ""

@@ -1,4 +1,4 @@
-"""Converts the lines of a broker's log to the records of all its groups."""
+"""Converts the lines of a broker's log to the history records of all its groups."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _SHOWN_MAX: Final = 300
 
 @dataclass(slots=True)
 class Converter:
-    """Converts a broker's lines to records; all lines must be passed in order."""
+    """Converts a broker's log lines to history records; pass all lines in order."""
 
     zone: tzinfo
     """Time zone of the broker's clock, for lines whose time has no UTC offset."""
@@ -28,7 +28,7 @@ class Converter:
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 
     def records(self, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield the records that these lines complete."""
+        """Yield the history records of the rebalances that end in these lines."""
         for text in lines:
             line = read(text, self.zone)
             if begins_rebalance(text) and (line is None or not _is_explained(line.fact)):

@@ -14,7 +14,7 @@ from kohort.formats.text import shown
 NBSP: Final = "\u00a0"
 """No-break space, between a number and its unit."""
 TEXT_CHARS_MAX: Final = 2_000
-"""Maximum length of a text. The broker's longest sentence is shorter."""
+"""Maximum length of a text. The broker's longest description of a rebalance is shorter."""
 _VOID: Final = frozenset({"meta", "br", "col", "wbr"})
 
 

@@ -41,7 +41,7 @@ def folded(summary: str, *content: Child, is_open: bool = False) -> Markup:
 
 
 def listed(what: str, rows: Listed, shown: Markup) -> Markup:
-    """Return a folded table, with the number of its rows and of the rows shown."""
+    """Return a collapsed table, with the number of rows, and a note if not all are shown."""
     left = f" The first {len(rows.rows):,} of {rows.total:,} are shown." if rows.left_out else ""
     note = element("p", left, class_="muted") if left else None
     return folded(f"{what} ({rows.total:,})", note, shown)

@@ -206,7 +206,7 @@ With any other text, Spark would log a stack trace."""
 
 
 class Batches:
-    """A query's `foreachBatch` function, which keeps its failure."""
+    """A query's `foreachBatch` function; stores the error of a failed batch for `failure`."""
 
     def __init__(self, what: str, handle_batch: Callable[[DataFrame, int], None]) -> None:
         """`handle_batch` is called with each batch and its number; `what` names it in errors."""

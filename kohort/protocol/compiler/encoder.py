@@ -81,7 +81,7 @@ class EncoderWriter(Writer):
             raise TypeError(f"no code for {con!r}")
 
     def _flush(self, run: list[tuple[str, str]], padding: str = "") -> None:
-        """Generate one pack for the fixed-size fields in `run`; padding "x" adds a zero byte."""
+        """Generate one `pack` call for the fixed-size fields in `run`; padding "x" adds a zero."""
         if run:
             self._check_uuids(run)
             self(f"out += {self._packed(run, padding)}")
@@ -104,7 +104,9 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Generate code for `run` and uvarint(length + 1), in one pack if the uvarint is a byte."""
+        """Generate code that packs the fixed-size fields in `run`, with uvarint(length + 1)
+        if that is one byte; a longer one is appended after them.
+        """
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:

@@ -283,7 +283,7 @@ _LZ4_SIZE_BIT = 0x08
 _LZ4_CHECKSUM_BIT = 0x04
 _LZ4_DICTIONARY_BIT = 0x01
 _SKIPPABLE_MAGIC = 0x184D2A50
-"""Magic of frames with other data, in LZ4 and in zstd; its lowest four bits may have any value."""
+"""Magic of skippable frames, in LZ4 and in zstd; its lowest four bits may have any value."""
 _SKIPPABLE_MASK = 0xFFFF_FFF0
 _SKIPPABLE_START = struct.Struct("<II")
 """Start of a skippable frame: magic, and the size of its data."""

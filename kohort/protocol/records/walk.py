@@ -21,7 +21,7 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.varint import UVARINT_BYTES_MAX, VARLONG_BYTES_MAX, Buffer, read_groups
 
 RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, no key, no value, no headers: one byte each."""
+"""One byte each for length, attributes, two deltas, absent key, absent value, and 0 headers."""
 
 HEADERS_MAX = 10_000
 """Maximum headers of one record. Kafka has no limit, and clients send a few; one record of a batch

@@ -18,7 +18,7 @@ def closed_records(
     fold: GroupFold, group_id: str, taken: TakenPartitions, until_ms: int
 ) -> tuple[list[Json], TakenPartitions]:
     """Remove the completed rebalances from `fold`; return their records, and the partitions that
-    moved in them, which the next call needs as `taken`. `until_ms` is the time of the last event.
+    moved in them: the `taken` of the next call. `until_ms`: the time of the last event.
     """
     closed, fold.closed = fold.closed, []
     records = []

@@ -1,4 +1,4 @@
-"""Turns the bytes fetched from a partition of __consumer_offsets into records of the history."""
+"""Turns bytes fetched from a partition of __consumer_offsets into records of rebalances."""
 
 from collections.abc import Iterator
 
@@ -40,8 +40,8 @@ class OffsetsPartition:
         self.next_offset = self._gap_offset = end_offset
 
     def take(self, batches: bytes, end_offset: int) -> Iterator[Json]:
-        """Take consecutive batches up to `end_offset`; the last batch may be incomplete. Yield the
-        records of the history that they complete.
+        """Process consecutive batches up to `end_offset`; the last batch may be incomplete. Yield
+        the history record of each rebalance that ends in them.
 
         Raises:
             DecodeError: a batch is damaged.

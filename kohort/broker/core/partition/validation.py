@@ -63,7 +63,7 @@ from kohort.protocol.records.walk import RECORD_BYTES_MIN
 ZSTD_SINCE_VERSION = 7
 _MAGIC_POSITION = 16
 _MESSAGE_LENGTH_MIN = 14
-"""CRC, magic, attributes and the lengths of key and value, in the message format 0."""
+"""Bytes of CRC, magic, attributes and the lengths of key and value in message format 0."""
 
 
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
@@ -262,9 +262,7 @@ def _check_records(
 def _check_claimed_append_time(
     header: BatchHeader, allowed: TimestampRange, *, stamps_itself: bool
 ) -> None:
-    """Check a batch with append time set by the client. All its records have the header's
-    timestamp.
-    """
+    """Check a batch in which the client set LogAppendTime: all records have the header's time."""
     if stamps_itself or header.max_timestamp == NO_TIMESTAMP:
         error = RecordError(0, "Producer should not set timestamp type to LogAppendTime.")
     elif header.max_timestamp not in allowed:

@@ -28,15 +28,15 @@ class TransactionState(Enum):
     EMPTY = "Empty", 0
     """The producer has its id and epoch, and no transaction.
 
-    InitProducerId: the next epoch. Additions begin a transaction. EndTxn: INVALID_TXN_STATE, but an
-    abort of version 5 is executed. May expire.
+    InitProducerId: returns the next epoch. Adding partitions: begins a transaction. EndTxn:
+    INVALID_TXN_STATE, but an abort of version 5 is executed. May expire.
 
     Ways out: Ongoing; PrepareAbort by EndTxn v5; Dead.
     """
     ONGOING = "Ongoing", 1
-    """The transaction is open: an addition of partitions was accepted, even if it named none.
+    """The transaction is open: a request to add partitions was accepted, even if it named none.
 
-    InitProducerId: aborts the transaction (a fence). Additions: accepted. EndTxn: decides.
+    InitProducerId: aborts the transaction (a fence). Adding partitions: accepted. EndTxn: decides.
 
     Ways out: PrepareCommit; PrepareAbort by the client, by the timeout, or by a fence.
     """

@@ -22,7 +22,7 @@ from kohort.broker.network.connection.limits import UNLIMITED
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""A machine that vanished is detected after four minutes, not after the kernel's two hours."""
+"""With these KEEPALIVE values, a vanished peer is detected in four minutes instead of two hours."""
 
 OTHER_DESCRIPTORS = 64
 """Descriptors for everything but connections and logs: listeners, metrics, databases, the event

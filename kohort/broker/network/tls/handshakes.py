@@ -78,7 +78,7 @@ class Handshakes:
 
 
 def run_step(pump: TlsPump, received: bytes) -> StepResult:
-    """Compute a step with all received data, in a thread that alone uses the pump."""
+    """Compute a step from the received data, in a thread; no other may use the pump meanwhile."""
     data, begin = memoryview(received), 0
     try:
         while begin < len(data) and not pump.is_established:

@@ -158,7 +158,7 @@ class LogReader(LogState):
         return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
 
     def _find_range(self, offset: int, max_bytes: int, up_to_offset: int) -> FileRange | None:
-        """Like `read_cached`, but return only a file range; None even for some cached data."""
+        """Like `read_cached`, but return a file range or None; None even for some cached data."""
         number = self.segment_number(offset)
         if up_to_offset < self.end_of_segment(number):
             return None

@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataStore:
-    """Both databases and their content in memory. The data directory must be locked."""
+    """The database and its mirror, with their content in memory. Lock the data directory first."""
 
     def __init__(
         self, directory: Path | None, *, new_cluster_id: str, rebuild: Rebuild | None = None

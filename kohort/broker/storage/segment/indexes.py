@@ -52,7 +52,7 @@ class SegmentIndex:
         """The index found by the last search, as the start of the next one."""
 
     def twin(self) -> Self:
-        """Return a copy for searches in another thread, which must never be saved."""
+        """Return a copy for searches in another thread. Never call `save` on the copy."""
         twin = copy(self)
         twin._pending = self._pending.copy()  # noqa: SLF001 - its own.
         return twin
@@ -226,7 +226,7 @@ class OffsetIndex(SegmentIndex):
         return self.find_last(1, position)
 
     def cached_entry(self, position: int) -> IndexEntry | None:
-        """Like `find_position`, but return the entry; None unless `last_cached` has it.
+        """Like `find_position`, but return the entry itself; None unless `last_cached` has it.
 
         Raises OSError like `last_cached`.
         """

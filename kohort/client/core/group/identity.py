@@ -1,7 +1,7 @@
 """The identity of a consumer in its group at one moment.
 
-Each request remembers the identity that it was sent with. A response that invalidates this identity
-counts only if it is still the consumer's identity.
+Each request remembers the identity that it was sent with. A response that invalidates an identity
+is ignored if the consumer has another one by then.
 """
 
 from struct import Struct
