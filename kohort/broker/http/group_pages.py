@@ -106,7 +106,7 @@ _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 
 
 class GroupPages:
-    """The pages of one broker or watcher. They run one at a time: thirty concurrent pages, each
+    """The pages of one broker or watcher. They run one at a time: many concurrent pages, each
     with a time slice per event loop iteration, would delay the groups.
     """
 

@@ -66,7 +66,8 @@ def improves_on(prediction: Prediction, ablation: Prediction, slack_ms: int) -> 
     """Whether a setting is better than its ablation, the same setting without one of its changes.
 
     A gain with the same seeds must exceed chance and outweigh its cost: fewer rebalances may
-    be worth some time without a reader, but 1 % less of one is not worth 50 % more of the other.
+    be worth some time without a reader, but 1 % less of one figure is not worth 50 % more of
+    another.
     """
     gains = (
         gain_by_pairs(

@@ -29,7 +29,7 @@ class OffsetsPartition:
         self._index = index
         self._prefix = prefix
         self._gap_offset = -1
-        """Offset of the last batch in or before which compaction removed records; -1 if none."""
+        """Base offset of the last batch that has a gap before or in it; -1 if none."""
         self.next_offset = next_offset
         self.batch_count = 0
         """Number of batches in the last call of `take`."""
