@@ -111,7 +111,7 @@ class Outbox:
             self.stage(write)
 
     def pace(self) -> None:
-        """Make the next append a paced one (see `Append.is_paced`); called by `make_records`."""
+        """Request a pause after the next append (`Append.is_paced`); called by `make_records`."""
         self._is_paced = True
 
     @property

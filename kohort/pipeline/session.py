@@ -33,7 +33,7 @@ RELIED_ON: Final = {
     # Python workers hold several batches in memory, and records may have megabytes.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
-"""Options that the jobs need. Explicit options take precedence."""
+"""Spark options that the jobs need. Options that were set explicitly take precedence."""
 
 
 IN_PYTHON: Final = {

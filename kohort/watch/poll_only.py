@@ -97,7 +97,7 @@ class PollFollower(AnyFollower):
             yield from self._cluster.ask(broker, request).groups
 
     def _is_whole(self, group: DescribedGroup | consumer_groups.DescribedGroup) -> bool:
-        """Whether the group was described, not removed, moved or denied. Records a denial."""
+        """Whether the group was described: not removed, moved or denied. Records a denial."""
         if group.error_code in DENIALS:
             self.denials.add(group.error_code)
         return not group.error_code and group.group_state != DEAD

@@ -65,7 +65,7 @@ class PositionsReader:
         self._readable: Mapping[TopicPartition, Readable] = {}
 
     def read(self) -> Positions:
-        """Return the current positions; if the cluster does not answer, with older end offsets."""
+        """Return the current positions, with older end offsets if the cluster does not answer."""
         by_group: dict[str, GroupOffsets] = {}
         lowest: dict[TopicPartition, int] = {}
         for commit in self._commits():

@@ -162,8 +162,8 @@ class _PartitionContent:
                 self.latest[record.key] = record
 
     def decode(self) -> Iterator[DurableRecord]:
-        """Yield each key's valid record, and its offsets in open transactions: before the valid
-        record those that are earlier in the log, after it the later ones.
+        """Yield first the offsets in open transactions that precede their key's valid record, then
+        all valid records, then the other offsets in open transactions.
         """
         held = self._resolver.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))
@@ -191,7 +191,7 @@ class _PartitionContent:
             kept.forget_before(record.timestamp - RECENT_MS)
 
     def earlier(self) -> Iterator[Generation]:
-        """Yield the kept generations of all groups, in order within each group."""
+        """Yield the generations that `_keep_generation` kept, in order within each group."""
         for kept in self._generations.values():
             for _, stored in _decode(kept.records):
                 if isinstance(stored, GroupRecord | TargetEpochRecord):

@@ -86,7 +86,7 @@ class SharePartitions:
         self.version = 0
         """Grows whenever a share-partition is added or removed."""
         self.unreadable: frozenset[int] = frozenset()
-        """Partitions of the state topic that could not be read; their state is unavailable."""
+        """Partitions of the state topic that could not be read, so their content is unavailable."""
 
     def __iter__(self) -> Iterator[SharePartition]:
         for of_group in self._groups.values():
@@ -291,7 +291,7 @@ class SharePartitions:
         self._topic.write(share.state_partition, record.key, record.value, on_written)
 
     def run_in_slices(self, work: Work) -> None:
-        """Run work on share-partitions: now for one slice, the rest in later slices."""
+        """Run work on share-partitions: one time slice now, the rest in later slices."""
         if work(self._slices.new_slice()):
             self._slices.add(work)
 
@@ -443,7 +443,7 @@ class SharePartitions:
 
     def _restart(self, share: SharePartition, offset: int, state_epoch: int) -> None:
         """Begin an empty window at `offset`, and store a snapshot. If `alter` was called and the
-        snapshot cannot be stored, undo the change.
+        snapshot cannot be stored, restore the last stored window, if any.
         """
         share.determining = None
         waiting = share.take_waiting()

@@ -359,8 +359,8 @@ class TopicChanges:
     async def _take_back(self, topics: Sequence[Topic]) -> None:
         """Undo the creation of topics whose partitions cannot be created.
 
-        If the disk fails here as well, the store keeps the topics. Clients must then see them,
-        offline, or their names could never be used again.
+        If the disk fails here as well, the store keeps the topics. Clients must then see them
+        as offline, or their names could never be used again.
         """
         try:
             ids = [topic.topic_id for topic in topics]

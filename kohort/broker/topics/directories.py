@@ -80,8 +80,8 @@ class PartitionDirectories:
         self.root = root
         self._clean_shutdown = clean_shutdown
         self.on_verified: Callable[[tuple[str, int], int], None] | None = None
-        """Called while a partition is verified, with the partition as (topic, index) and how many
-        more bytes have been verified.
+        """Called while a partition is verified, with the partition as (topic, index) and the number
+        of bytes verified since the last call.
         """
         self.has_stale_notes = False
         """Whether the checkpoints on disk contain deleted topics; if so, they must be rewritten
@@ -246,8 +246,8 @@ class PartitionDirectories:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Drop the checkpoint values of topics not in `names`: these were deleted, and their values
-        must not apply to new topics of the same names.
+        """Drop the checkpoint values of topics that are not in `names` because they were deleted:
+        the values must not apply to new topics of the same names.
         """
         for notes in (
             self._recovery_points,
@@ -261,7 +261,7 @@ class PartitionDirectories:
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
         """Set the recovery point of an opened log, unless the checkpoint on disk already lists the
-        log. `was_noted`: whether an entry of this name is the log's, not another topic's.
+        log. `was_noted`: False if the entries of this name belong to another topic.
         """
         with self._writing:
             if not was_noted:
@@ -336,7 +336,7 @@ class PartitionDirectories:
         return epochs
 
     def _read_checkpoint(self, name: str, copy: str | None = None) -> Offsets:
-        """Read a checkpoint, or its copy if it is damaged or missing."""
+        """Read a checkpoint; if it is damaged or missing, read its copy."""
         if copy is not None and not self.files.exists(f"{self.root}/{name}"):
             return self._read_checkpoint(copy)
         try:
@@ -346,7 +346,7 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
-        """Return a directory's owner; rename a directory of another topic, to free the name."""
+        """Return a directory's owner; if that is another topic, rename it to free the name."""
         if not self.files.exists(str(directory)):
             return _DirectoryOwner.NOTHING
         found_id = self._topic_id(directory)

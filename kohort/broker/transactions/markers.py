@@ -141,7 +141,7 @@ class Marking:
         """`run_step` calls a function that changes a transaction, and executes the effects."""
         self.writer = writer
         self.after_answers: Callable[[Work], object] = lambda work: work()
-        """Schedules work after the responses of this event loop iteration have been sent, and
+        """Runs work after the responses of this event loop iteration have been sent, and
         before any later request is executed."""
         self._log = log
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The runs of one consumer, one at a time: `Consumer.run` and `end_run`."""
+"""Starts and ends the runs of one consumer, one at a time: `Consumer.run` and `end_run`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StopSignals:
     where Python also runs signal handlers, so `_on_signal` may interrupt every method.
 
     A process has one handler for each signal. The first run that uses a signal replaces the
-    handler, and the last one restores it, in any order of begins and ends. The handler is set with
+    handler, and the last one to end restores it, whichever that is. The handler is set with
     `signal.signal`, as asyncio does for Ctrl-C, because `loop.add_signal_handler` does not return
     the callback that it replaces. A callback that the application has set with
     `loop.add_signal_handler` stays in place, and the loop calls it as well.

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat.
 
-Such a member states its subscription and what it owns when it joins, and joins again when a
-heartbeat asks it to. There is no leader: each gets its assignment from the broker when it syncs.
+Such a member sends its subscription and owned partitions when it joins, and rejoins if a heartbeat
+response asks it to. There is no leader: the broker itself answers a sync with the assignment.
 """
 
 from collections.abc import Callable

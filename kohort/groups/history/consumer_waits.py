@@ -47,7 +47,7 @@ def member_fields(
 def stop(
     facts: RebalanceFacts, consumers: ConsumerFacts, progress: Progress | None
 ) -> tuple[int, bool]:
-    """Return how long gained partitions had no owner, and whether revoked ones now have none."""
+    """Return how long gained partitions had no owner, and whether a revoked one now has none."""
     if progress is None:
         return 0, False
     is_over = facts.outcome in {RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY}

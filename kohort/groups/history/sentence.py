@@ -1,5 +1,5 @@
 """Describes in one sentence why a group rebalanced, from a history record or from its JSON, which
-another version of the broker may have written. Module `evidence` lists the facts behind it.
+another version of the broker may have written. Module `evidence` lists the supporting facts.
 
 The text depends on the record alone, so that the broker's log, the command line and the pages
 describe a rebalance in the same words. Times are in UTC unless the caller gives another clock.
@@ -69,8 +69,8 @@ def _causes(record: RebalanceRecord) -> str:
 
 
 def _first_half(record: RebalanceRecord) -> int | None:
-    """Return `record.follows` if that rebalance revoked partitions which this one assigns; None if
-    this one superseded it in CompletingRebalance.
+    """Return `record.follows`, the number of the rebalance that revoked partitions assigned in
+    this one; None if `follows` is one that this one superseded in CompletingRebalance.
     """
     is_superseding = record.previous_state == ClassicState.COMPLETING_REBALANCE.value
     return None if is_superseding else record.follows
@@ -198,7 +198,7 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
 
 
 def listed_members(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
-    """List member ids; in a consumer group with client ids, because its member ids are random."""
+    """List member ids; add client ids in a consumer group, because its member ids are random."""
     if not is_of_consumers(record):
         return short_ids(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}

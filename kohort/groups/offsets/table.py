@@ -32,8 +32,8 @@ class HeldValues(Generic[K, V]):
 
     Of a key's records, the last one in the log is valid, whichever transaction ends first. A record
     is overtaken if a later one is already valid: it never becomes valid, but is kept until its
-    transaction ends, because the key is unstable until then. Records are added in log order, so
-    only transactional ones need a number.
+    transaction ends, because the key is unstable until then. Only transactional records are
+    numbered: any other record overtakes all values that its key has at that moment.
     """
 
     __slots__ = ("_order", "by_producer")
@@ -162,7 +162,7 @@ class OffsetTable:
     # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield the offsets of open transactions, those that a later commit superseded first."""
+        """Yield the offsets of open transactions; those overtaken by a later commit come first."""
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)
 

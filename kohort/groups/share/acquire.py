@@ -1,9 +1,9 @@
 """Acquisition: which records a fetch gets from a share-partition.
 
-Records are acquired in offset order, those of the window first. A range has offsets that were
-first acquired together, and with RECORD_LIMIT also the rest of their last producer batch. As the
-delivery counts in a range approach the limit, it is throttled: fewer of its records are delivered
-together, at last one by one (KIP-1222).
+Records are acquired in offset order: first those in the window, then new ones. A range (Kafka's
+InFlightBatch) has new offsets that were acquired together, and with RECORD_LIMIT also the rest of
+their last producer batch. As delivery counts in a range approach their limit, the range is
+throttled: fewer of its records are delivered together, at last one by one (KIP-1222).
 """
 
 from bisect import bisect_right
@@ -200,7 +200,7 @@ class Acquirer:
         return segments
 
     def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Cut at producer batches; each range but the last has at least `batch_size` offsets."""
+        """Cut offsets at producer batches; each range but the last has at least `batch_size`."""
         result: list[tuple[int, int]] = []
         if last - first + 1 > self.batch_size:
             index = max(0, bisect_right(self.log, first, key=_first_offset) - 1)
@@ -213,9 +213,9 @@ class Acquirer:
         return result
 
     def _skip_aborted(self) -> None:
-        """Archive the acquired records of aborted transactions that were read, including those
-        acquired before the group switched to read_committed. This is not stored: after a restart
-        the log shows them as aborted again.
+        """Archive the acquired records in aborted batches of `log`, including those acquired
+        before the group switched to read_committed. This is not stored: after a restart the log
+        shows them as aborted again.
         """
         aborted = [batch for batch in self.log if batch.is_aborted]
         for batch in aborted:
@@ -286,8 +286,8 @@ def records_to_take(range_size: int, delivery_count: int, limit: int) -> int:
 
 
 def is_last_delivery(delivery_count: int, limit: int) -> bool:
-    """Whether an Available record's next delivery is its last, in which it is delivered alone.
-    A limit of 2 leaves no delivery for isolation. As in Kafka, records that were delivered more
-    often before the limit was lowered are not isolated.
+    """Whether an Available record must be delivered alone, because its next delivery is its last.
+    As in Kafka, this is not done if the limit is 1 or 2, or if it was lowered and the record has
+    already been delivered that many times.
     """
     return limit > 2 and delivery_count == limit - 1

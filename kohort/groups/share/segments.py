@@ -11,7 +11,7 @@ from kohort.groups.share.states import RecordState
 
 
 class Range:
-    """Offsets that were first acquired together."""
+    """Offsets that were added to the window together; an InFlightBatch in Kafka."""
 
     __slots__ = ("first", "highest_count", "is_split", "last")
 
@@ -25,15 +25,15 @@ class Range:
 
 
 class Lock:
-    """An acquisition: one member, one deadline."""
+    """An acquisition lock of one member, with one deadline for all its offsets."""
 
     __slots__ = ("deadline_ms", "has_ended", "held", "member_id", "since_ms")
 
     def __init__(self, member_id: str, since_ms: int, deadline_ms: int) -> None:
         self.member_id = member_id
         self.since_ms = since_ms
-        """Monotonic time of the acquisition; of a renewed lock, that of the earliest acquisition
-        that it renews."""
+        """Monotonic time of the acquisition; for a renewed lock, the time of the earliest
+        acquisition that it renews."""
         self.deadline_ms = deadline_ms
         self.held = 0
         """Number of offsets that are Acquired by this lock."""

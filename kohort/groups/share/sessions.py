@@ -102,7 +102,7 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> ShareSession:
-        """Accept a ShareFetch: open, continue or end a session (it then `is_closed`).
+        """Accept a ShareFetch: open or continue a session, or end it (see `is_closed`).
 
         `acknowledges` says whether the request carries acknowledgements.
         Raises KafkaError: INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, or
@@ -123,7 +123,7 @@ class ShareSessions:
         return session
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Accept a ShareAcknowledge: continue or end a session (it then `is_closed`).
+        """Accept a ShareAcknowledge: continue a session, or end it (see `is_closed`).
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """

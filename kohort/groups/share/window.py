@@ -89,8 +89,8 @@ class DeadLetters(NamedTuple):
     """Inclusive."""
     delivery_count: int
     cause: int
-    """REJECT, or the type or cause of a release at the delivery count limit. After a restart, as in
-    Kafka, it is guessed from the count: RELEASE at the limit, REJECT below."""
+    """REJECT; for a release at the delivery count limit RELEASE, LOCK_TIMEOUT or SESSION_END. After
+    a restart, as in Kafka, it is guessed from the count: RELEASE at the limit, REJECT below."""
     member_id: str | None
     """The member that had acquired the records; None after a restart."""
 
@@ -325,7 +325,7 @@ class Window:
         self._end_write(write)
 
     def take_dead_letters(self) -> Sequence[DeadLetters]:
-        """Return the records that have become Archiving, in order of their acknowledgement."""
+        """Return the records that have become Archiving, in the order of these changes."""
         taken, self._dead_letters = self._dead_letters, []
         return taken
 

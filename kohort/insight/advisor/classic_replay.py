@@ -79,7 +79,7 @@ class ClassicReplay(Replay[SimulatedMember]):
             member.heartbeat_times.move(moved_ms)
 
     def join(self, member: SimulatedMember, request: JoinRequest, ticket: RequestHandle) -> None:
-        """Send a JoinGroup of `member`; if the group generates a member id, it is this member's."""
+        """Send a JoinGroup of `member`; a member id that the group generates is assigned to it."""
         self._joiner = member
         self.members.join(request, ticket, self.clock)
 

@@ -33,8 +33,7 @@ _IN_A_ROW: Final = frozenset(
         *("topic_change", "subscription_change", "enforced", "rejoined"),
     }
 )
-"""Several episodes in a row of one of these kinds are one act. Each crash or pause is an act by
-itself."""
+"""Kinds whose successive episodes form one act. Each crash or pause is an act by itself."""
 
 
 def act_steps(
@@ -101,7 +100,7 @@ class _Run:
         self._ends.append(max([episode.until, *self._ends[-1:]]))
 
     def gap_ms(self, episode: Episode, place: int = 0) -> int:
-        """Return the time to `episode` from the latest end of the first `place` ones (0: all)."""
+        """Return the time from the end of the first `place` episodes (0: all) to `episode`."""
         return episode.at - self._ends[place - 1]
 
 
@@ -125,8 +124,9 @@ def _end_of_deploy(restarts: _Run) -> int:
 
 
 def _restarted(run: Sequence[Episode], rest: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-    """Yield a run as one deploy or restart. If the new process of a single restart has another
-    name, append the departure and the arrival to `rest` instead: they may be unrelated.
+    """Yield several restarts as one deploy, a single one as a restart. If the new process of the
+    single one has another name than the old one, append its departure and arrival to `rest`
+    instead, as two episodes: they may be unrelated.
     """
     if len(run) > 1:
         yield "deploy", list(run)

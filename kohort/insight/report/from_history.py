@@ -61,7 +61,7 @@ def page_of(
     tables: Mapping[str, Sequence[Row]],
     rebalances: Sequence[Row],
 ) -> GroupPage:
-    """Return the page of a group; the caller adds the sentences, ownership and advice.
+    """Return the page of a group; the caller sets its `sentences`, `ownership` and `advice`.
 
     Args:
         tables: the group's rows in each table of findings; `partitions` is not read.
@@ -160,7 +160,7 @@ def drawn_part(totals: Row, acts: Sequence[Row], times: int) -> tuple[int, int, 
 
 
 def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Ownership:
-    """Return the ownership periods of a bounded number of partitions, between two times."""
+    """Return ownership periods between two times, of at most OWNED_PARTITIONS_MAX partitions."""
     within = [
         row
         for row in rows

@@ -60,7 +60,7 @@ def compact(load: Callable[[], Table]) -> None:
 
 def _rows(table: Table, path: str) -> pa.Table | None:
     """Return the rows of a file with the table's present columns; None if a column of the file was
-    renamed or removed since, or the contents of a nested column were changed.
+    renamed or removed since, or the fields of a nested column have changed.
     """
     with table.io.new_input(path).open() as source:
         rows = pyarrow.parquet.ParquetFile(source).read()

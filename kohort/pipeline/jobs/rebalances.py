@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Job:
-    """Writes batches of records and renews findings, with progress messages and metrics."""
+    """Writes batches of records and recomputes findings, with progress messages and metrics."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class _Job:
         return tally
 
     def renew(self, among: Collection[Group] | None = None, *, everything: bool = False) -> None:
-        """Renew the findings of groups with new events. `among` limits the groups; with
-        `everything`, renew all.
+        """Recompute the findings of groups with new events, only of those in `among` if it is
+        given; with `everything`, recompute those of all groups.
         """
         begun_s = time.monotonic()
         count = self._findings.renew(among, everything=everything)

@@ -7,8 +7,8 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""The maximum interval between polls is this share of the time waited so far, at least PAUSE_S_MAX:
-waits of hours on virtual time need few polls."""
+"""The interval between polls grows to this share of the time waited so far, or to PAUSE_S_MAX if
+that is longer: waits of hours on virtual time need few polls."""
 
 
 LONG_S: Final = 3_600.0

@@ -1,7 +1,7 @@
 """OAUTHBEARER (RFC 7628): authentication by a signed token with the required claims.
 
 This module has everything except the signature: the client's message, the claims, and the two
-rounds of a rejection.
+round trips of a rejection.
 """
 
 import re

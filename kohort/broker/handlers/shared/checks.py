@@ -76,7 +76,7 @@ def may_use(
 
 
 REPEATS_MAX: Final = 10
-"""Maximum repeated names in a request that is answered as in Kafka; clients usually send none."""
+"""A request with more repeated names is rejected, unlike in Kafka; clients usually send none."""
 
 
 def check_repeats(named: Iterable[Hashable]) -> None:

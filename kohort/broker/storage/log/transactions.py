@@ -305,7 +305,7 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
     of whole batches.
 
     The first offset is later than `offset` if no batch is left there. A transaction whose marker
-    was lost below the first offset must not be listed: a client would drop all later records of its
+    below the first offset was lost must not be listed: a client would drop all later records of its
     producer.
 
     Valid while the segments that were read are in the log. Raises OSError and CorruptBatchError.
@@ -327,7 +327,7 @@ def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, 
 
 
 def _offset_at(segment: LogSegment, start: int, next_offset: int, stop: int) -> int:
-    """Return the offset after the batch that ends at `stop`; `next_offset` is that at `start`."""
+    """Return the offset after the batch that ends at `stop`; at `start` it is `next_offset`."""
     position = start
     number = segment.index.find_position(stop - 1)
     if number >= 0 and segment.index[number].position > start:

@@ -289,7 +289,7 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """Return the offset after a batch: of `header`, or the next batch's base offset if lower.
+        """Return the offset after a batch: by `header`, or the next batch's base offset if lower.
         A damaged header may give too high an offset; the broker validates base offsets.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes

@@ -45,7 +45,7 @@ class FetchFailures:
     # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """Add an error to raise, void if the position changes first; False if not assigned."""
+        """Add an error to raise unless the position changes first; False if not assigned."""
         state = self._positions.find(partition)
         if state is None:
             return False
