@@ -225,7 +225,10 @@ class ShareGroupConfigs(Settings):
         True, doc="Whether members may renew acquisition locks."
     )
     share_assignor_offload_enable: Boolean = setting(
-        True, internal=True, honoured=False, doc="Assignments are always made on the event loop."
+        True,
+        internal=True,
+        honoured=False,
+        doc="Assignments are always computed on the event loop.",
     )
 
 

@@ -83,8 +83,8 @@ _OF_BROKER: Final = re.compile(rb'<a href="#/(?:topics|transactions|broker)">.*\
 def load_files(
     directory: Path = STATIC, *, has_broker: bool = True, allows_write: bool = False
 ) -> dict[str, StaticFile]:
-    """Return the files by name; `has_broker` is whether there are pages about topics and the
-    broker, `allows_write` whether there are pages that change something.
+    """Return the files by name; `has_broker`: include pages about topics and the broker;
+    `allows_write`: include pages that change something.
     """
     loaded = {}
     for path in sorted(directory.iterdir()):

@@ -362,7 +362,7 @@ class GroupHost:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error(
-                "%s ended by an internal error", task.get_name(), exc_info=task.exception()
+                "%s ended with an internal error", task.get_name(), exc_info=task.exception()
             )
 
     async def _forget_lost_topics(self, time_slice: Slice) -> None:

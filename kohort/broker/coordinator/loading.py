@@ -166,10 +166,10 @@ class _PartitionContent:
         all valid records, then the other offsets in open transactions.
         """
         held = self._resolver.held
-        yield from _decode_pending(record for _, record in held.items(overtaken=True))
+        yield from _decode_pending(record for _, record in held.items(superseded=True))
         for _, durable in _decode(self.latest.values()):
             yield durable
-        yield from _decode_pending(record for _, record in held.items(overtaken=False))
+        yield from _decode_pending(record for _, record in held.items(superseded=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
         """Keep the generation that `record` replaces, if the replaced record states the cause of a

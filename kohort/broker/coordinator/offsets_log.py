@@ -118,8 +118,8 @@ class PendingResolver:
         """Records of the transactions that are open at the present position in the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """Process the next entry; return the records that count as of now. Each replaces any
-        earlier record of its key.
+        """Process the next entry; return the records that begin to count with it. Each replaces
+        any earlier record of its key.
         """
         if isinstance(entry, StoredMarker):
             ended = self.held.end(entry.producer_id, commit=entry.is_commit)

@@ -255,5 +255,5 @@ def encode_in_steps(header: RequestHeader, route: Route, response: Struct) -> St
 
 
 def client_text(header: RequestHeader) -> str:
-    """Return the client id for the log: it may have 32 kB and contain line breaks."""
+    """Return the client id for the log, cut and quoted: clients may send 32 kB with line breaks."""
     return repr(header.client_id[:100] if header.client_id else header.client_id)

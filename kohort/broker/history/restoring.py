@@ -65,8 +65,8 @@ class RecordedGenerations:
     def _has(self, stored: Generation, stored_ms: int) -> bool:
         """Whether the generation's record is in the tail, or may be in the unread part before it.
 
-        A deleted group counts its generations from 1 again: a record written before this generation
-        was stored belongs to an earlier group.
+        A group that is created again after its deletion begins at generation 1: a record that was
+        written before this generation was stored belongs to the deleted group.
         """
         written_ms = self._written_ms.get(stored.group_id, {}).get(stored.generation)
         if written_ms is not None and written_ms >= stored_ms:

@@ -34,8 +34,8 @@ async def wait_acts(
 async def wait_last_act(
     group_id: str, kept: Sequence[StoredRecord], time_slice: Slice
 ) -> dict[str, Any] | None:
-    """Return the latest act, such as a restart, in these records; None if there is none, or if its
-    summary would only repeat the sentence of a single rebalance.
+    """Return the latest act (a restart, a crash, a deploy) in these records; None if there is none,
+    or if it is a single rebalance, whose own sentence says the same.
     """
     acts = await wait_acts(group_id, kept, time_slice)
     last = max(acts, key=lambda act: int(act["last_sequence"]), default=None)

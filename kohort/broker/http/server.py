@@ -3,9 +3,9 @@
 Guarantee: a probe gets its response however many idle connections are open. At the limit, a new
 connection replaces another: the longest idle connection; if none is idle, the connection whose
 request has been arriving for the longest; then the oldest stream; then the connection whose client
-has been reading its response for the longest; at last one whose page is running. A connection that
-is sent a response or whose page is running is not closed within `PROTECTED_S`. If no connection can
-be replaced, the new connection gets a 503 response.
+has been reading its response for the longest; finally one whose page is being computed. In the
+first `PROTECTED_S` of computing or sending a page, its connection is not replaced. If no connection
+can be replaced, the new connection gets a 503 response.
 
 Starting is cheap: the HTTP code is imported at the first connection.
 

@@ -94,7 +94,7 @@ class GroupCollector:
 
     @property
     def folded(self) -> dict[str, int]:
-        """How many groups are only in the sums, without series of their own; the key is GROUPS."""
+        """By GROUPS: how many groups are only in the sums, without series of their own."""
         return {GROUPS: self._seen.folded}
 
     async def refresh(self, time_slice: Slice) -> None:

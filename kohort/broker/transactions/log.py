@@ -56,7 +56,7 @@ async def load_ids(log: InternalLog, clock: Clock) -> LoadedIds:
             latest = await _read_latest(log, partition, time_slice)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - the disk is at fault, not this code.
-                "Partition %d of the transactions' log cannot be read, its ids are unavailable: %s",
+                "Partition %d of the transaction log cannot be read; its ids are unavailable: %s",
                 partition,
                 error,
             )
@@ -95,5 +95,5 @@ def _decode(key: bytes, value: bytes) -> TransactionRecord | None:
         transactional_id = decode_key(key)
         return None if transactional_id is None else decode_value(transactional_id, value)
     except DecodeError as error:
-        logger.warning("Skipped a record of the transactions' log: %s", error)
+        logger.warning("Skipped a record of the transaction log: %s", error)
         return None

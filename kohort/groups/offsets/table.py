@@ -23,7 +23,7 @@ class _Held(NamedTuple, Generic[V]):
     order: int
     """Sequence number of the record among the log's transactional records."""
     value: V
-    is_overtaken: bool = False
+    is_superseded: bool = False
     """Whether a later record of the key is already valid: not transactional, or committed."""
 
 
@@ -31,9 +31,9 @@ class HeldValues(Generic[K, V]):
     """The values in a log's open transactions, such as offsets, by producer and key.
 
     Of a key's records, the last one in the log is valid, whichever transaction ends first. A record
-    is overtaken if a later one is already valid: it never becomes valid, but is kept until its
+    is superseded if a later one is already valid: it never becomes valid, but is kept until its
     transaction ends, because the key is unstable until then. Only transactional records are
-    numbered: any other record overtakes all values that its key has at that moment.
+    numbered: any other record supersedes all values that its key has at that moment.
     """
 
     __slots__ = ("_order", "by_producer")
@@ -49,7 +49,7 @@ class HeldValues(Generic[K, V]):
         self.by_producer.setdefault(producer_id, {})[key] = _Held(self._order, value)
 
     def overtake(self, key: K) -> None:
-        """Mark a key's values as overtaken by the next record, which is not transactional."""
+        """Mark a key's values as superseded by the next record, which is not transactional."""
         self._overtake(key, self._order + 1)
 
     def end(self, producer_id: int, *, commit: bool) -> list[tuple[K, V]]:
@@ -58,8 +58,8 @@ class HeldValues(Generic[K, V]):
         if not commit:
             return []
         now: list[tuple[K, V]] = []
-        for key, (order, value, is_overtaken) in held.items():
-            if not is_overtaken:
+        for key, (order, value, is_superseded) in held.items():
+            if not is_superseded:
                 now.append((key, value))
                 self._overtake(key, order)
         return now
@@ -72,16 +72,16 @@ class HeldValues(Generic[K, V]):
                 del self.by_producer[producer_id]
 
     def has(self, key: K) -> bool:
-        """Whether an open transaction has a value of this key, even an overtaken one."""
+        """Whether an open transaction has a value for this key, even a superseded one."""
         return any(key in held for held in self.by_producer.values())
 
-    def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """Yield keys and values in log order: the overtaken ones, or else all others."""
+    def items(self, *, superseded: bool) -> Iterator[tuple[K, V]]:
+        """Yield keys and values in log order: the superseded ones, or else all others."""
         found = [
             (held.order, key, held.value)
             for by_key in self.by_producer.values()
             for key, held in by_key.items()
-            if held.is_overtaken == overtaken
+            if held.is_superseded == superseded
         ]
         for _, key, value in sorted(found, key=itemgetter(0)):
             yield key, value
@@ -90,7 +90,7 @@ class HeldValues(Generic[K, V]):
         for held in self.by_producer.values():
             earlier = held.get(key)
             if earlier is not None and earlier.order < order:
-                held[key] = earlier._replace(is_overtaken=True)
+                held[key] = earlier._replace(is_superseded=True)
 
 
 class OffsetTable:
@@ -146,7 +146,7 @@ class OffsetTable:
             self._held.drop(place)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Make the producer's pending offsets visible, except overtaken ones; or drop them all."""
+        """Make the producer's pending offsets visible, except superseded ones; or drop them all."""
         for place, committed in self._held.end(producer_id, commit=commit):
             partitions = self._committed.setdefault(place.topic, {})
             self.count += place.partition not in partitions
@@ -162,9 +162,9 @@ class OffsetTable:
     # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield the offsets of open transactions; those overtaken by a later commit come first."""
-        yield from self._held.items(overtaken=True)
-        yield from self._held.items(overtaken=False)
+        """Yield the offsets of open transactions; those superseded by a later commit come first."""
+        yield from self._held.items(superseded=True)
+        yield from self._held.items(superseded=False)
 
     def pending_producers(self) -> list[int]:
         """Ids of producers whose open transactions hold offsets."""

@@ -165,7 +165,7 @@ class ShareDraft:
         state.target_computed_ms = now.wall_ms
 
     def reconciled(self, member: ShareMember, *, names_changed: bool) -> ShareMember:
-        """Return the member, assigned its target without topics that it does not subscribe to."""
+        """Return the member with its target assignment, limited to the topics it subscribes to."""
         state = self.state
         if member.epoch != state.target_epoch:
             target = state.targets.get(member.member_id, NO_PARTITIONS)

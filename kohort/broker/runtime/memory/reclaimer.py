@@ -172,11 +172,11 @@ _LIMITS: Final = (
 def limit_retained_memory() -> None:
     """Limit the free memory that the C library keeps, and return the memory freed by startup.
 
-    glibc allocates large blocks by mappings of their own, which go back to the system when they are
-    freed. But each time such a block is freed, glibc adapts its limits: the next block of that size
-    comes from the heap, whose end is returned only once twice as much is free there. After a few
-    requests of 30 MB, the process keeps 64 MB for good. Fixed limits disable the adaptation. Other
-    C libraries are left alone.
+    glibc maps each large block separately, and unmaps it when it is freed. But each time, it raises
+    its thresholds: the next block of that size comes from the heap, and the end of the heap is not
+    returned before twice that size is free there. After a few requests of 30 MB, the process keeps
+    64 MB for good. Setting the thresholds disables their adaptation. Other C libraries are left
+    alone.
     """
     with contextlib.suppress(AttributeError, OSError):
         library = _library()

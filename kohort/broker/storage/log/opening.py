@@ -202,7 +202,7 @@ class OpenedLog:
 
     def _found_end(self, end_offset: int) -> int:
         """Return the end of the log's batches: `end_offset`, or the end found in the active segment
-        if a clean shutdown's data proves that bytes are missing.
+        if it is shorter than a clean shutdown recorded.
         """
         active = self.segments[-1]
         if not self._terms.clean_shutdown or (

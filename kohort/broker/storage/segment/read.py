@@ -187,8 +187,8 @@ def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
 
 
 def _cached_boundary(segment: LogSegment, offset: int, start: int, stop: int) -> int:
-    """Find the same position as `_last_boundary`, with at most `CHECKS_MAX` headers; 0 if that
-    fails.
+    """Find the same position as `_last_boundary`, reading at most `CHECKS_MAX` headers; return
+    0 if they do not suffice.
 
     Raises OSError if data or index entries are not in the page cache.
     """

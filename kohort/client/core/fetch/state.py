@@ -141,7 +141,7 @@ class FetchState:
         return self._buffers.next_record()
 
     def take_error(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
-        """Return the next error to raise to a reader of `only` (None: all)."""
+        """Return the next error to raise to a reader of the partitions in `only` (None: all)."""
         return self.failures.take(only, now_ms)
 
     def has_something(self, only: PartitionFilter = None) -> bool:
