@@ -16,6 +16,7 @@ from kohort.groups.member_memory import MemberAccount
 from kohort.groups.member_sessions import Session
 from kohort.groups.outbox import Outbox
 from kohort.groups.records import DurableRecord
+from kohort.groups.refusals import Refusals
 from kohort.groups.share.records import (
     CURRENT,
     EPOCH,
@@ -264,6 +265,7 @@ class ShareData:
     since_ms: int = -1
     """Wall-clock time at which the group entered its present state."""
     is_dead: bool = False
+    refusals: Refusals = field(default_factory=Refusals)
 
     @property
     def settings(self) -> ShareSettings:

@@ -127,6 +127,7 @@ def _sender(draft: ShareDraft, request: ShareHeartbeatRequest) -> ShareMember | 
             raise Rejected(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The share group has reached its maximum capacity of {size_max} members.",
+                f"the group has reached its group.share.max.size of {size_max}",
             )
         return None
     if epoch > member.epoch or (0 < epoch < member.epoch and epoch != member.previous_epoch):
@@ -177,4 +178,5 @@ def _check_memory(draft: ShareDraft, old: ShareMember | None, member: ShareMembe
         raise Rejected(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "The members of all groups take as much memory as the broker allows.",
+            "the members of all groups take as much memory as the broker allows",
         )

@@ -16,6 +16,7 @@ from kohort.groups.description import DescribedMember, GroupDescription, Waiting
 from kohort.groups.effects import Cancel, TimerKey
 from kohort.groups.events import (
     GroupRestored,
+    MemberRef,
     RemovalReason,
     SharePartitionsForgotten,
     Trigger,
@@ -112,6 +113,12 @@ class ShareMembership:
                 result = yield from heartbeat_steps(draft, request, now)
         except Rejected as rejected:
             self.data.outbox.reply(ticket, rejected.result)
+            if rejected.refusal and begins is None:
+                # Without the member id, which differs in each attempt.
+                client = MemberRef("", None, request.client_id, request.client_host)
+                error, detail = rejected.result.error, rejected.refusal
+                trigger = Trigger(TriggerKind.MEMBER_REFUSED, client, error=error, detail=detail)
+                self.data.refusals.note(self.data.outbox, trigger, now.ms)
             return
         self._store(draft, Answers(ticket, result, HeartbeatResult), now, begins)
 

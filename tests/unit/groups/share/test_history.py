@@ -1,7 +1,8 @@
 """The history of a share group says why its partitions were assigned again."""
 
 from kohort.broker.metrics.rebalances import RebalanceMetrics
-from kohort.groups.history.facts import AssignedFacts
+from kohort.groups.history.build import build_avoided
+from kohort.groups.history.facts import AssignedFacts, AvoidedFacts
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.sentence import sentence
 from kohort.groups.history.share_record import build_assigned
@@ -23,9 +24,26 @@ def sentences(group: ShareGroup) -> list[str]:
         fold.observe(event, group.now)
     said: list[str] = []
     for facts in fold.closed:
+        if isinstance(facts, AvoidedFacts):
+            said.append(sentence(build_avoided("g", facts)).split(": ", 1)[-1])
+            continue
         assert isinstance(facts, AssignedFacts)
         said.append(sentence(build_assigned("g", facts)).split(", ", 1)[-1])
     return said
+
+
+def test_a_client_refused_by_a_full_group_is_recorded_once() -> None:
+    group = ShareGroup(ShareSettings(assignment_interval_ms=0, max_size=1))
+    group.topics.change("t", 3)
+    group.join("m1", "t")
+    for member_id in ("m2", "m3"):
+        late = ShareHeartbeatRequest(
+            member_id, 0, topic_names=("t",), client_id="late", client_host="10.0.0.7"
+        )
+        group.heartbeat(late)
+
+    _, refusal = sentences(group)
+    assert refusal.startswith("client late (host 10.0.0.7) was refused (GROUP_MAX_SIZE_REACHED)")
 
 
 def test_each_assignment_has_its_cause() -> None:
