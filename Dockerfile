@@ -6,7 +6,7 @@
 # Clients are not authenticated: without 127.0.0.1, every machine that reaches this one could read and write
 # all records (docs/securing-it.md).
 #
-# Settings come as KAFKA_ and KOHORT_ variables or as arguments: docs/configuration.md.
+# Settings are KAFKA_ and KOHORT_ variables, or arguments: docs/configuration.md.
 
 FROM python:3.13-slim AS build
 WORKDIR /src
@@ -23,7 +23,7 @@ FROM python:3.13-slim
 RUN useradd --system --uid 9092 --no-create-home kohort \
     && install --directory --owner kohort --group kohort --mode 0700 /var/lib/kohort
 COPY --from=build /opt/kohort /opt/kohort
-# Inside a container, listening on "this machine only" would admit no client: the published ports decide.
+# Listeners on localhost would be unreachable from outside the container; published ports limit access.
 ENV PATH=/opt/kohort/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     KAFKA_LISTENERS=PLAINTEXT://:9092 \
