@@ -30,7 +30,8 @@ brokers share an address.
 | `/-/ready` | 200 while the broker serves clients, otherwise 503 and the reason |
 
 While the broker starts, `/metrics` has only the progress of the start and `process_*`, without
-authentication, and all other pages, the console's too, answer 503 with that progress.
+authentication, `/-/healthy` answers 200, and all other pages, the console's too, answer 503 with
+that progress.
 
 So that existing dashboards and alerts work, metrics of topics and groups have kafka_exporter's
 names (Grafana dashboard 7589 uses them), others those that Prometheus' JMX exporter gives to Apache

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"directory for the jars (%(default)s; {jars.DIRECTORY})",
     )
     parser.add_argument(
-        "--s3", action="store_true", help="include the jars for lakes at s3a:// (14 MB more)"
+        "--s3", action="store_true", help="include the jars for lakes at s3a:// (13 MB more)"
     )
 
 
