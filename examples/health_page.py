@@ -42,7 +42,9 @@ async def main(bootstrap: str, topic: str, group: str, port: str) -> None:
     )
     async with consumer:
         server = await asyncio.start_server(
-            lambda reader, writer: answer(consumer, reader, writer), "127.0.0.1", int(port)
+            lambda reader, writer: answer(consumer, reader, writer),
+            "0.0.0.0",  # noqa: S104 - Kubernetes probes the address of the pod.
+            int(port),
         )
         async with server:
             print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/health", flush=True)

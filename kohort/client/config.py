@@ -118,7 +118,7 @@ class ConsumerConfig(SecuritySettings):
     """Identifies this consumer in metrics, and in the broker's logs and quotas. By
     default the consumers of a process are kohort-1, kohort-2 and so on."""
     group_id: str | None = None
-    """The consumer group. None: no group, for `assign` without stored positions."""
+    """The consumer group. None: no group, so no stored positions."""
     group_instance_id: str | None = None
     """An id that survives a restart; it makes this a static member (KIP-345)."""
     group_protocol: str = "classic"

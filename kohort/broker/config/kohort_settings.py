@@ -166,7 +166,8 @@ class KohortSettings(Settings):
     kohort_frame_timeout_ms: Int = setting(
         30_000,
         at_least=1,
-        doc="A connection that does not complete a request within this time is closed.",
+        doc="A connection that does not complete a request within this time is closed; each "
+        "MiB received extends the time.",
     )
     kohort_inflated_batch_bytes_max: Int = setting(
         64 << 20,

@@ -265,7 +265,7 @@ class Act(NamedTuple):
         list[str],
         TEXTS,
         "Their instance ids or client ids (at most 100). A client id that several members "
-        "have at a time is followed by four characters of the member id.",
+        "have at a time is followed by eight characters of the member id.",
     ]
     sequences: Annotated[list[int], WHOLES, "Rebalances."]
     rebalance_count: Annotated[int, WHOLE, "Their number."]

@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="a recorded setting that the history lacks: session_timeout_ms, "
-        "heartbeat_interval_ms, rebalance_timeout_ms or initial_rebalance_delay_ms",
+        "heartbeat_interval_ms, rebalance_timeout_ms, initial_rebalance_delay_ms or "
+        "assignment_interval_ms",
     )
     parser.add_argument(
         "--topic",
