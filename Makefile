@@ -84,10 +84,10 @@ lint: $(STAMPS)/test ## style and formatting, without changing anything
 types: $(STAMPS)/test ## mypy --strict over sources and tests
 	$(BIN)/mypy
 
-imports: $(STAMPS)/test ## the one-way import rules of the house plan
+imports: $(STAMPS)/test ## the import rules of the packages
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter --no-logo
 
-format: $(STAMPS)/test ## rewrite the sources in the house style
+format: $(STAMPS)/test ## format the sources with ruff
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format --quiet
 

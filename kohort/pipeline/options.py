@@ -58,6 +58,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 def add_kafka(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Kafka")
     group.add_argument(
+        "-b",
         "--bootstrap-server",
         default=_environment("BOOTSTRAP_SERVER", BOOTSTRAP_SERVER),
         metavar="HOST:PORT[,...]",

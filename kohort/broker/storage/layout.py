@@ -14,7 +14,8 @@
         <20 digits>.index .timeindex    sparse, can be rebuilt (indexes.py)
         <20 digits>.txnindex            aborted transactions, if any (transaction_index.py)
         <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
-        segments.crc                    checksums of .txnindex and .snapshot (segment_checksums.py)
+        segments.crc                    checksums of .txnindex, .snapshot and first batches
+                                        (segment_checksums.py)
         *.deleted                       to be removed
         *.cleaned *.swap                replacements made by compaction (cleaner.py)
     <topic>-<partition>.<hex>-delete/   a deleted partition, to be removed
