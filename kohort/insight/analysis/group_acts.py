@@ -98,5 +98,5 @@ def act_text(act: Row, names: str = "") -> str:
     if lasted_ms > 0 and (act["rebalance_count"] or not act["away_longest_ms"]):
         text += f" in {duration(lasted_ms)}"
     if act["stopped_longest_ms"]:
-        text += f"; members stopped for up to {duration(act['stopped_longest_ms'])}"
+        text += f"; processing stopped for up to {duration(act['stopped_longest_ms'])}"
     return text
