@@ -135,8 +135,10 @@ class Lake(Protocol):
 
     def exists(self, name: str) -> bool: ...
 
-    def read(self, name: str) -> DataFrame:
+    def read(self, name: str, offsets: tuple[int, int] | None = None) -> DataFrame:
         """Return the table as it is now.
+
+        `offsets`: the first and last `offset` wanted; rows outside may be missing.
 
         Raises:
             ReportedError: the table does not exist; the message names the job that creates it.

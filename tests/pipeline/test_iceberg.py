@@ -103,6 +103,21 @@ def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
     assert_rows(lake.read("numbers"), [(1,), (2,)])
 
 
+def test_files_without_the_wanted_offsets_are_not_read(
+    spark: SparkSession, lake: IcebergLake
+) -> None:
+    for batch_id in range(3):
+        begin = 10 * batch_id
+        frame = spark.range(begin, begin + 10).toDF("offset").coalesce(1)
+        lake.append_once(frame, "land/orders", app_id="a", batch_id=batch_id)
+
+    assert len(lake.read("land/orders").inputFiles()) == 3
+    wanted = lake.read("land/orders", (12, 15))
+    assert len(wanted.inputFiles()) == 1
+    assert wanted.where("offset between 12 and 15").count() == 4
+    assert lake.read("land/orders", (30, 40)).count() == 0
+
+
 def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake) -> None:
     lake.create(NUMBERS.name, spark_schema(NUMBERS))
     assert replace(lake, ("a", 1), ("b", 1), groups=None)

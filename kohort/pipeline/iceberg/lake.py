@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.expressions import LessThan
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyiceberg.table import TableProperties
 from pyiceberg.types import TimestampType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
@@ -57,10 +64,14 @@ class IcebergLake:
         with explained(self.label(name)):
             return self.tables.find(name) is not None
 
-    def read(self, name: str) -> DataFrame:
+    def read(self, name: str, offsets: tuple[int, int] | None = None) -> DataFrame:
+        wanted: BooleanExpression = AlwaysTrue()
+        if offsets is not None:
+            first, last = offsets
+            wanted = And(GreaterThanOrEqual("offset", first), LessThanOrEqual("offset", last))
         with explained(self.label(name)), explained_of_spark(self.label(name)):
             table = self.tables.get(name)
-            scan = table.scan()
+            scan = table.scan(row_filter=wanted)
             nothing = self.spark.createDataFrame(table.schema().as_arrow().empty_table())
             files = list(scan.plan_files())
             if any(file.delete_files for file in files):

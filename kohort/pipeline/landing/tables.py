@@ -102,17 +102,20 @@ class LandedTables:
         changed = [(at, ends[index]) for index, at in begins.items() if at < ends[index]]
         first = min((begin for begin, _ in changed), default=0)
         behind = max((end for _, end in changed), default=0)
-        present = self.offsets().where(f.col("offset").between(first, behind - 1))
+        present = self.offsets((first, behind - 1))
         return rows.join(present, list(PLACE), "left_anti")
 
     def _make_quarantine(self) -> None:
         self._lake.create(self.quarantine, QUARANTINED)
         self.has_quarantine = True
 
-    def offsets(self) -> DataFrame:
-        """Return the partition and offset of each record in the topic's table or in quarantine."""
+    def offsets(self, within: tuple[int, int] | None = None) -> DataFrame:
+        """Return the partition and offset of each record in the topic's table or in quarantine;
+        `within`: only of these offsets, first and last.
+        """
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
-        return reduce(DataFrame.union, map(self._places, names))
+        places = reduce(DataFrame.union, [self._places(name, within) for name in names])
+        return places if within is None else places.where(f.col("offset").between(*within))
 
     def _append_good(
         self, rows: DataFrame, app_id: str, batch_id: int
@@ -161,5 +164,6 @@ class LandedTables:
             bad.unpersist()
         return count
 
-    def _places(self, name: str) -> DataFrame:
-        return self._lake.read(name).where(f.col("topic_id") == self._topic_id).select(*PLACE)
+    def _places(self, name: str, within: tuple[int, int] | None) -> DataFrame:
+        rows = self._lake.read(name, within)
+        return rows.where(f.col("topic_id") == self._topic_id).select(*PLACE)

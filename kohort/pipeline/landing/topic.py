@@ -269,9 +269,8 @@ class TopicLander:
         assert gap.end is not None
         end = min(gap.end, batch_end)
         offsets = (
-            self._tables.offsets()
+            self._tables.offsets((gap.first, end - 1))
             .where(f.col("partition") == gap.partition)
-            .where(f.col("offset").between(gap.first, end - 1))
             .select("offset")
         )
         return gaps.missing(_contiguous_ranges(offsets), gap.first, end)
