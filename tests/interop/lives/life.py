@@ -17,7 +17,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
 from tests.interop.lives.member import Seat
+from tests.support.clients.confluent_client import admin_client
 from tests.support.processes import java_env
 
 Record: TypeAlias = dict[str, Any]
@@ -45,10 +48,12 @@ class Way:
     heartbeat_interval_ms: int = 500
     slow_s: float = 2.5
     """What the second member takes to give its partitions up."""
+    consumer: bool = False
+    """Whether the members use the consumer protocol (KIP-848)."""
 
     def __str__(self) -> str:
         named = "static" if self.static else "dynamic"
-        mode = "cooperative" if self.cooperative else "eager"
+        mode = "consumer" if self.consumer else "cooperative" if self.cooperative else "eager"
         speed = "slow" if self.slow_s > 1 else "quick"
         return f"{speed} {named} {mode} {self.session_timeout_ms // 1000} s"
 
@@ -63,6 +68,12 @@ def ways_of(library: str, slow_s: float) -> list[Way]:
     if library in {"librdkafka", "java"}:
         ways += [replace(way, cooperative=True) for way in ways]
     return ways
+
+
+def consumer_ways_of(slow_s: float) -> list[Way]:
+    """The first two ways of a classic group, and the same with the consumer protocol."""
+    ways = ways_of("librdkafka", slow_s)[:2]
+    return ways + [replace(way, consumer=True) for way in ways]
 
 
 STARTS: Final = (3, 3, 3, 2, 1)
@@ -147,6 +158,8 @@ class Life:
         """
         processes = [self._process(number) for number in range(len(STARTS))]
         try:
+            if self.way.consumer:
+                self._set_group_configs()
             for process in processes:
                 process.wait_until_ready()
             ready.wait(READY_MAX_S)
@@ -172,11 +185,29 @@ class Life:
             session_timeout_ms=self.way.session_timeout_ms,
             heartbeat_interval_ms=self.way.heartbeat_interval_ms,
             cooperative=self.way.cooperative,
+            consumer=self.way.consumer,
             revoke_s=self.way.slow_s if number == 1 else 0.0,
         )
         library = MIXED[number] if self.library == "mixed" else self.library
         command = _java(seat) if library == "java" else python_command(library, seat)
         return Process(command, STARTS[number])
+
+    def _set_group_configs(self) -> None:
+        """The timeouts of a consumer group are the broker's."""
+        timeouts = {
+            "consumer.session.timeout.ms": self.way.session_timeout_ms,
+            "consumer.heartbeat.interval.ms": self.way.heartbeat_interval_ms,
+        }
+        entries = [
+            ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+            for name, value in timeouts.items()
+        ]
+        resource = ConfigResource(
+            ConfigResource.Type.GROUP, self.group, incremental_configs=entries
+        )
+        admin = admin_client(self.bootstrap)
+        for result in admin.incremental_alter_configs([resource]).values():
+            result.result(60)
 
     def _recorded(self) -> list[Record]:
         url = f"{self.http}/groups/{self.group}/rebalances?last=1000"
@@ -197,17 +228,24 @@ def python_command(library: str, seat: Seat) -> list[str]:
 
 def _java(seat: Seat) -> list[str]:
     assignor = "CooperativeSticky" if seat.cooperative else "Range"
-    told = {
+    told: dict[str, object] = {
         "topic": seat.topic,
         "revoke_ms": round(seat.revoke_s * 1000),
         "bootstrap.servers": seat.bootstrap,
         "group.id": seat.group,
         "client.id": seat.client_id,
-        "session.timeout.ms": seat.session_timeout_ms,
-        "heartbeat.interval.ms": seat.heartbeat_interval_ms,
         "enable.auto.commit": "false",
-        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{assignor}Assignor",
     }
+    if seat.consumer:
+        told["group.protocol"] = "consumer"
+    else:
+        told |= {
+            "session.timeout.ms": seat.session_timeout_ms,
+            "heartbeat.interval.ms": seat.heartbeat_interval_ms,
+            "partition.assignment.strategy": (
+                f"org.apache.kafka.clients.consumer.{assignor}Assignor"
+            ),
+        }
     if seat.instance_id is not None:
         told["group.instance.id"] = seat.instance_id
     return [

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 POLL_S: Final = 0.1
+RESTART_S: Final = 1.0
+"""How long a supervisor waits before it starts a process again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class Seat:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     cooperative: bool
+    consumer: bool
+    """Whether it uses the consumer protocol; the timeouts and `cooperative` are then not used."""
     revoke_s: float
     """How long it takes to give partitions up."""
 
@@ -49,11 +53,16 @@ def run_librdkafka(seat: Seat) -> None:
         "bootstrap.servers": seat.bootstrap,
         "group.id": seat.group,
         "client.id": seat.client_id,
-        "session.timeout.ms": seat.session_timeout_ms,
-        "heartbeat.interval.ms": seat.heartbeat_interval_ms,
-        "partition.assignment.strategy": "cooperative-sticky" if seat.cooperative else "range",
         "enable.auto.commit": False,
     }
+    if seat.consumer:
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {
+            "session.timeout.ms": seat.session_timeout_ms,
+            "heartbeat.interval.ms": seat.heartbeat_interval_ms,
+            "partition.assignment.strategy": "cooperative-sticky" if seat.cooperative else "range",
+        }
     if seat.instance_id is not None:
         settings["group.instance.id"] = seat.instance_id
     ends = threading.Event()
@@ -62,17 +71,24 @@ def run_librdkafka(seat: Seat) -> None:
     def give_up(consumer: Consumer, partitions: Sequence[Any]) -> None:
         if partitions:
             time.sleep(seat.revoke_s)
-        if seat.cooperative:
+        if seat.cooperative or seat.consumer:
             consumer.incremental_unassign(list(partitions))
         else:
             consumer.unassign()
 
     _wait_for_start()
-    consumer = Consumer(settings)
-    consumer.subscribe([seat.topic], on_revoke=give_up)
     while not ends.is_set():
-        consumer.poll(POLL_S)
-    consumer.close()
+        consumer = Consumer(settings)
+        consumer.subscribe([seat.topic], on_revoke=give_up)
+        while not ends.is_set():
+            message = consumer.poll(POLL_S)
+            error = None if message is None else message.error()
+            if error is not None and error.fatal():
+                # A static id that is still in use: the process ends, and its supervisor starts it
+                # again.
+                ends.wait(RESTART_S)
+                break
+        consumer.close()
 
 
 def run_aiokafka(seat: Seat) -> None:

@@ -7,8 +7,24 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.lives.fidelity import TooBusyError, hold, recordings, table
-from tests.interop.lives.life import QUICK_S, SLOW_S, Life, live, save, ways_of
+from tests.interop.lives.fidelity import (
+    Recording,
+    TooBusyError,
+    hold,
+    hold_consumers,
+    recordings,
+    table,
+)
+from tests.interop.lives.life import (
+    QUICK_S,
+    SLOW_S,
+    Life,
+    Way,
+    consumer_ways_of,
+    live,
+    save,
+    ways_of,
+)
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
@@ -36,6 +52,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     settings = {
         "kohort.metrics.port": str(port),
         "group.initial.rebalance.delay.ms": "3000",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
     }
     with KohortServer(tmp_path_factory.mktemp("lives"), overrides=settings) as server:
         admin = admin_client(server.bootstrap)
@@ -50,22 +68,36 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_what_is_predicted_of_a_life_is_how_it_is_lived(
     place: Place, library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lives = [
-        Life(
-            library, way, place.bootstrap, TOPIC, place.http, f"{library}-{slow_s}-{index}-{number}"
-        )
-        for slow_s in (QUICK_S, SLOW_S)
-        for index, way in enumerate(ways_of(library, slow_s))
-        for number in range(LIVES)
-    ]
-    for start in range(0, len(lives), AT_A_TIME[library]):
-        live(lives[start : start + AT_A_TIME[library]])
-    kept = tmp_path / f"{library}.json.gz"
-    save(lives, kept)
-    found = list(recordings(lives))
-    with capsys.disabled():
-        print(f"\n{table(library, found)}\n  the lives: {kept}")
+    ways = [way for slow_s in (QUICK_S, SLOW_S) for way in ways_of(library, slow_s)]
+    found = lived(place, library, ways, tmp_path / f"{library}.json.gz", capsys)
     try:
         hold(found)
     except TooBusyError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_consumer_groups_are_lived_as_predicted(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ways = [way for slow_s in (QUICK_S, SLOW_S) for way in consumer_ways_of(slow_s)]
+    hold_consumers(lived(place, "librdkafka", ways, tmp_path / "consumers.json.gz", capsys))
+
+
+def lived(
+    place: Place, library: str, ways: list[Way], kept: Path, capsys: pytest.CaptureFixture[str]
+) -> list[Recording]:
+    """Live each way LIVES times; save and print the lives."""
+    lives = [
+        Life(library, way, place.bootstrap, TOPIC, place.http, f"{library}-{index}-{number}")
+        for index, way in enumerate(ways)
+        for number in range(LIVES)
+    ]
+    for start in range(0, len(lives), AT_A_TIME[library]):
+        live(lives[start : start + AT_A_TIME[library]])
+    save(lives, kept)
+    found = list(recordings(lives))
+    with capsys.disabled():
+        print(f"\n{table(library, found)}\n  the lives: {kept}")
+    return found

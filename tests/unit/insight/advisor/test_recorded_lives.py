@@ -8,7 +8,7 @@ In the others, of quick and of slow groups, the heartbeat interval is 3 s: two r
 setting, at a load of 10 to 80. The replay of heartbeats was developed with the quick groups of
 librdkafka and with one run each of the quick groups of aiokafka; nothing was tuned on the others.
 These were recorded before the history had the software of clients, which was added to their
-records.
+records. The lives of consumer groups have heartbeats every 3 s, too, at a load of 6 to 10.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.lives.fidelity import hold, recordings
+from tests.interop.lives.fidelity import hold, hold_consumers, recordings
 from tests.interop.lives.life import load
 
 
@@ -51,6 +51,13 @@ def test_quick_and_slow_groups_live_as_predicted_and_advised(library: str, count
     assert len(lives) == count
 
     hold(list(recordings(lives)))
+
+
+def test_consumer_groups_live_as_predicted() -> None:
+    lives = load(Path(__file__).parent / "consumer-lives-of-librdkafka.json.gz")
+    assert len(lives) == 16
+
+    hold_consumers(list(recordings(lives)))
 
 
 def test_a_star_that_is_not_better_when_it_is_lived_is_noticed() -> None:
