@@ -53,6 +53,7 @@ def test_quick_and_slow_groups_live_as_predicted_and_advised(library: str, count
     hold(list(recordings(lives)))
 
 
+@pytest.mark.long
 def test_consumer_groups_live_as_predicted() -> None:
     lives = load(Path(__file__).parent / "consumer-lives-of-librdkafka.json.gz")
     assert len(lives) == 16
