@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kohort.groups.effects import Schedule, TimerKey
+from kohort.groups.member_memory import MemberMemory
 from kohort.groups.outbox import Answers, Outbox
 from kohort.groups.requests import Now
 from kohort.groups.topics import Partition
@@ -49,6 +50,20 @@ def check_names(names: Collection[str] | None) -> None:
         problem = f"its topic names have {size} bytes, {NAMES_BYTES_MAX} are allowed"
         raise Rejected(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The member is too large: {problem}.", problem
+        )
+
+
+def check_room(memory: MemberMemory, more_bytes: int) -> None:
+    """Reject a new or larger member if all groups' members would exceed their memory limit.
+
+    Raises:
+        Rejected: GROUP_MAX_SIZE_REACHED.
+    """
+    if not memory.has_room(more_bytes):
+        raise Rejected(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "The members of all groups take as much memory as the broker allows.",
+            "the members of all groups take as much memory as the broker allows",
         )
 
 

@@ -4,7 +4,7 @@ stopped, and find the error only in that client's log.
 
 from typing import Final
 
-from kohort.groups.events import RebalanceAvoided, Trigger
+from kohort.groups.events import MemberRef, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.outbox import Outbox
 from kohort.protocol.errors import ErrorCode
 
@@ -35,3 +35,13 @@ class Refusals:
         if client not in noted and len(noted) < CLIENTS_MAX:
             noted[client] = now_ms
             outbox.note(RebalanceAvoided(trigger))
+
+    def note_client(
+        self, outbox: Outbox, client: MemberRef, error: ErrorCode, reason: str, now_ms: int
+    ) -> None:
+        """Record that a client may not join; do nothing if `reason` is empty. `client` has no
+        member id: the id differs in each attempt, and no member has it.
+        """
+        if reason:
+            trigger = Trigger(TriggerKind.MEMBER_REFUSED, client, error=error, detail=reason)
+            self.note(outbox, trigger, now_ms)

@@ -15,7 +15,7 @@ from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.consumer.target import is_due, target_steps
 from kohort.groups.consumer.validation import Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
-from kohort.groups.member_sessions import HeartbeatResult, Rejected
+from kohort.groups.member_sessions import HeartbeatResult, Rejected, check_room
 from kohort.groups.requests import Now
 from kohort.groups.steps import LARGE, Steps
 from kohort.groups.topics import Partition
@@ -235,14 +235,9 @@ def check_memory(draft: Draft, old: Member | None, member: Member) -> None:
     Raises:
         Rejected: GROUP_MAX_SIZE_REACHED.
     """
-    more_bytes = member.size - (0 if old is None else old.size)
-    if not draft.data.account.memory.has_room(draft.more_bytes + more_bytes):
-        raise Rejected(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The members of all groups take as much memory as the broker allows.",
-            "the members of all groups take as much memory as the broker allows",
-        )
-    draft.more_bytes += more_bytes
+    more_bytes = draft.more_bytes + member.size - (0 if old is None else old.size)
+    check_room(draft.data.account.memory, more_bytes)
+    draft.more_bytes = more_bytes
 
 
 def replace(draft: Draft, old: Member, new: Member) -> None:

@@ -39,7 +39,7 @@ from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.consumer.write import ConsumerWrite, started
 from kohort.groups.description import DescribedMember, GroupDescription, WaitingFor
 from kohort.groups.effects import Cancel, TimerKey
-from kohort.groups.events import GroupRestored, MemberRef, Trigger, TriggerKind
+from kohort.groups.events import GroupRestored, MemberRef, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
@@ -179,12 +179,8 @@ class ConsumerMembership:
         """Record in the group's history that a client was refused; do nothing if `reason` is empty.
         May be called while an append is in progress.
         """
-        if not reason:
-            return
-        # Without the client's member id: it differs in each attempt, and no member has it.
-        ref = MemberRef("", request.instance_id, request.client_id, request.client_host)
-        trigger = Trigger(TriggerKind.MEMBER_REFUSED, ref, error=error, detail=reason)
-        self.data.refusals.note(self.data.outbox, trigger, now.ms)
+        client = MemberRef("", request.instance_id, request.client_id, request.client_host)
+        self.data.refusals.note_client(self.data.outbox, client, error, reason, now.ms)
 
     def _take_over(self, group: Group) -> tuple[tuple[DurableRecord, ...], TriggerKind | None]:
         """Take over the members of a classic group, if it has any, and continue from its

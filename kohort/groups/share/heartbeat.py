@@ -3,7 +3,7 @@ the group epoch and compute a target, and returns the member's new assignment at
 """
 
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
-from kohort.groups.member_sessions import HeartbeatResult, Rejected, check_names
+from kohort.groups.member_sessions import HeartbeatResult, Rejected, check_names, check_room
 from kohort.groups.requests import Now, is_blank
 from kohort.groups.share.data import ShareData, ShareMember
 from kohort.groups.share.draft import ShareDraft
@@ -68,7 +68,8 @@ def heartbeat_steps(
     names_changed = old is None or member.topic_names != old.topic_names
     cause: Trigger | None = None
     if member is not old:
-        _check_memory(draft, old, member)
+        more_bytes = member.size - (0 if old is None else old.size)
+        check_room(draft.data.account.memory, more_bytes)
         state.members[member.member_id] = member
     if old is None:
         cause = Trigger(TriggerKind.MEMBER_ADDED, member.ref)
@@ -169,14 +170,3 @@ def _stated(member: ShareMember, request: ShareHeartbeatRequest) -> ShareMember:
     return ShareMember(
         member.member_id, *stated, *member[5:8], client_software=request.client_software
     )
-
-
-def _check_memory(draft: ShareDraft, old: ShareMember | None, member: ShareMember) -> None:
-    """Reject a new or changed member that exceeds the memory limit for all groups' members."""
-    more_bytes = member.size - (0 if old is None else old.size)
-    if not draft.data.account.memory.has_room(more_bytes):
-        raise Rejected(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The members of all groups take as much memory as the broker allows.",
-            "the members of all groups take as much memory as the broker allows",
-        )

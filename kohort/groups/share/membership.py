@@ -112,13 +112,12 @@ class ShareMembership:
             else:
                 result = yield from heartbeat_steps(draft, request, now)
         except Rejected as rejected:
-            self.data.outbox.reply(ticket, rejected.result)
-            if rejected.refusal and begins is None:
-                # Without the member id, which differs in each attempt.
+            outbox = self.data.outbox
+            outbox.reply(ticket, rejected.result)
+            if begins is None:
                 client = MemberRef("", None, request.client_id, request.client_host)
-                error, detail = rejected.result.error, rejected.refusal
-                trigger = Trigger(TriggerKind.MEMBER_REFUSED, client, error=error, detail=detail)
-                self.data.refusals.note(self.data.outbox, trigger, now.ms)
+                error, reason = rejected.result.error, rejected.refusal
+                self.data.refusals.note_client(outbox, client, error, reason, now.ms)
             return
         self._store(draft, Answers(ticket, result, HeartbeatResult), now, begins)
 
