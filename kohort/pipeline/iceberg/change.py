@@ -54,9 +54,7 @@ class IcebergChange(Change):
             return
         wanted: BooleanExpression = AlwaysTrue() if groups is None else of_groups(groups)
         if sequences is not None:
-            first, last = sequences
-            within = And(GreaterThanOrEqual("sequence", first), LessThanOrEqual("sequence", last))
-            wanted = And(wanted, within)
+            wanted = And(wanted, within("sequence", sequences))
         names = tuple(name for name in schema.names if name in self._names)
         with explained(self._label):
             scan = self._table.scan(row_filter=wanted, selected_fields=names)
@@ -106,6 +104,12 @@ class IcebergChange(Change):
                         if field.name not in schema.names:
                             update.delete_column(field.name)
         return transaction
+
+
+def within(column: str, bounds: tuple[int, int]) -> BooleanExpression:
+    """Return a filter for the first and last value of `bounds` and all values between them."""
+    first, last = bounds
+    return And(GreaterThanOrEqual(column, first), LessThanOrEqual(column, last))
 
 
 def of_groups(groups: Groups) -> BooleanExpression:

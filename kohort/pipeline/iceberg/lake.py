@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.expressions import (
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    GreaterThanOrEqual,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyiceberg.expressions import AlwaysTrue, LessThan
 from pyiceberg.table import TableProperties
 from pyiceberg.types import TimestampType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +24,7 @@ from kohort.pipeline.errors import TRIES, ConflictError
 from kohort.pipeline.faults import explained as explained_of_spark
 from kohort.pipeline.iceberg import upkeep
 from kohort.pipeline.iceberg.catalogs import Tables, explained
-from kohort.pipeline.iceberg.change import IcebergChange
+from kohort.pipeline.iceberg.change import IcebergChange, within
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,10 +58,7 @@ class IcebergLake:
             return self.tables.find(name) is not None
 
     def read(self, name: str, offsets: tuple[int, int] | None = None) -> DataFrame:
-        wanted: BooleanExpression = AlwaysTrue()
-        if offsets is not None:
-            first, last = offsets
-            wanted = And(GreaterThanOrEqual("offset", first), LessThanOrEqual("offset", last))
+        wanted = AlwaysTrue() if offsets is None else within("offset", offsets)
         with explained(self.label(name)), explained_of_spark(self.label(name)):
             table = self.tables.get(name)
             scan = table.scan(row_filter=wanted)
