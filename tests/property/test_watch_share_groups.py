@@ -4,7 +4,7 @@ import pytest
 
 from kohort.groups.encoding import encode_key, encode_value
 from kohort.groups.events import TriggerKind
-from kohort.groups.history.facts import AssignedFacts
+from kohort.groups.history.facts import AssignedFacts, AvoidedFacts
 from kohort.groups.history.fold import GroupFold
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.model import AssignedRecord, TriggerRecord
@@ -48,9 +48,15 @@ class Watched(World):
         fold = GroupFold()
         for event in self.events:
             fold.observe(event, self.now)
-        # Refused clients leave no trace in the group's records.
-        assigned = [facts for facts in fold.closed if isinstance(facts, AssignedFacts)]
-        return [build_assigned("g", facts) for facts in assigned]
+        own = []
+        for facts in fold.closed:
+            if isinstance(facts, AvoidedFacts):
+                # Refused clients leave no trace in the group's records.
+                assert facts.cause.trigger.kind is TriggerKind.MEMBER_REFUSED
+            else:
+                assert isinstance(facts, AssignedFacts)
+                own.append(build_assigned("g", facts))
+        return own
 
     def flush(self) -> None:
         self._take(self.watcher.flush())

@@ -205,11 +205,7 @@ def hold(found: Sequence[Recording]) -> None:
         TooBusyError: the lives do not agree with themselves.
         AssertionError: they do not agree with the advisor.
     """
-    cells = [one for recording in found for one in recording.cells]
-    steady = [one for one in cells if one.is_steady]
-    if len(steady) < len(cells) / 2:
-        raise TooBusyError("the machine was too busy for the same life to be lived twice")
-    ranked = [one for one in steady if one.doubt is None]
+    ranked = _ranked(found)
     miscounted = [str(one) for one in ranked if not one.is_counted]
     assert len(miscounted) <= (1 - COUNTED_LEAST) * len(ranked), miscounted
     missed = [str(one) for one in ranked if not one.is_within]
@@ -221,16 +217,23 @@ def hold(found: Sequence[Recording]) -> None:
     assert [str(recording) for recording in found if not recording.is_kept] == []
 
 
+def _ranked(found: Sequence[Recording]) -> list[Cell]:
+    """Return the ranked predictions of settings whose runs were alike. Raises TooBusyError."""
+    cells = [one for recording in found for one in recording.cells]
+    steady = [one for one in cells if one.is_steady]
+    if len(steady) < len(cells) / 2:
+        raise TooBusyError("the machine was too busy for the same life to be lived twice")
+    return [one for one in steady if one.doubt is None]
+
+
 def hold_consumers(found: Sequence[Recording]) -> None:
     """Hold what was predicted of consumer groups against how they were lived: the counts, and the
     stopped time of dynamic members. That of static members is predicted up to two fifths too short.
+
+    Raises:
+        TooBusyError, AssertionError: as by `hold`.
     """
-    cells = [
-        one
-        for recording in found
-        for one in recording.cells
-        if one.tried.consumer and one.doubt is None and one.is_steady
-    ]
+    cells = [one for one in _ranked(found) if one.tried.consumer]
     assert len(cells) >= len(found)
     assert [str(one) for one in cells if not one.is_counted] == []
     dynamic = [one for one in cells if not one.tried.static]

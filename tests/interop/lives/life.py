@@ -71,7 +71,7 @@ def ways_of(library: str, slow_s: float) -> list[Way]:
 
 
 def consumer_ways_of(slow_s: float) -> list[Way]:
-    """The first two ways of a classic group, and the same with the consumer protocol."""
+    """Dynamic and static members with eager assignors, and with the consumer protocol."""
     ways = ways_of("librdkafka", slow_s)[:2]
     return ways + [replace(way, consumer=True) for way in ways]
 
@@ -228,26 +228,11 @@ def python_command(library: str, seat: Seat) -> list[str]:
 
 def _java(seat: Seat) -> list[str]:
     assignor = "CooperativeSticky" if seat.cooperative else "Range"
-    told: dict[str, object] = {
+    told = {
         "topic": seat.topic,
         "revoke_ms": round(seat.revoke_s * 1000),
-        "bootstrap.servers": seat.bootstrap,
-        "group.id": seat.group,
-        "client.id": seat.client_id,
-        "enable.auto.commit": "false",
+        **seat.configs(f"org.apache.kafka.clients.consumer.{assignor}Assignor"),
     }
-    if seat.consumer:
-        told["group.protocol"] = "consumer"
-    else:
-        told |= {
-            "session.timeout.ms": seat.session_timeout_ms,
-            "heartbeat.interval.ms": seat.heartbeat_interval_ms,
-            "partition.assignment.strategy": (
-                f"org.apache.kafka.clients.consumer.{assignor}Assignor"
-            ),
-        }
-    if seat.instance_id is not None:
-        told["group.instance.id"] = seat.instance_id
     return [
         # The shortest start counts, as the session waits for it.
         *java_env.quick_jvm("broker", "-Xmx64M"),

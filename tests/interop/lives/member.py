@@ -39,6 +39,24 @@ class Seat:
     revoke_s: float
     """How long it takes to give partitions up."""
 
+    def configs(self, assignor: str) -> dict[str, str | int]:
+        """Configs of librdkafka and of Java; `assignor` is for the classic protocol."""
+        configs: dict[str, str | int] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.group,
+            "client.id": self.client_id,
+            "enable.auto.commit": "false",
+        }
+        if self.instance_id is not None:
+            configs["group.instance.id"] = self.instance_id
+        if self.consumer:
+            return configs | {"group.protocol": "consumer"}
+        return configs | {
+            "session.timeout.ms": self.session_timeout_ms,
+            "heartbeat.interval.ms": self.heartbeat_interval_ms,
+            "partition.assignment.strategy": assignor,
+        }
+
 
 def _wait_for_start() -> None:
     print("ready", flush=True)
@@ -49,22 +67,7 @@ def run_librdkafka(seat: Seat) -> None:
     """Until SIGTERM."""
     from confluent_kafka import Consumer  # noqa: PLC0415 - one of the libraries is needed.
 
-    settings: dict[str, Any] = {
-        "bootstrap.servers": seat.bootstrap,
-        "group.id": seat.group,
-        "client.id": seat.client_id,
-        "enable.auto.commit": False,
-    }
-    if seat.consumer:
-        settings["group.protocol"] = "consumer"
-    else:
-        settings |= {
-            "session.timeout.ms": seat.session_timeout_ms,
-            "heartbeat.interval.ms": seat.heartbeat_interval_ms,
-            "partition.assignment.strategy": "cooperative-sticky" if seat.cooperative else "range",
-        }
-    if seat.instance_id is not None:
-        settings["group.instance.id"] = seat.instance_id
+    settings = seat.configs("cooperative-sticky" if seat.cooperative else "range")
     ends = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ends.set())
 

@@ -1,6 +1,6 @@
 """Checks the advice: one script of life, lived by other people's clients under each setting."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,11 +69,7 @@ def test_what_is_predicted_of_a_life_is_how_it_is_lived(
     place: Place, library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ways = [way for slow_s in (QUICK_S, SLOW_S) for way in ways_of(library, slow_s)]
-    found = lived(place, library, ways, tmp_path / f"{library}.json.gz", capsys)
-    try:
-        hold(found)
-    except TooBusyError as error:
-        pytest.skip(str(error))
+    live_and_hold(place, library, library, ways, tmp_path, capsys, hold)
 
 
 @pytest.mark.long
@@ -82,22 +78,34 @@ def test_consumer_groups_are_lived_as_predicted(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ways = [way for slow_s in (QUICK_S, SLOW_S) for way in consumer_ways_of(slow_s)]
-    hold_consumers(lived(place, "librdkafka", ways, tmp_path / "consumers.json.gz", capsys))
+    live_and_hold(place, "librdkafka", "consumers", ways, tmp_path, capsys, hold_consumers)
 
 
-def lived(
-    place: Place, library: str, ways: list[Way], kept: Path, capsys: pytest.CaptureFixture[str]
-) -> list[Recording]:
-    """Live each way LIVES times; save and print the lives."""
+def live_and_hold(
+    place: Place,
+    library: str,
+    name: str,
+    ways: list[Way],
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    hold_all: Callable[[Sequence[Recording]], None],
+) -> None:
+    """Live each way LIVES times in groups named `name`-..., and hold the predictions against it;
+    skip the test if the machine was too busy.
+    """
     lives = [
-        Life(library, way, place.bootstrap, TOPIC, place.http, f"{library}-{index}-{number}")
+        Life(library, way, place.bootstrap, TOPIC, place.http, f"{name}-{index}-{number}")
         for index, way in enumerate(ways)
         for number in range(LIVES)
     ]
     for start in range(0, len(lives), AT_A_TIME[library]):
         live(lives[start : start + AT_A_TIME[library]])
+    kept = directory / f"{name}.json.gz"
     save(lives, kept)
     found = list(recordings(lives))
     with capsys.disabled():
         print(f"\n{table(library, found)}\n  the lives: {kept}")
-    return found
+    try:
+        hold_all(found)
+    except TooBusyError as error:
+        pytest.skip(str(error))
