@@ -77,7 +77,8 @@ _CAUSED_BY_RECORDS: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-"""Append errors caused by the records of one write: other writes, without these, may succeed."""
+"""Errors of an append that only the write with the offending records should get: without it, an
+append of the other writes may succeed."""
 
 _OF_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
 

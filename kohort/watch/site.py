@@ -35,7 +35,7 @@ POSITIONS_WAIT_S: Final = 3.0
 
 
 class Sources(NamedTuple):
-    """The data of the thread that follows the groups, for the pages."""
+    """What the pages read from the thread that watches the groups."""
 
     cluster_id: str
     positions: Callable[[], Positions]

@@ -33,7 +33,9 @@ def broker_name(name: str) -> str | None:
 
 @cache
 def group_setting(name: str) -> Setting:
-    """Return a group config's declaration; one copied from a broker setting has no upper bound."""
+    """Return the declaration of a group config; that of one that overrides a broker setting is the
+    setting's, without an upper bound.
+    """
     overridden = broker_name(name)
     if overridden is None:
         return _OWN[name]

@@ -37,7 +37,8 @@ class Prediction(ReplayOutcome):
     rebalances_by_seed: tuple[int, ...] = ()
     unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
-    """The slowest member, if it was replayed with default delays; None: all are as recorded."""
+    """Name of the slowest member, if it was replayed as quick as the others; None: all members were
+    replayed with their recorded delays."""
 
     @property
     def rebalances_spread(self) -> int:

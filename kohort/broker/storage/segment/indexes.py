@@ -226,7 +226,7 @@ class OffsetIndex(SegmentIndex):
         return self.find_last(1, position)
 
     def cached_entry(self, position: int) -> IndexEntry | None:
-        """Like `find_position`, but return the entry itself; None unless `last_cached` has it.
+        """Return the entry that `find_position` finds, if `last_cached` does; else None.
 
         Raises OSError like `last_cached`.
         """

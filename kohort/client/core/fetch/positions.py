@@ -31,7 +31,7 @@ class PartitionState:
 
     fence: int
     placed: int = 0
-    """The fence set by the last seek, reset or committed offset; reading on does not change it."""
+    """`fence` when the position was last set by a seek, a reset or a committed offset."""
     floor: int | None = None
     """The lowest position since the partition was assigned; None before the first position."""
     position: int | None = None
