@@ -10,12 +10,12 @@ from typing import Final
 from kohort.groups.consumer import epochs, sessions
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
-from kohort.groups.consumer.heartbeat import check_memory, move_on, replace
+from kohort.groups.consumer.heartbeat import check_memory, move_on, note_return, replace
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.consumer.records import ClassicPart
 from kohort.groups.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.effects import Schedule, TimerKey
-from kohort.groups.events import RebalanceAvoided, Trigger, TriggerKind
+from kohort.groups.events import TriggerKind
 from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, SyncRequest, SyncResult
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, DecodeError, ErrorCode
@@ -73,12 +73,14 @@ def join_steps(
     draft.put(member)
     draft.heartbeat_of = member_id
     kind = TriggerKind.MEMBER_ADDED if request.instance_id is None else TriggerKind.STATIC_ADDED
-    is_replaced = old is not None and old.member_id != member_id
-    if is_replaced:
+    replaced = None if old is None or old.member_id == member_id else old
+    silent_ms = None
+    if replaced is not None:
         kind = TriggerKind.STATIC_REPLACED
-    yield from epochs.note_member_change(draft, old, member, kind, request.reason)
-    if is_replaced and not draft.causes:
-        draft.events.append(RebalanceAvoided(Trigger(kind, member.ref, reason=request.reason)))
+        silent_ms = sessions.silent_ms(data, replaced, now)
+    yield from epochs.note_member_change(draft, old, member, kind, request.reason, silent_ms)
+    if replaced is not None and not draft.causes:
+        note_return(draft, replaced, member, request.reason, silent_ms)
     member = yield from move_on(draft, old, member, owned, now)
     draft.classic_joined = member_id
     return JoinResult(

@@ -24,7 +24,12 @@ ones."""
 
 
 def note_member_change(
-    draft: Draft, old: Member | None, new: Member, kind: TriggerKind, reason: StatedReason
+    draft: Draft,
+    old: Member | None,
+    new: Member,
+    kind: TriggerKind,
+    reason: StatedReason,
+    silent_ms: int | None = None,
 ) -> Steps[None]:
     """Bump the epoch once if a change of a member may require another assignment.
 
@@ -34,6 +39,7 @@ def note_member_change(
         new: the member as it is in `draft`.
         kind: the cause if the member is new or replaces another.
         reason: as stated by the client.
+        silent_ms: how long the member that `new` replaces has sent no heartbeat.
     """
     cause = _cause(draft, old, new, kind)
     if cause is None and not _are_topics_new(draft):
@@ -46,6 +52,8 @@ def note_member_change(
             cause = Trigger(kind, new.ref)
         elif old is not None and _is_dropped(draft, old.topic_regex):
             cause = _subscription_cause(old, new, kind)
+    if cause is not None and cause.kind is TriggerKind.STATIC_REPLACED:
+        cause = cause._replace(silent_ms=silent_ms)
     if cause is not None:
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)
 

@@ -5,7 +5,7 @@ cause the computation of a target, and reconciles only the sending member.
 from collections.abc import Callable
 from typing import Final
 
-from kohort.groups.consumer import epochs
+from kohort.groups.consumer import epochs, sessions
 from kohort.groups.consumer.data import ConsumerData
 from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member, MemberState
@@ -16,6 +16,7 @@ from kohort.groups.consumer.target import is_due, target_steps
 from kohort.groups.consumer.validation import Sender, find_sender
 from kohort.groups.events import MemberReplaced, RebalanceAvoided, Trigger, TriggerKind
 from kohort.groups.member_sessions import HeartbeatResult, Rejected, check_room
+from kohort.groups.reasons import StatedReason
 from kohort.groups.requests import Now
 from kohort.groups.steps import LARGE, Steps
 from kohort.groups.topics import Partition
@@ -68,25 +69,22 @@ def heartbeat_steps(
     if member.state is MemberState.UNKNOWN and (request.owned is None or request.owned):
         raise _invalid_state(member)
     reason = request.reason
+    replaced = sender.replaces
+    silent_ms = None if replaced is None else sessions.silent_ms(draft.data, replaced, now)
     if member is old:
         yield from epochs.note_topics(draft)
     else:
         _check_regex(draft, old, member)
         check_memory(draft, old, member)
-        if sender.replaces is not None:
-            replace(draft, sender.replaces, member)
+        if replaced is not None:
+            replace(draft, replaced, member)
         draft.put(member)
         kind = _kind(sender, request, joined_as)
-        yield from epochs.note_member_change(draft, old, member, kind, reason)
+        yield from epochs.note_member_change(draft, old, member, kind, reason, silent_ms)
     draft.heartbeat_of = member.member_id
     is_forced = _note_forced(draft, sender, request)
-    if not draft.causes and sender.replaces is not None:
-        detail = epochs.returned(old, member)
-        draft.events.append(
-            RebalanceAvoided(
-                Trigger(TriggerKind.STATIC_REPLACED, member.ref, reason=reason, detail=detail)
-            )
-        )
+    if not draft.causes and replaced is not None:
+        note_return(draft, replaced, member, reason, silent_ms)
     before = member
     member = yield from move_on(draft, old, member, request.owned, now, is_forced=is_forced)
     is_told = request.epoch == 0 or request.is_full or member.assigned != before.assigned
@@ -249,6 +247,20 @@ def replace(draft: Draft, old: Member, new: Member) -> None:
         draft.remove(old.member_id)
         draft.set_target(new.member_id, target)
     draft.events.append(MemberReplaced(old.member_id, new.ref))
+
+
+def note_return(
+    draft: Draft, old: Member, new: Member, reason: StatedReason, silent_ms: int | None
+) -> None:
+    """Record that a static member has returned and no new target is needed."""
+    trigger = Trigger(
+        TriggerKind.STATIC_REPLACED,
+        new.ref,
+        reason=reason,
+        detail=epochs.returned(old, new),
+        silent_ms=silent_ms,
+    )
+    draft.events.append(RebalanceAvoided(trigger))
 
 
 def _note_forced(draft: Draft, sender: Sender, request: HeartbeatRequest) -> bool:

@@ -30,6 +30,14 @@ def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
     extend(data.sessions, data.outbox, member.member_id, now_ms + timeout_of(data, member))
 
 
+def silent_ms(data: ConsumerData, member: Member, now: Now) -> int | None:
+    """Return the time since a member's last heartbeat; None if it has no session."""
+    session = data.sessions.get(member.member_id)
+    if session is None:
+        return None
+    return max(now.ms - (session.deadline_ms - timeout_of(data, member)), 0)
+
+
 def follow_revocation(data: ConsumerData, old: Member | None, new: Member, now: Now) -> None:
     """Set or cancel the timer that bounds how long a member may keep revoked partitions."""
     key = TimerKey(REVOCATION, new.member_id)

@@ -199,10 +199,13 @@ def test_a_static_member_that_returns_says_under_which_id_and_whether_it_reads_t
     who = f"member {member_id} (static id s) came back under"
     id_text = "its old member id" if member_id == "s1" else "a new member id"
     for names, said in ((("t",), ""), (("u",), ", with another subscription")):
+        beat(world, static)
+        world.pass_time(4_000)
         world.heartbeat(HeartbeatRequest(static.member_id, -2, "s"))
+        world.pass_time(3_000)
         static = Client(member_id, "s", names)
         beat(world, static)
-        assert world.text() == f"{who} {id_text}{said}"
+        assert world.text() == f"{who} {id_text}{said}, 7 s after it was last heard of"
         world.settle(client, static)
         who, id_text = f"member {member_id} (static id s) came back under", "its old member id"
 
@@ -278,7 +281,9 @@ def test_a_static_member_that_returns_as_a_consumer_upgrades_the_group() -> None
     world.heartbeat(HeartbeatRequest("s1", -2, "s"))
     world.join_classic("", "s")
     assert world.data is None
-    assert world.text() == "member new (static id s) came back under a new member id"
+    assert world.text() == (
+        "member new (static id s) came back under a new member id, 1 s after it was last heard of"
+    )
     world.causes.clear()
     beat(world, Client("s2", "s", ("t",)))
     assert world.text() == "member s2 (static id s) joined, which made it a consumer group"
