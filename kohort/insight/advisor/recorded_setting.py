@@ -88,9 +88,12 @@ def _interval_ms(rebalances: list[Json]) -> int | None:
     heartbeats: dict[str, list[int]] = {}
     for record in rebalances:
         begin_ms = record.get("started_at_ms") or 0
-        for member in record.get("members") or ():
+        members = record.get("members") or ()
+        # Notified by its own return, which may be much later than the next heartbeat.
+        returned = {member.get("replaced_by") for member in members}
+        for member in members:
             told_ms, member_id = member.get("told_ms"), str(member.get("member_id"))
-            if told_ms is not None and member.get("fate") == "kept":
+            if told_ms is not None and member.get("fate") == "kept" and member_id not in returned:
                 notice_ms.append(told_ms - ((record.get("timeline") or {}).get("assigned_ms") or 0))
                 before = heartbeats.get(member_id, ())
                 since_ms.append([begin_ms + told_ms - at_ms for at_ms in before])

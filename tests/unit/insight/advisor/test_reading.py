@@ -458,6 +458,15 @@ def test_an_interval_that_no_member_waited_for_shows_in_the_time_between_heartbe
     assert read(apart).recorded.heartbeat_interval_ms == 2_500
 
 
+def test_the_return_of_a_static_member_says_nothing_about_the_interval() -> None:
+    records = notified(*[(told_ms, 3_200) for told_ms in (2_200, 100, 900, 1_400, 300, 1_100)])
+    late = cooperative("a-2", told_ms=16 * S, join_received_ms=16 * S)
+    records[3] = records[3] | {
+        "members": [late, cooperative("a-1") | {"fate": "replaced", "replaced_by": "a-2"}]
+    }
+    assert read(records).recorded.heartbeat_interval_ms == 2_500
+
+
 def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
     found = read([came(0, "a-1") | {"members": [cooperative("a-1", **asked)]}])
