@@ -420,7 +420,7 @@ class RebalanceHistory:
             facts = fold.open
             assert facts is not None
             if facts.finished_ms is not None:
-                if now_ms - facts.finished_ms >= SETTLE_MS:
+                if now_ms - facts.finished_ms >= SETTLE_MS or facts.is_complete(now_ms):
                     self._settle(group_id, fold)
             elif not is_announced and now_ms - facts.began.ms >= _long_ms(facts):
                 if announced >= ANNOUNCED_AT_ONCE:

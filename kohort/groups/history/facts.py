@@ -6,7 +6,7 @@ a few microseconds per event; `build` creates the record later.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.groups.events import (
     Certainty,
@@ -30,6 +30,9 @@ from kohort.groups.history.names import (
 from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 
+LINGERS_MS: Final = 1_000
+"""A client that shuts down closes its connections within this time after its LeaveGroup."""
+
 
 class Holdings(NamedTuple):
     """Assignments by member id, as far as known; `renamed` maps the new ids of static members
@@ -50,6 +53,15 @@ class Holdings(NamedTuple):
 class Cause(NamedTuple):
     trigger: Trigger
     at: Now
+
+    def may_be_stuck(self, now_ms: int) -> bool:
+        """Whether this is a member that left without a reason, has not closed its connection yet,
+        and may still do so: see `LINGERS_MS`.
+        """
+        trigger = self.trigger
+        if trigger.connection is None or trigger.detail or now_ms - self.at.ms >= LINGERS_MS:
+            return False
+        return trigger.connection.is_open
 
 
 class Departure(NamedTuple):
@@ -138,6 +150,15 @@ class RebalanceFacts:
         if self.consumers is not None:
             return self.consumers.epoch is None and self.outcome is None
         return self.join_phase is None and self.outcome is None
+
+    def is_complete(self, now_ms: int) -> bool:
+        """Whether all members have their assignment, and it is known whether those that left
+        without a reason closed their connections.
+        """
+        if self.outcome is None or self.awaits:
+            return False
+        causes = (Cause(self.started.trigger, self.began), *self.causes)
+        return not any(cause.may_be_stuck(now_ms) for cause in causes)
 
     def add_cause(self, trigger: Trigger, now: Now) -> None:
         if len(self.causes) < CAUSES_LISTED:

@@ -1,9 +1,9 @@
 """Groups the events of one group into rebalances.
 
 A rebalance is over when the group is Stable or Empty, or when the next one begins. Its record is
-complete a little later: members may sync after the leader, so it stays open until all have their
-assignment, for at most `SETTLE_MS`. Records of avoided rebalances wait until then, so that all
-records are in the order of their sequence.
+complete a little later: members may sync after the leader, and a member that left may close its
+connection, so it stays open until both are known, for at most `SETTLE_MS`. Records of avoided
+rebalances wait until then, so that all records are in the order of their sequence.
 """
 
 from collections.abc import Callable
@@ -158,6 +158,11 @@ class GroupFold:
         """Whether there is a finished rebalance whose record is incomplete."""
         return self.open is not None and self.open.outcome is not None
 
+    def close_if_complete(self, now_ms: int) -> None:
+        """Close the finished rebalance if nothing about it is left to observe."""
+        if self.open is not None and self.open.is_complete(now_ms):
+            self._close()
+
     def settle(self) -> None:
         """Stop waiting for members that have not synced."""
         if self.is_settling:
@@ -244,8 +249,7 @@ class GroupFold:
         elif facts.join_phase is not None:
             ids = {member.member_id for member in facts.join_phase.members}
             facts.awaits = ids.difference(facts.syncs, facts.gone)
-        if not facts.awaits:
-            self._close()
+        self.close_if_complete(now.ms)
 
     def _close(self) -> None:
         assert self.open is not None
@@ -333,8 +337,7 @@ class GroupFold:
                 facts.leader_synced_ms = now.ms
             if event.member_id in facts.awaits:
                 facts.awaits.remove(event.member_id)
-                if not facts.awaits:
-                    self._close()
+                self.close_if_complete(now.ms)
 
     # Consumer groups.
 
@@ -397,8 +400,7 @@ class GroupFold:
             self._replaced = departure
         if facts is not None and old in facts.awaits:
             facts.awaits.discard(old)
-            if not facts.awaits:
-                self._close()
+            self.close_if_complete(now.ms)
         if self._leader == old:
             self._leader = new.member_id
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kohort.groups.events import Certainty, TriggerKind
-from kohort.groups.history.facts import Cause
+from kohort.groups.history.facts import LINGERS_MS, Cause
 from kohort.groups.history.model import TriggerRecord
 from kohort.groups.history.names import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
 from kohort.groups.reasons import ReasonSource, StatedReason
@@ -15,10 +15,6 @@ _LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADM
 _OVERDUE: Final = frozenset(
     {TriggerKind.SYNC_EXPIRED, TriggerKind.JOIN_EXPIRED, TriggerKind.REBALANCE_EXPIRED}
 )
-
-
-_LINGERS_MS: Final = 1_000
-"""A client that shuts down closes its connections within this time after its LeaveGroup."""
 
 
 def trigger_record(
@@ -36,7 +32,7 @@ def trigger_record(
     timeout_ms = trigger.timeout_ms
     still_connected = None
     if trigger.connection is not None and now_ms is not None:
-        is_late = now_ms - cause.at.ms >= _LINGERS_MS
+        is_late = now_ms - cause.at.ms >= LINGERS_MS
         still_connected = trigger.connection.is_open if is_late else None
     is_leaving = trigger.kind in _LEAVING and trigger.certainty is Certainty.CERTAIN
     stated = stated_fields(trigger.reason)

@@ -9,6 +9,7 @@ import pytest
 from kohort.broker.history import closing_queue
 from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import RUNNING
+from kohort.broker.network.service import ConnectionInfo
 from kohort.groups.events import (
     CauseAdded,
     GroupRemoved,
@@ -33,7 +34,7 @@ from kohort.groups.history.json_form import parse_text
 from kohort.groups.history.model import AssignedRecord, HistoryRecord, RebalanceRecord
 from kohort.groups.kinds import GroupKind
 from kohort.groups.reasons import NO_REASON
-from kohort.groups.requests import Now
+from kohort.groups.requests import Connection, Now
 from kohort.groups.steps import at_once
 from kohort.testing.kit.groups import history_records
 from kohort.testing.virtual_clock import VirtualClock
@@ -67,12 +68,19 @@ def members(count: int) -> tuple[MemberRef, ...]:
 
 
 def rebalance(
-    history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0, size: int = 3
+    history: RebalanceHistory,
+    group_id: str = "g",
+    *,
+    at_ms: int = 0,
+    size: int = 3,
+    connection: Connection | None = None,
 ) -> None:
-    """One whole rebalance, in one moment."""
+    """One whole rebalance, in one moment; `connection`: of a member that left and so caused it."""
     now = Now(at_ms, at_ms)
     refs = members(size)
     trigger = Trigger(TriggerKind.LEADER_REJOINED, refs[0])
+    if connection is not None:
+        trigger = Trigger(TriggerKind.MEMBER_LEFT, refs[0], connection=connection)
     history.observe(group_id, RebalanceStarted(trigger, "Stable", 1, refs, GroupKind.CLASSIC), now)
     for ref in refs:
         history.observe(group_id, JoinReceived(ref, NO_REASON, (("range", b""),)), now)
@@ -295,6 +303,26 @@ async def test_an_error_with_one_group_does_not_end_the_look_at_others(
         patch.setattr(GroupFold, "settle", fail_for_one)
         await asyncio.sleep(SETTLE_MS / 1_000 + 60)
     assert [entry.group_id for entry in log.entries] == ["good"]
+    await history.close()
+
+
+@pytest.mark.parametrize("stays_open", [True, False])
+@virtual
+async def test_a_second_after_a_member_left_its_connection_tells_why(
+    clock: VirtualClock, stays_open: bool
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    connection = ConnectionInfo("/127.0.0.1")
+    rebalance(history, at_ms=clock.monotonic_ms(), connection=connection)
+    await asyncio.sleep(0.5)
+    assert log.entries == []
+    connection.is_open = stays_open
+    await asyncio.sleep(1.5)
+    (record,) = history_records(history, "g")
+    assert isinstance(record, RebalanceRecord)
+    assert record.trigger.still_connected is stays_open
+    assert [entry.sequence for entry in log.entries] == [1]
     await history.close()
 
 

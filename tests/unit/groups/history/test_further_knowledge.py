@@ -3,6 +3,7 @@
 import pytest
 
 from kohort.groups.events import TriggerKind
+from kohort.groups.history.model import RebalanceOutcome
 from kohort.groups.history.sentence import sentence
 from kohort.groups.requests import LeaveEntry
 from kohort.protocol.join_reason import JoinReason
@@ -217,3 +218,32 @@ def test_a_client_that_keeps_its_connection_after_it_left_does_not_poll(
     assert ("max.poll.interval.ms" in sentence(s.running())) == bool(told)
     connection.is_open = False
     assert not s.running().trigger.still_connected
+
+
+def test_the_record_of_a_quick_rebalance_waits_for_what_becomes_of_the_connection() -> None:
+    s = Chronicle()
+    leader, second, third = s.eager((0, 1), (2,), (3,))
+    s.leave(LeaveEntry(third, connection=Connection()))
+    s.join(leader)
+    s.join(second)
+    s.assign({leader: (0, 1), second: (2, 3)})
+    assert not s.rebalances[1:]
+
+    s.advance(SECOND)
+    s.fold.close_if_complete(s.ms)
+    s.note(None)
+    assert s.last.trigger.still_connected
+
+
+def test_the_record_does_not_wait_for_a_connection_that_is_closed_or_of_known_reason() -> None:
+    s = Chronicle()
+    (only,) = s.eager((0, 1))
+    s.leave(LeaveEntry(only, reason="it is closed", connection=Connection()))
+    assert s.last.outcome is RebalanceOutcome.EMPTY
+
+    (only,) = s.eager((0, 1))
+    closed = Connection()
+    closed.is_open = False
+    s.leave(LeaveEntry(only, connection=closed))
+    assert s.last.outcome is RebalanceOutcome.EMPTY
+    assert not s.last.trigger.still_connected
