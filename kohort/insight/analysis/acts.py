@@ -186,6 +186,8 @@ def _act(ordinal: int, kind: str, run: Sequence[Episode]) -> Act:
         sum(row.needless is True for row in rebalances),
         total([row.stopped_total_ms for row in rebalances]),
         longest([row.stopped_longest_ms for row in rebalances]) or 0,
+        longest([row.unread_longest_ms for row in rebalances]) or 0,
+        bool(rebalances) and max(rebalances).outcome == "empty",
         longest(away),
         len(late),
         longest([ms for ms, _ in late]),

@@ -39,6 +39,9 @@ _NAMES: Final = {
 }
 _ALWAYS: Final = frozenset({"deploy", "broker_restart"})
 """Kinds of acts whose one-line summary is shown even if they caused only one rebalance."""
+_STOPPED_BEFORE: Final = frozenset({"broker_restart", "pause"})
+"""Kinds of acts in which processing may have stopped before the history could measure it: without a
+broker, or when an application stopped polling."""
 
 
 def act_rows_steps(group: str, records: Iterable[Mapping[str, Any]]) -> Steps[list[Row]]:
@@ -97,6 +100,10 @@ def act_text(act: Row, names: str = "") -> str:
     # An act without rebalances lasts as long as its processes are away, which is stated already.
     if lasted_ms > 0 and (act["rebalance_count"] or not act["away_longest_ms"]):
         text += f" in {duration(lasted_ms)}"
-    if act["stopped_longest_ms"]:
-        text += f"; processing stopped for up to {duration(act['stopped_longest_ms'])}"
+    stopped_ms = max(act["stopped_longest_ms"], act["unread_longest_ms"])
+    if act["emptied"]:
+        text += "; no member is left"
+    elif stopped_ms:
+        most = "at least" if act["kind"] in _STOPPED_BEFORE else "up to"
+        text += f"; processing stopped for {most} {duration(stopped_ms)}"
     return text

@@ -8,6 +8,7 @@ has the Python type, the column's type, and its meaning.
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from kohort.insight.tables.columns import (
+    FLAG,
     MOMENT,
     SMALL,
     SMALLS,
@@ -278,6 +279,10 @@ class Act(NamedTuple):
     needless_count: Annotated[int, WHOLE, "Needless rebalances."]
     stopped_total_ms: Annotated[int | None, WHOLE, "Stopped time of all members."]
     stopped_longest_ms: Annotated[int, WHOLE, "Longest stop of a member."]
+    unread_longest_ms: Annotated[
+        int, WHOLE, "Longest time that a partition of a departed member had no reader."
+    ]
+    emptied: Annotated[bool, FLAG, "Whether no member was left after its last rebalance."]
     away_longest_ms: Annotated[int | None, WHOLE, "Longest absence of a process that returned."]
     late_count: Annotated[int, WHOLE, "Static members that returned after their session expired."]
     late_longest_ms: Annotated[int | None, WHOLE, "Longest time from expiry to return."]

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from kohort.groups.steps import at_once
 from kohort.insight.advisor.trace import End
 from kohort.insight.analysis.finder import compute_findings
+from kohort.insight.analysis.group_acts import act_rows_steps
 from kohort.insight.analysis.rows import as_row, read_histories
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History
@@ -345,3 +347,21 @@ def test_processes_that_share_a_client_id_have_characters_of_their_member_ids() 
     first = event(1, 0, members=members)
     first["trigger"] |= {"kind": "member_left", "member_id": members[0]["member_id"]}
     assert [act.processes for act in acts_of([first])] == [["app-0f00c0de"]]
+
+
+def test_what_nobody_read_counts_as_stopped_and_a_group_without_members_is_said_to_be() -> None:
+    gone: dict[str, Any] = {"stopped": {"longest_ms": 20}, "unread": {"longest_ms": 6_000}}
+    records = [event(number, 2 * number, members=[], **gone) for number in (1, 2)]
+    for record, name in zip(records, "ab", strict=True):
+        record["trigger"] |= {"kind": "member_left", "member_id": name, "client_id": name}
+    (act,) = at_once(act_rows_steps("g", records))
+    assert act["text"].endswith("; processing stopped for up to 6 s")
+
+    for record in records:
+        record["restart_ms"] = 1
+    (act,) = at_once(act_rows_steps("g", records))
+    assert act["text"].endswith("; processing stopped for at least 6 s")
+
+    records[-1] |= {"outcome": "empty"}
+    (act,) = at_once(act_rows_steps("g", records))
+    assert act["text"].endswith("; no member is left")
