@@ -26,12 +26,12 @@ from kohort.groups.history.share_record import assigned_sentence
 from kohort.groups.history.waiting_text import LONG_WAIT_MS
 from kohort.groups.history.wording import (
     ClockText,
-    begins_with_client_id,
     cause_text,
     causes_text,
     is_stuck,
     short_id,
     short_ids,
+    short_name,
 )
 from kohort.groups.kinds import GroupKind
 
@@ -202,15 +202,7 @@ def listed_members(record: RebalanceRecord, member_ids: Sequence[str]) -> str:
     if not is_of_consumers(record):
         return short_ids(member_ids)
     clients = {member.member_id: member.client_id for member in record.members}
-    names = {member_id: clients.get(member_id) for member_id in member_ids}
-    return listed(
-        [
-            f"{short_id(key)} (client.id {name})"
-            if name and not begins_with_client_id(key, name)
-            else short_id(key)
-            for key, name in names.items()
-        ]
-    )
+    return listed([short_name(member_id, clients.get(member_id)) for member_id in member_ids])
 
 
 def _waited(record: RebalanceRecord) -> str:

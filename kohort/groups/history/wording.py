@@ -51,6 +51,13 @@ def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
     return listed([short_id(member_id) for member_id in member_ids], count)
 
 
+def short_name(member_id: str, client_id: str | None) -> str:
+    """Shorten a member id; append the client id if the member id does not begin with it."""
+    if not client_id or begins_with_client_id(member_id, client_id):
+        return short_id(member_id)
+    return f"{short_id(member_id)} (client.id {shown(client_id)})"
+
+
 def member_text(
     member_id: str, instance_id: str | None, host: str | None, client_id: str | None = None
 ) -> str:
@@ -88,7 +95,7 @@ def causes_text(
     if len(alike) <= 1:
         return cause_text(trigger, protocol_type, follows)
     members = f"{counted(len(alike), 'member')} {_OF_SEVERAL[trigger.kind]}"
-    return f"{members} ({short_ids(alike)}){_certainty(trigger)}"
+    return f"{members} ({listed(alike)}){_certainty(trigger)}"
 
 
 _OF_SEVERAL: Final = {
@@ -100,8 +107,8 @@ _OF_SEVERAL: Final = {
 
 
 def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str]:
-    """Return the names of all members that, like the member of `trigger`, joined, left or otherwise
-    caused the rebalance in the same way.
+    """Return the short names of all members that, like the member of `trigger`, joined, left or
+    otherwise caused the rebalance in the same way.
     """
     verb = _plain_verb(trigger)
     if verb is None or trigger.removed_count > 1:
@@ -109,7 +116,11 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
     names: dict[str, str] = {}
     for cause in (trigger, *further):
         if cause.member_id is not None and _plain_verb(cause) == verb:
-            names[cause.member_id] = cause.instance_id or cause.member_id
+            names[cause.member_id] = (
+                short_id(cause.instance_id)
+                if cause.instance_id
+                else short_name(cause.member_id, cause.client_id)
+            )
     return list(names.values())
 
 

@@ -122,6 +122,17 @@ def test_every_outcome_has_words(outcome: RebalanceOutcome) -> None:
     assert "14:03:07" in sentence(replace(RECORD, outcome=outcome))
 
 
+def test_members_with_random_ids_are_named_with_their_client_ids() -> None:
+    joins = [
+        TriggerRecord(
+            kind=TriggerKind.MEMBER_ADDED, at_ms=AT_MS, member_id=member_id, client_id="app"
+        )
+        for member_id in ("Dc1JWSvWSByVO1yU0QSKbQ", "app-1")
+    ]
+    record = replace(RECORD, trigger=joins[0], further_causes=(joins[1],))
+    assert " 2 members joined (Dc1JWSvW (client.id app), app-1)" in sentence(record)
+
+
 def test_members_that_did_the_same_are_counted() -> None:
     def cause(kind: TriggerKind, name: str) -> TriggerRecord:
         return TriggerRecord(kind=kind, at_ms=AT_MS, member_id=name)
