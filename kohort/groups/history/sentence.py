@@ -19,7 +19,6 @@ from kohort.groups.history.model import (
     MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
-    TriggerRecord,
 )
 from kohort.groups.history.names import COOPERATIVE, UNKNOWN_GENERATION
 from kohort.groups.history.share_record import assigned_sentence
@@ -29,7 +28,6 @@ from kohort.groups.history.wording import (
     cause_text,
     causes_text,
     is_stuck,
-    short_id,
     short_ids,
     short_name,
 )
@@ -190,7 +188,11 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
     for_ms = f"for {least or ('' if is_one else 'up to ')}{duration(unread.longest_ms)}"
     if unread.member_count == 1 and record.trigger.kind in _ENDS:
         partitions = "partition" if is_one else f"{unread.partition_count} partitions"
-        yield f"its {partitions} had no reader for {least}{duration(unread.longest_ms)}"
+        for_ms = f"for {least}{duration(unread.longest_ms)}"
+        if since_left:
+            # The longer part of the time, of which only the reason is known.
+            for_ms = f"while it did not poll, nor for {duration(unread.longest_ms)} after it left"
+        yield f"its {partitions} had no reader {for_ms}"
     else:
         partitions = counted(unread.partition_count, "partition")
         members = counted(unread.member_count, "member")
@@ -265,22 +267,32 @@ _ENDS: Final = {
     TriggerKind.NEW_MEMBER_EXPIRED: "was removed because its first join took too long",
 }
 
+_ENDS_OF_SEVERAL: Final = {
+    TriggerKind.MEMBER_LEFT: "left",
+    TriggerKind.REMOVED_BY_ADMIN: "were removed by an administrator",
+    TriggerKind.SESSION_EXPIRED: "missed their session timeout",
+    TriggerKind.NEW_MEMBER_EXPIRED: "were removed because their first join took too long",
+}
+
 
 def _end_of_wait(record: RebalanceRecord) -> str:
     """Describe how the wait for members ended, or when it will; "" if that is unknown."""
     end = record.timeline.join_phase_end
     if end != JoinPhaseEnd.ALL_JOINED.value:
         return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)
-    awaited = set(record.waited_for.member_ids)
+    awaited = record.waited_for.member_ids
     for cause in record.further_causes:
-        went = {cause.member_id, *cause.removed}
-        if cause.kind in _ENDS and went & awaited:
-            end = _ENDS[cause.kind]
+        alike = [other for other in record.further_causes if other.kind is cause.kind]
+        ids = {member_id for other in alike for member_id in (other.member_id, *other.removed)}
+        went = [member_id for member_id in awaited if member_id in ids]
+        if cause.kind in _ENDS and went:
+            end = (_ENDS if len(went) == 1 else _ENDS_OF_SEVERAL)[cause.kind]
             if cause.kind is TriggerKind.MEMBER_LEFT and _is_wait_for_stuck(record):
                 end = f"{_STUCK}, then left"
             if cause.session_timeout_ms is not None:
                 end += f" of {duration(cause.session_timeout_ms)}"
-            return f", which {end}" if awaited <= went else f", of which {_one(cause)} {end}"
+            is_all = len(went) == len(awaited)
+            return f", which {end}" if is_all else f", of which {short_ids(went)} {end}"
     return ""
 
 
@@ -305,10 +317,6 @@ _STUCK: Final = (
 
 def _is_wait_for_stuck(record: RebalanceRecord) -> bool:
     return record.waited_for.were_told and record.waited_for.ms >= LONG_WAIT_MS
-
-
-def _one(cause: TriggerRecord) -> str:
-    return short_id(cause.member_id or "one")
 
 
 def _moved_nothing(record: RebalanceRecord) -> bool:

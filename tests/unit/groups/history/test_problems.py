@@ -172,3 +172,11 @@ def test_a_static_restart_long_before_is_not_part_of_the_wait() -> None:
     s.advance(SECOND)
     s.join(members["one"], instance="one")
     assert s.running().waited_for.ms == SECOND
+
+
+def test_members_that_missed_their_session_timeouts_together_are_all_said_to_have() -> None:
+    s = Chronicle()
+    s.eager((0,), (1,), (2,))
+    s.join_dynamic()
+    s.advance(10 * SECOND)
+    assert ", which missed their session timeout of 10 s" in sentence(s.running())

@@ -16,6 +16,7 @@ from kohort.groups.history.model import (
     Stopped,
     Timeline,
     TriggerRecord,
+    Unread,
     WaitedFor,
 )
 from kohort.groups.history.sentence import sentence
@@ -120,6 +121,19 @@ def test_every_outcome_has_words(outcome: RebalanceOutcome) -> None:
     sentences = {sentence(replace(RECORD, outcome=one)) for one in RebalanceOutcome}
     assert len(sentences) == len(RebalanceOutcome)
     assert "14:03:07" in sentence(replace(RECORD, outcome=outcome))
+
+
+def test_it_is_not_known_how_long_a_client_that_kept_its_connection_did_not_poll() -> None:
+    left = TriggerRecord(
+        kind=TriggerKind.MEMBER_LEFT, at_ms=AT_MS, member_id="X", still_connected=True
+    )
+    unread = Unread(partition_count=2, member_count=1, longest_ms=900)
+    cost = "its 2 partitions had no reader while it did not poll, nor for 900 ms after it left"
+    assert cost in sentence(replace(RECORD, trigger=left, unread=unread))
+    left = replace(left, unfetched_ms=300_000)
+    assert "its 2 partitions had no reader for 900 ms" in sentence(
+        replace(RECORD, trigger=left, unread=unread)
+    )
 
 
 def test_members_with_random_ids_are_named_with_their_client_ids() -> None:
