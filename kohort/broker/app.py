@@ -443,6 +443,8 @@ class Broker:
             sampling = self.background_tasks.start("lag history", work)
             stack.push_async_callback(asyncio.wait, [sampling])
             stack.callback(sampling.cancel)
+            # Closed first: while groups are unloaded, pages would show them as gone.
+            stack.push_async_callback(web.console.close)
 
     def _groups_if_any(self) -> "GroupsSeen | None":
         created = self.coordinators.created

@@ -216,3 +216,21 @@ async def test_advice_is_what_the_command_line_gives(tmp_path: Path) -> None:
     assert {"recorded", "choices", "check", "unknown"} <= set(first)
     assert again == first
     assert nobody == 404
+
+
+async def test_no_page_is_served_while_groups_are_unloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+    async with running(tmp_path) as (broker, port):
+        await ask(port, "/api/groups")
+        unload = broker.coordinators.stop_serving
+
+        async def stop_serving() -> None:
+            with pytest.raises(urllib.error.URLError):
+                await asyncio.to_thread(fetch, port, "/api/groups")
+            refused.append(port)
+            await unload()
+
+        monkeypatch.setattr(broker.coordinators, "stop_serving", stop_serving)
+    assert refused
