@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.console.problems import NAMED_MAX, Finding, problems
+from kohort.broker.console.problems import NAMED_MAX, NO_MEMBERS, Finding, problems
 from kohort.broker.console.recent import HOUR_MS, Problem, Recent, Recents
 from kohort.broker.console.source import GroupsSource
 from kohort.broker.console.survey import GROUPS_MAX
@@ -214,7 +214,9 @@ def _still(facts: GroupFacts) -> Iterator[Finding]:
         f"{counted(worst.lag or 0, 'record')} behind, and its last commit was "
         f"{duration(since_ms)} ago.{empty}",
         advice="Check the member that owns it. Common causes are a record that cannot be "
-        "processed, and a consumer that does not commit.",
+        "processed, and a consumer that does not commit."
+        if facts.members
+        else NO_MEMBERS,
     )
 
 

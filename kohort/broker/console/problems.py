@@ -24,6 +24,9 @@ HANG_MS: Final = 10_000
 
 NAMED_MAX: Final = 5
 
+NO_MEMBERS: Final = "Start a member, or delete the group if it is no longer needed."
+"""The advice for an empty group with unread records."""
+
 _NOT_POLLING: Final = ("join", "sync", "revoke")
 """Phases that end when the application polls. Heartbeats do not show whether it polls."""
 
@@ -67,14 +70,17 @@ def problems(group: GroupSeen, source: GroupsSource, now: Now) -> Iterator[Findi
     rise = lags.trend(group.group_id)
     if rise is not None:
         before, lag = rise
-        without = "" if group.describe().member_count else " The group has no members."
+        has_members = bool(group.describe().member_count)
+        without = "" if has_members else " The group has no members."
         yield Finding(
             "falls-behind",
             is_warning=True,
             text=f"The lag rises: {before:,} to {lag:,} records within {duration(lags.trend_ms)}."
             f"{without}",
             advice="The members read more slowly than producers write, or not at all. More "
-            "members help as long as there are fewer members than partitions.",
+            "members help as long as there are fewer members than partitions."
+            if has_members
+            else NO_MEMBERS,
         )
 
 

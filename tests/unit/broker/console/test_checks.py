@@ -12,7 +12,7 @@ from kohort.broker.console.checks import (
     findings,
     has_any,
 )
-from kohort.broker.console.problems import Finding
+from kohort.broker.console.problems import NO_MEMBERS, Finding
 from kohort.broker.console.recent import Problem
 from kohort.broker.groups_seen import Position, Readable
 from kohort.groups.description import DescribedMember, GroupDescription
@@ -118,6 +118,7 @@ def test_a_group_without_members_that_stands_still_says_that_it_has_none() -> No
     (found,) = of(behind=(behind_by(1, STILL_MS),))
     assert "t-0 is 1 record behind" in found.text
     assert found.text.endswith("The group has no members.")
+    assert found.advice == NO_MEMBERS
 
 
 @pytest.mark.parametrize(

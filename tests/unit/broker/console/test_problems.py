@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kohort.broker.console.lag_history import GROUPS_MAX, SAMPLES_MAX, LagHistory, is_rising
-from kohort.broker.console.problems import HANG_MS
+from kohort.broker.console.problems import HANG_MS, NO_MEMBERS
 from tests.unit.broker.console.viewed_pages import LookedAt, looked_at
 
 
@@ -39,6 +39,7 @@ async def test_groups_with_problems_come_first_and_are_counted() -> None:
     assert "old-static" in hangs["problems"][0]["text"]
     assert [problem["check"] for problem in behind["problems"]] == ["falls-behind"]
     assert "1 to 9 records within 4 min" in behind["problems"][0]["text"]
+    assert behind["problems"][0]["advice"] == NO_MEMBERS
     assert good["problems"] == []
     assert checks["warnings"] == 2
     assert len(checks["groups"]) == 1
