@@ -189,8 +189,8 @@ _HAPPENED: Final = {
     TriggerKind.UPGRADED: "{who} joined, which made it a consumer group",
     TriggerKind.DOWNGRADED: "its last consumer, {who}, is gone, which made it a classic group",
     TriggerKind.INSTANCE_FENCED: (
-        "two processes use static id {static}: {who} took it from one that is alive, too, and gets"
-        " errors now; each process needs its own group.instance.id"
+        "two processes use static id {static}: {who} took it from one that is still alive and"
+        " gets errors now; each process needs its own group.instance.id"
     ),
     TriggerKind.PROTOCOL_REFUSED: (
         "{who} was refused ({error}): it offers {new}, while the members have {old} in common;"
