@@ -2,7 +2,7 @@
 
 import { path, query } from "./api.js";
 import { h } from "./dom.js";
-import { bytes, count, precise } from "./format.js";
+import { bytes, count, counted, precise } from "./format.js";
 import { field, heading, select, topicTabs } from "./parts.js";
 
 const STARTS = [
@@ -50,8 +50,8 @@ function view(data, context) {
       h("button", { type: "button", click: () => context.refresh() }, "Read again"),
     ),
     data.problems.map((text) => h("p", { class: "failure" }, text)),
-    h("p", { class: "muted" }, data.records.length ? `${count(data.records.length)} records, ${options.from ? "the oldest" : "the newest"} first.` : `No records${options.from ? " from there on" : ""}.`, " ", data.ranges.length === 1 && `The partition has the offsets ${count(data.ranges[0].start)} to ${count(data.ranges[0].end)}.`),
-    data.records.length > 0 && h("p", { class: "heads", "aria-hidden": "true" }, h("span", null, "Offset"), h("span", null, "Time"), h("span", null, "Key"), h("span", null, "Value")),
+    h("p", { class: "muted" }, data.records.length ? `${counted(data.records.length, "record")}, ${options.from ? "the oldest" : "the newest"} first.` : `No records${options.from ? " from there on" : ""}.`, " ", data.ranges.length === 1 && `The partition’s first offset is ${count(data.ranges[0].start)}, its end ${count(data.ranges[0].end)}.`),
+    data.records.length > 0 && h("p", { class: "heads", "aria-hidden": "true" }, h("span", null, "Partition-offset"), h("span", null, "Time"), h("span", null, "Key"), h("span", null, "Value")),
     h("ol", { class: "records" }, data.records.map((record) => row(data.topic, record, options.form, context))),
     more(data, context),
   ];
@@ -79,7 +79,7 @@ function row(topic, record, form, context) {
       isOpen && [
         part("Key", whole.key, form),
         part("Value", whole.value, form),
-        whole.headers.length > 0 && h("table", { class: "headers" }, h("caption", null, "Headers"), h("tbody", null, whole.headers.map((header, place) => h("tr", { "data-key": place }, h("th", { scope: "row", class: "id" }, header.name), h("td", { class: "id" }, text(header.value, form, "null").slice(0, 4000)))))),
+        whole.headers.length > 0 && h("table", { class: "headers" }, h("caption", null, "Headers"), h("tbody", null, whole.headers.map((header, place) => h("tr", { "data-key": place }, h("th", { scope: "row", class: "id" }, header.name), h("td", { class: "id" }, headerText(header.value, form).slice(0, 4000)))))),
         whole.header_count > whole.headers.length && h("p", { class: "muted" }, `and ${count(whole.header_count - whole.headers.length)} more headers`),
         isCut && whole === record && h("p", null, h("button", { type: "button", click: () => read(topic, record, key, context) }, "Read the whole record")),
       ],
@@ -122,7 +122,7 @@ function part(name, data, form) {
   const shown = decode(data).length;
   return [
     h("p", { class: "muted" }, `${name}: ${bytes(data.size)}${shown < data.size ? `, of which the first ${bytes(shown)}` : ""}`),
-    h("pre", { tabindex: "0" }, text(data, form)),
+    h("pre", { tabindex: "0", class: isDumped(data, form) ? "dump" : null }, text(data, form)),
   ];
 }
 
@@ -130,16 +130,26 @@ function preview(data, form, missing) {
   if (!data) return h("span", { class: "muted" }, missing);
   const cut = { ...data, base64: data.base64.slice(0, 4 * PREVIEW) };
   // JSON is shown as it was sent; it is indented only in an opened record.
-  const line = form === "hex" || (!form && plain(cut) === null) ? hexadecimal(decode(cut).slice(0, 32), " ") : lenient(cut);
+  const line = isDumped(cut, form) ? hexadecimal(decode(cut).slice(0, 32), " ") : lenient(cut);
   return line.length > PREVIEW ? `${line.slice(0, PREVIEW)}…` : line;
 }
 
-function text(data, form, missing = "") {
-  if (!data) return missing;
-  if (form === "hex") return dump(decode(data));
+// Whether the bytes are shown in hexadecimal.
+function isDumped(data, form) {
+  return form === "hex" || (!form && plain(data) === null);
+}
+
+// A header's value is one line: without the positions of a dump, which would look like bytes.
+function headerText(data, form) {
+  if (!data) return "null";
+  return isDumped(data, form) ? hexadecimal(decode(data), " ") : text(data, form);
+}
+
+function text(data, form) {
+  if (isDumped(data, form)) return dump(decode(data));
   if (form === "text") return lenient(data);
   const found = plain(data);
-  if (found === null) return form === "json" ? `not JSON:\n${lenient(data)}` : dump(decode(data));
+  if (found === null) return `not JSON:\n${lenient(data)}`;
   return json(found) ?? (form === "json" ? `not JSON:\n${found}` : found);
 }
 
