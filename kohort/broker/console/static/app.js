@@ -96,7 +96,7 @@ function open() {
     current.options = next.options;
   } else {
     current = next;
-    update(main, [h("p", { class: "muted" }, next ? "Loading …" : "This page does not exist.")]);
+    update(main, [next ? h("p", { class: "muted" }, "Loading …") : h("h1", null, "This page does not exist.")]);
     window.scrollTo(0, 0);
   }
   for (const link of document.querySelectorAll("header nav a")) {
@@ -140,7 +140,7 @@ async function refresh() {
 
 function render() {
   const { data, error, page } = current;
-  const shown = [];
+  const shown = data ? [] : [h("h1", { class: "id" }, page.title(...current.params))];
   main.classList.toggle("stale", Boolean(error && data));
   if (error) {
     const old = data ? ` Data from ${clock(answeredAt)} UTC.` : "";
@@ -154,8 +154,10 @@ function render() {
 // The corner says how current the data are.
 function showState() {
   const isDown = current?.error?.status === 0;
-  live.textContent = isDown ? (answeredAt ? `no answer since ${clock(answeredAt)}` : "no answer") : isOpen ? "live" : "updates every few seconds";
-  live.className = isDown ? "is-down" : isOpen ? "is-live" : "";
+  const isStill = current?.page.every === Infinity;
+  const updates = isStill ? (current.data ? `read at ${clock(answeredAt)}` : "") : isOpen ? "live" : "updates every few seconds";
+  live.textContent = isDown ? (answeredAt ? `no answer since ${clock(answeredAt)}` : "no answer") : updates;
+  live.className = isDown ? "is-down" : isOpen && !isStill ? "is-live" : "";
 }
 
 // The number of groups with warnings, in the navigation.
