@@ -328,7 +328,7 @@ def test_a_rebalance_is_drawn_with_a_bar_for_each_member(
     assert browser.evaluate("document.querySelectorAll('.waterfall > li').length") == 2
     assert browser.evaluate("document.querySelectorAll('.axis .mark').length") >= 2
     told = browser.text(".record .headline")
-    assert "generation 1 -> 2, because member" in told
+    assert "generation 1 → 2, because member" in told
     click = "dispatchEvent(new MouseEvent('click'))"
     browser.evaluate(f"document.querySelector('.axis .mark[data-key=\"1\"]').{click}")
     browser.wait("document.querySelector('#record').innerText === 'Rebalance 1'")

@@ -124,9 +124,9 @@ const FAMILIES = {
   again: ["leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"],
 };
 
-/** A text in which no line ends between a number and its unit. */
+/** A text in which no line ends between a number and its unit, or within an arrow. */
 export function glued(text) {
-  return text.replace(/(\d) (ms|s|min|h|d)\b/g, "$1\u00a0$2");
+  return text.replace(/(\d) (ms|s|min|h|d)\b/g, "$1\u00a0$2").replace(/(\d) -> (\d)/g, "$1 → $2");
 }
 
 /** The family of a cause, which determines its colour. */

@@ -32,7 +32,7 @@ function view(data, context) {
   const findings = data.findings.filter((finding) => finding.check !== "hangs" || !data.waiting);
   return [
     heading("Groups", data.group),
-    groupTabs(data.group, "Now"),
+    groupTabs(data.group, "Now", data.type),
     figures([
       ["State", stateMark(data.state)],
       [["consumer", "share"].includes(data.type) ? "Epoch" : "Generation", count(data.generation)],
@@ -96,7 +96,7 @@ function last(data) {
     h("h2", { id: "last" }, `The ${record.outcome === "running" ? "running" : "last"} ${noun(data)}`),
     act && h("p", { class: "headline" }, glued(`From ${clock(act.started_at_ms)}: ${act.text}. `), h("a", { href: to("groups", id, "timeline") }, "All its rebalances")),
     h("p", { class: "headline" }, glued(`It ${record.sentence}.`)),
-    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
+    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, glued(line))))),
     !data.share && h("p", null, h("a", { href: to("groups", id, "timeline", record.sequence) }, "Who waited for whom")),
   );
 }
@@ -136,7 +136,7 @@ function sharePartitions({ share_partitions: rows, share_partition_count: total 
   const columns = [
     ["Partition", "id", (row) => [topicLink(row.topic), `-${row.partition}`]],
     ["Start", "number", (row) => count(row.start)],
-    ["End", "number", (row) => count(row.end)],
+    ["Last acquired", "number", (row) => count(row.end)],
     ["Lag", "number", (row) => count(row.lag)],
     ["Available", "number", (row) => count(row.available)],
     ["Locked", "number", (row) => count(row.acquired)],
@@ -156,9 +156,9 @@ function sharePartitions({ share_partitions: rows, share_partition_count: total 
 }
 
 function oldestLock({ oldest_lock: lock, text }) {
-  const evidence = h("details", null, h("summary", null, "Why"), h("ul", null, text.map((line) => h("li", null, line))));
+  const evidence = h("details", null, h("summary", null, "Why"), h("ul", null, text.map((line) => h("li", null, glued(line)))));
   if (!lock) return evidence;
-  return [`record ${count(lock.offset)}, delivery ${lock.delivery_count}, `, memberName(lock), ", since ", since(lock.since_ms), evidence];
+  return [`record ${count(lock.offset)}, delivery ${lock.delivery_count}, `, memberName(lock), ", for ", since(lock.since_ms), evidence];
 }
 
 function archived(rows) {
@@ -192,11 +192,14 @@ function partitions(data) {
     ["Last commit", "number", (row) => moment(row.committed_at_ms)],
   ];
   const rest = data.partition_count - data.partitions.length;
+  const assigned = data.members.reduce((sum, member) => sum + (member.partition_count ?? 0), 0);
+  const unread = rest ? 0 : assigned - data.partitions.filter((row) => row.member_id).length;
   return h(
     "section",
     { "aria-labelledby": "partitions" },
     h("h2", { id: "partitions" }, "Partitions"),
     table("Partitions", columns, data.partitions, (row) => `${row.topic}-${row.partition}`),
     rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more partition")} with less lag than these`),
+    unread > 0 && h("p", { class: "muted" }, `${counted(unread, "assigned partition")} without a committed offset, which the lag does not include.`),
   );
 }

@@ -2,7 +2,7 @@
 
 import { query } from "./api.js";
 import { h } from "./dom.js";
-import { cause, count, counted, isUnsure } from "./format.js";
+import { cause, count, counted, glued, isUnsure } from "./format.js";
 import { age, filterField, groupLink, moment, pager, select, since, sorter, sparkline, stateMark, table } from "./parts.js";
 
 const STATES = [
@@ -56,8 +56,8 @@ function list(data, context) {
 }
 
 function name(row) {
-  if (row.problems.length) return [groupLink(row.group), row.problems.map((problem) => h("div", { class: "problem" }, problem.text))];
-  return [groupLink(row.group), row.waiting && h("div", { class: "waits" }, `waits ${row.waiting.text}, since `, since(row.waiting.since_ms))];
+  if (row.problems.length) return [groupLink(row.group), row.problems.map((problem) => h("div", { class: "problem" }, glued(problem.text)))];
+  return [groupLink(row.group), row.waiting && h("div", { class: "waits" }, "waits ", since(row.waiting.since_ms), ` ${row.waiting.text}`)];
 }
 
 function behind(row) {

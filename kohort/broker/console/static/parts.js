@@ -17,9 +17,9 @@ export function heading(list, name) {
 const MAY_WRITE = document.body.hasAttribute("data-writes");
 
 /** The pages of one group. */
-export function groupTabs(id, here) {
+export function groupTabs(id, here, type) {
   const tab = (name, ...rest) => h("a", { href: to("groups", id, ...rest), "aria-current": name === here ? "page" : null }, name);
-  return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"), MAY_WRITE && tab("Reset offsets", "reset"));
+  return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"), MAY_WRITE && type !== "share" && tab("Reset offsets", "reset"));
 }
 
 /** The pages of one topic. */
@@ -201,7 +201,7 @@ export function findingList(findings) {
         h("strong", null, finding.is_warning ? "Warning: " : "Note: "),
         glued(finding.text),
         " ",
-        h("span", { class: "muted" }, finding.advice),
+        h("span", { class: "muted" }, glued(finding.advice)),
         finding.member_ids.length > 0 &&
           h("details", null, h("summary", null, "Members"), h("ul", null, finding.member_ids.map((id) => h("li", { class: "id", title: id }, shortId(id))))),
       ),
@@ -230,7 +230,7 @@ export function until(ms) {
   return h("span", { "data-until": ms, class: "ticks" }, duration(Math.max(0, ms - now())));
 }
 
-const SOURCES = { TOPIC: "the topic", DYNAMIC_BROKER: "this broker’s run-time settings", DYNAMIC_DEFAULT_BROKER: "all brokers’ run-time settings", STATIC_BROKER: "server.properties", DEFAULT: "default" };
+const SOURCES = { TOPIC: "the topic", DYNAMIC_BROKER: "this broker’s run-time settings", DYNAMIC_DEFAULT_BROKER: "all brokers’ run-time settings", STATIC_BROKER: "this broker’s start-up settings", DEFAULT: "default" };
 
 /** Settings with the place where each was set. */
 export function configTable(configs) {

@@ -34,7 +34,7 @@ const PHASES_OF_CONSUMERS = {
 export function waterfall(record) {
   const lead = [
     h("p", { class: "headline" }, glued(`It ${record.sentence}.`)),
-    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
+    h("details", null, h("summary", null, "Evidence"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, glued(line))))),
   ];
   if (record.kind !== "rebalance") return lead;
   const sorted = slowestFirst(record);
