@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,7 +19,7 @@ from kohort.cli.errors import (
     UsageError,
 )
 from kohort.client.core.errors import TokenError
-from kohort.client.net.security import SecurityConfig
+from kohort.client.net.security import SecurityConfig, tls_error
 
 Json: TypeAlias = dict[str, Any]
 
@@ -144,6 +145,8 @@ def _parse(base: str, text: bytes) -> Json:
 
 def _advice(base: str, error: Exception) -> str:
     reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLError) and (failure := tls_error(base, reason)) is not None:
+        return in_file_words(str(failure))
     reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return (
         f"no response from {base} ({reason})\n"

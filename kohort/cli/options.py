@@ -138,10 +138,13 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         for host in {host for host, _ in servers}:
             if (text := starting_text(host)) is not None:
                 raise StartingError(text) from error
-        raise UnavailableError(
-            f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server sets its"
-            " address, and --command-config the security settings."
-        ) from error
+        text = in_file_words(str(error))
+        if "cannot be reached" in text:
+            text += (
+                "\nIs the broker running? --bootstrap-server sets its address, and --command-config"
+                " the security settings."
+            )
+        raise UnavailableError(text) from error
     except ConsumerError as error:
         raise client_error(error) from error
     except RefusedError as error:

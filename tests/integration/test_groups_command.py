@@ -444,7 +444,7 @@ def test_without_an_answer_it_ends_with_3_and_says_what_to_look_at(
     assert f"no response from http://127.0.0.1:{port}" in over_http.err
     assert "kohort.metrics.port" in over_http.err
     assert f"127.0.0.1:{port} cannot be reached" in over_kafka.err
-    assert "--bootstrap-server" in over_kafka.err
+    assert "Is the broker running? --bootstrap-server" in over_kafka.err
 
 
 def test_the_environment_names_the_broker_of_all_commands_unless_options_do(
@@ -469,6 +469,7 @@ def test_a_port_of_the_other_kind_is_told_apart(
     other_way = groups_here("list", "--bootstrap-server", f"127.0.0.1:{http_port}")
     assert (wrong_way.code, other_way.code) == (3, 3)
     assert "this is a web server, not a broker" in other_way.err
+    assert "Is the broker running" not in other_way.err
 
 
 async def test_without_rich_the_timeline_says_what_to_install_and_json_still_works(

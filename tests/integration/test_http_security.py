@@ -254,6 +254,9 @@ def test_a_command_says_who_asks(
     assert "there is no group" in capsys.readouterr().err
     assert why("nobody", port.url) == 4
     assert "DESCRIBE on the group" in capsys.readouterr().err
+    # The authority of its certificate is not given.
+    assert main(["groups", "why", "own", "--http", port.url]) == 3
+    assert "ssl.truststore.location must trust its issuer" in capsys.readouterr().err
     # The password goes nowhere without TLS.
     assert why("watcher", "http://192.0.2.1:9308") == 2
     assert "no TLS" in capsys.readouterr().err
