@@ -294,7 +294,7 @@ def _check_lines(
     options: argparse.Namespace, answers: list[tuple[str, bool, str]], readable: list[str]
 ) -> Iterator[str]:
     for name, is_allowed, reason in answers:
-        yield f"{name}: {'yes' if is_allowed else 'no'}, by {shown(reason)}"
+        yield f"{name}: {'yes' if is_allowed else 'no'} ({shown(reason)})"
     yield from _useless_operations(options)
     for topic in readable:
         yield (f"Warning: {shown(options.principal)} may read {topic}, with the data of all groups")

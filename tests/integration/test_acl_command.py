@@ -34,10 +34,11 @@ def test_rules_are_added_listed_checked_and_removed(
     assert (rule["principal"], rule["pattern"]) == ("User:alice", "PREFIXED")
     assert run(broker, "check", "alice", "read", "describe", "topic:in-1") == 0
     told = capsys.readouterr().out
-    assert "READ: yes" in told
-    assert "ALLOW User:alice READ on prefixed TOPIC" in told
+    assert "READ: yes (ALLOW User:alice READ on prefixed TOPIC" in told
     assert run(broker, "check", "alice", "read", "topic:in-secret") == 1
-    assert "DENY User:alice READ" in capsys.readouterr().out
+    assert "READ: no (DENY User:alice READ" in capsys.readouterr().out
+    assert run(broker, "check", "alice", "write", "topic:in-1") == 1
+    assert "WRITE: no (no rule of the matching patterns applies)" in capsys.readouterr().out
     assert run(broker, "remove", "--principal", "alice") == 0
     assert run(broker, "remove", "--principal", "alice") == 1
     assert run(broker, "check", "alice", "read", "topic:in-1") == 1

@@ -216,7 +216,7 @@ class Access:
         logger.log(
             level,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s"
-            " for request = %s based on rule %s",
+            " for request = %s: %s",
             _plain(str(session.principal)),
             "Allowed" if explained.allowed else "Denied",
             operation.name,
