@@ -141,7 +141,9 @@ class TlsListener:
         self._own = loaded.own
         self.context = loaded.context
         logger.info(
-            "Listener %s has reloaded its TLS stores, valid until %s", self.listener, self.not_after
+            "Listener %s has reloaded its TLS stores, valid until %s",
+            self.listener,
+            moment_of(self.not_after),
         )
         self._warn()
 
@@ -163,7 +165,7 @@ def complaints(listener: str, own: KeyStore, config: BrokerConfig, now: datetime
     """Yield warnings about the certificate's validity and the permissions of its key."""
     since, until = moment_of(own.fields.not_before), moment_of(own.fields.not_after)
     if not since <= now <= until:
-        problem = f"has expired at {until}" if now > until else f"is not valid before {since}"
+        problem = f"expired at {until}" if now > until else f"is not valid before {since}"
         yield (
             f"The certificate of listener {listener} {problem}: clients will reject it until it is "
             "renewed"
@@ -182,7 +184,7 @@ def name_complaint(listener: str, own: KeyStore, host: str) -> str | None:
     if is_for(host, hosts):
         return None
     return (
-        f"Listener {listener} advertises {host}, but its certificate is for "
+        f"Listener {listener} advertises {host}, but its certificate names "
         f"{', '.join(hosts[:NAMES_SHOWN]) or 'no host'}: clients that check names will reject it. "
         f"Add {host} to its subjectAltName, or change advertised.listeners"
     )

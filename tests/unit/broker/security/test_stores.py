@@ -128,7 +128,7 @@ def test_a_cipher_suite_is_told_by_the_name_that_was_given(authority: Authority)
 @pytest.mark.parametrize(
     ("begins", "ends", "told"),
     [
-        (-2 * DAY, -DAY, "The certificate of listener SSL has expired at "),
+        (-2 * DAY, -DAY, "The certificate of listener SSL expired at "),
         (DAY, 2 * DAY, "The certificate of listener SSL is not valid before "),
         (-DAY, DAY, None),
     ],
@@ -196,6 +196,6 @@ def test_a_host_that_the_certificate_is_not_for_is_warned_of(
     one = listener(authority.directory / "broker.pem")
     caplog.clear()
     one.warn_of_name(host)
-    told = f"advertises {host}, but its certificate is for *.example.com, 127.0.0.1, ::1"
+    told = f"advertises {host}, but its certificate names *.example.com, 127.0.0.1, ::1"
     assert (told in caplog.text) == is_warned
     assert bool(caplog.records) == is_warned
