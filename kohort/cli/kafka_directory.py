@@ -25,12 +25,23 @@ from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OS_FILES
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.metadata.store import MetadataError
+from kohort.broker.topics.names import INTERNAL_TOPICS
 from kohort.cli.commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.options import add_json, print_result
 from kohort.cli.output import Progress
 
 NODE_ID: Final = 1
+
+_SINGULAR: Final = {
+    "topics": "topic",
+    "partitions": "partition",
+    "configs": "config",
+    "credentials of users": "credential of a user",
+    "access rules": "access rule",
+    "quotas": "quota",
+}
+"""Names of one object of each kind that `counted` counts."""
 
 
 P = TypeVar("P", bound=Plan)
@@ -225,7 +236,12 @@ def print_outcome(options: argparse.Namespace, plan: Plan, sentence: str) -> Non
         "next": sentence,
     }
     width = max(len(f"{count:,}") for count in counts.values())
-    lines = [f"{count:>{width},} {what}" for what, count in counts.items()]
+    lines = [
+        f"{count:>{width},} {_SINGULAR[what] if count == 1 else what}"
+        for what, count in counts.items()
+    ]
+    if internal := sum(topic.name in INTERNAL_TOPICS for topic in plan.image.topics.values()):
+        lines[0] += f", {internal} of them internal"
     if plan.left:
         lines.append(_listed("left behind:", plan.left))
     print_result(options, data, [*lines, *plan.notes, sentence])

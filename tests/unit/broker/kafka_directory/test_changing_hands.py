@@ -39,6 +39,7 @@ from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.broker.storage.metadata.database import Content, MetadataDatabase
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME, MetadataStore
 from kohort.broker.topics.creation import NewTopic
+from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.cli import main
 from kohort.protocol.messages.cluster_metadata import RegisterBrokerRecord
 from kohort.protocol.scram import Keys
@@ -205,6 +206,23 @@ def test_listeners_without_a_controller_s_are_a_mistake(
         with pytest.raises(SystemExit, match="2"):
             main(["export-kafka", str(root), "--listeners", wanted])
         assert why in capsys.readouterr().err
+
+
+async def test_the_command_counts_one_and_many(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_topics(root) as topics:
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
+    assert main(["export-kafka", str(root), "--dry-run"]) == 0
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert told[:6] == [
+        "3 topics, 1 of them internal",
+        "6 partitions",
+        "3 configs",
+        "1 credential of a user",
+        "1 access rule",
+        "1 quota",
+    ]
 
 
 @pytest.mark.parametrize(
