@@ -33,17 +33,6 @@ from kohort.cli.output import Progress
 
 NODE_ID: Final = 1
 
-_SINGULAR: Final = {
-    "topics": "topic",
-    "partitions": "partition",
-    "configs": "config",
-    "credentials of users": "credential of a user",
-    "access rules": "access rule",
-    "quotas": "quota",
-}
-"""Names of one object of each kind that `counted` counts."""
-
-
 P = TypeVar("P", bound=Plan)
 
 
@@ -235,11 +224,7 @@ def print_outcome(options: argparse.Namespace, plan: Plan, sentence: str) -> Non
         "notes": plan.notes,
         "next": sentence,
     }
-    width = max(len(f"{count:,}") for count in counts.values())
-    lines = [
-        f"{count:>{width},} {_SINGULAR[what] if count == 1 else what}"
-        for what, count in counts.items()
-    ]
+    lines = [f"{what}: {count:,}" for what, count in counts.items()]
     if internal := sum(topic.name in INTERNAL_TOPICS for topic in plan.image.topics.values()):
         lines[0] += f", {internal} of them internal"
     if plan.left:

@@ -208,21 +208,13 @@ def test_listeners_without_a_controller_s_are_a_mistake(
         assert why in capsys.readouterr().err
 
 
-async def test_the_command_counts_one_and_many(
+async def test_the_command_counts_internal_topics(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_topics(root) as topics:
         await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
     assert main(["export-kafka", str(root), "--dry-run"]) == 0
-    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert told[:6] == [
-        "3 topics, 1 of them internal",
-        "6 partitions",
-        "3 configs",
-        "1 credential of a user",
-        "1 access rule",
-        "1 quota",
-    ]
+    assert capsys.readouterr().out.startswith("topics: 3, 1 of them internal\npartitions: 6\n")
 
 
 @pytest.mark.parametrize(
