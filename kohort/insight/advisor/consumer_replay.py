@@ -26,10 +26,9 @@ from kohort.protocol.join_reason import JoinReason
 LEFT: Final = -1
 """Member epoch in the heartbeat with which a member leaves."""
 
-TIMER_MS: Final = 5
+TIMER_MS: Final = 20
 """Maximum delay of a heartbeat: with this protocol, clients sleep until the next heartbeat is due;
-in classic groups, some check at intervals instead. Recorded heartbeats of librdkafka had half of
-this delay at the median."""
+in classic groups, some check at intervals instead."""
 
 
 class ReplayedTopics:
