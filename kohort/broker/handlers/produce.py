@@ -345,12 +345,10 @@ class ProduceCall:
     def _append_transactional(self) -> _Steps:
         ctx, transactional_id = self.ctx, self._request.transactional_id
         assert transactional_id is not None
+        # They refer to this call: no cycle may be left.
+        candidates, self._transactional = self._transactional, []
         yield from append_in_transaction(
-            ctx.broker.transactions,
-            transactional_id,
-            ctx.api_version,
-            ctx.client,
-            self._transactional,
+            ctx.broker.transactions, transactional_id, ctx.api_version, ctx.client, candidates
         )
 
 

@@ -160,8 +160,9 @@ class ShareFetch:
 
     def supersede(self) -> None:
         """Answer a waiting fetch, because its session was used again or has ended."""
-        if self._parked is not None and not self._parked.is_completed:
-            self._reader.purgatory.cancel_operation(self._parked)
+        parked, self._parked = self._parked, None
+        if parked is not None and not parked.is_completed:
+            self._reader.purgatory.cancel_operation(parked)
             self._finish()
 
     # Waiting.
@@ -207,6 +208,7 @@ class ShareFetch:
 
     def on_complete(self, completion: Completion) -> None:
         """Acquire the available records; called by the delayed operation."""
+        self._parked = None  # Which refers to this fetch: no cycle may be left.
         if self.answer.is_done:
             return
         self._check_again()

@@ -1,11 +1,13 @@
 """The apis that a transaction takes, by version: what is checked first, and how it is told."""
 
+import gc
 from typing import Any
 
 import pytest
 
 from kohort.broker.dispatch.failures import error_response
 from kohort.broker.handlers import load_handlers
+from kohort.broker.handlers.produce import ProduceCall
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES
@@ -86,6 +88,17 @@ async def test_where_the_log_begins_is_told_by_logs_alone(version: int) -> None:
         assert (await send(b, pid, version, epoch=1))[:2] == (OLD_FENCED, -1)
         await b.ask(m.WriteTxnMarkersRequest(markers=[marker(pid, 3, t=[0])]), 2)
         assert (await send(b, pid, version))[:2] == (OLD_FENCED, -1)
+
+
+async def test_a_batch_of_a_transaction_is_freed_without_the_collector() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        gc.disable()
+        try:
+            assert (await send(b, pid, 12))[0] == NONE
+            assert not [one for one in gc.get_objects() if isinstance(one, ProduceCall)]
+        finally:
+            gc.enable()
 
 
 # What failed as a whole.

@@ -1,6 +1,9 @@
 """Records are delivered to sessions, each to one member at a time."""
 
+import gc
+
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.share.fetch import ShareFetch
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchResponse
 from kohort.testing.virtual_clock import VirtualClock
@@ -59,6 +62,17 @@ async def test_a_fetch_passes_many_aborted_records_without_a_wait(clock: Virtual
         while not found or found[-1].last < 2001:
             found += await broker.acquire(max_wait_ms=10_000, max_records=500)
         assert clock.monotonic_ms() == begun_ms
+
+
+@virtual
+async def test_a_fetch_that_has_waited_is_freed_without_the_collector(clock: VirtualClock) -> None:
+    async with running_share(clock) as broker:
+        gc.disable()
+        try:
+            assert await broker.acquire(max_wait_ms=100) == []
+            assert not [one for one in gc.get_objects() if isinstance(one, ShareFetch)]
+        finally:
+            gc.enable()
 
 
 def acquired_by_partition(response: ShareFetchResponse) -> dict[int, int]:
