@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.member_memory import MemberMemory
 from kohort.groups.outbox import Answers, Outbox
-from kohort.groups.requests import Now
+from kohort.groups.requests import Connection, Now
 from kohort.groups.topics import Partition
 from kohort.protocol.errors import ErrorCode
 
@@ -78,6 +78,8 @@ class Session:
     deadline_ms: int
     timer_ms: int | None = None
     """When the timer will check the session; None while no timer runs."""
+    connection: Connection | None = None
+    """The connection of the member's last heartbeat."""
 
 
 def extend(sessions: dict[str, Session], outbox: Outbox, member_id: str, deadline_ms: int) -> None:
@@ -89,6 +91,15 @@ def extend(sessions: dict[str, Session], outbox: Outbox, member_id: str, deadlin
     if session.timer_ms is None or session.timer_ms > deadline_ms:
         session.timer_ms = deadline_ms
         outbox.emit(Schedule(TimerKey(SESSION, member_id), deadline_ms))
+
+
+def note_connection(
+    sessions: dict[str, Session], member_id: str, connection: Connection | None
+) -> None:
+    """Store the connection of a heartbeat, if the member has a session."""
+    session = sessions.get(member_id)
+    if session is not None:
+        session.connection = connection
 
 
 def has_expired(sessions: dict[str, Session], outbox: Outbox, member_id: str, now_ms: int) -> bool:

@@ -157,6 +157,7 @@ def heartbeat(
         request.member_id,
         request.group_instance_id,
         request.generation_id,
+        ctx.connection,
     )
     return HeartbeatResponse(error_code=error) if error else _all_is_well(ctx.api_version)
 

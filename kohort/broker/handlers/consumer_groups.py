@@ -26,6 +26,7 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.consumer.requests import HeartbeatRequest
 from kohort.groups.member_sessions import HeartbeatResult
 from kohort.groups.reasons import state_reason
+from kohort.groups.requests import Connection
 from kohort.groups.steps import FEW, Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.consumer_group_describe import (
@@ -70,6 +71,7 @@ def consumer_group_heartbeat(
             client_id=ctx.header.client_id or "",
             client_host=ctx.connection.peer_host,
             client_software=ctx.connection.client_software,
+            connection=ctx.connection,
         ),
         lambda name: ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
@@ -83,6 +85,7 @@ def core_request(
     client_id: str,
     client_host: str,
     client_software: str,
+    connection: Connection | None = None,
 ) -> HeartbeatRequest:
     """Convert the request; `member_id` was sent by the client, or created for it."""
     names, owned = request.subscribed_topic_names, request.topic_partitions
@@ -104,6 +107,7 @@ def core_request(
         client_host=client_host,
         reason=state_reason(request.join_reason, request.reason),
         client_software=client_software,
+        connection=connection,
     )
 
 

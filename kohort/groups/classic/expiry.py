@@ -82,6 +82,7 @@ def _expire(group: ClassicData, member: Member) -> Trigger:
         removed=(member.member_id,),
         # Until its first join is answered, a new member has `new_member_join_timeout_ms` instead.
         timeout_ms=None if member.is_new else member.session_timeout_ms,
+        connection=member.connection,
     )
     fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED
     group.remove_member(member, fate)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import MemberRef
 from kohort.groups.reasons import NO_REASON, StatedReason
-from kohort.groups.requests import Ticket
+from kohort.groups.requests import Connection, Ticket
 
 SESSION: Final = "session"
 """Kind of the timer that removes a silent member."""
@@ -48,6 +48,8 @@ class Member:
     """The reason that the member stated in its last JoinGroup."""
     client_software: str = ""
     """See `MemberRef.client_software`; changed only by `set_software`."""
+    connection: Connection | None = None
+    """The connection of the member's last heartbeat."""
     _ref: MemberRef | None = None
     _session_key: TimerKey | None = None
 

@@ -23,6 +23,7 @@ from kohort.groups.records import DurableRecord, Generation, GroupRecord, GroupT
 from kohort.groups.requests import (
     CONSUMER,
     CommitRequest,
+    Connection,
     JoinRequest,
     JoinResult,
     LeaveEntry,
@@ -82,7 +83,12 @@ class ClassicMembership:
         return sync.answer(self.data, request)
 
     def heartbeat(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        connection: Connection | None = None,
     ) -> ErrorCode:
         """Execute a Heartbeat; may be called while an append is in progress.
 
@@ -93,6 +99,7 @@ class ClassicMembership:
         if not isinstance(found, Member):
             return found
         data.start_session(found, now_ms)
+        found.connection = connection
         if data.state is _PREPARING_REBALANCE:
             data.request_rejoin(found)
             return ErrorCode.REBALANCE_IN_PROGRESS

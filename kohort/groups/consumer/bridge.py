@@ -16,7 +16,16 @@ from kohort.groups.consumer.records import ClassicPart
 from kohort.groups.consumer_protocol import encode_share, parse_subscription
 from kohort.groups.effects import Schedule, TimerKey
 from kohort.groups.events import TriggerKind
-from kohort.groups.requests import CONSUMER, JoinRequest, JoinResult, Now, SyncRequest, SyncResult
+from kohort.groups.member_sessions import note_connection
+from kohort.groups.requests import (
+    CONSUMER,
+    Connection,
+    JoinRequest,
+    JoinResult,
+    Now,
+    SyncRequest,
+    SyncResult,
+)
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import NO_ERROR, DecodeError, ErrorCode
 
@@ -129,7 +138,12 @@ def _check_protocols(data: ConsumerData, old: Member | None, request: JoinReques
 
 
 def heartbeat(
-    data: ConsumerData, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    data: ConsumerData,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    now_ms: int,
+    connection: Connection | None,
 ) -> ErrorCode:
     """Process a Heartbeat; may be called while an append is in progress. REBALANCE_IN_PROGRESS asks
     the member to rejoin; its rebalance timeout begins with the first of these answers.
@@ -140,6 +154,7 @@ def heartbeat(
     if generation != member.epoch:
         return ErrorCode.ILLEGAL_GENERATION
     sessions.restart(data, member, now_ms)
+    note_connection(data.sessions, member_id, connection)
     if not must_rejoin(data, member):
         return NO_ERROR
     key = TimerKey(sessions.JOIN, member_id)

@@ -43,13 +43,20 @@ from kohort.groups.events import GroupRestored, MemberRef, TriggerKind
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.member_memory import MemberAccount
-from kohort.groups.member_sessions import HeartbeatResult, Rejected, Retry, extend
+from kohort.groups.member_sessions import (
+    HeartbeatResult,
+    Rejected,
+    Retry,
+    extend,
+    note_connection,
+)
 from kohort.groups.membership import OffsetRetention
 from kohort.groups.outbox import Answers
 from kohort.groups.records import DurableRecord, Generation, GroupRecord
 from kohort.groups.requests import (
     CONSUMER,
     CommitRequest,
+    Connection,
     JoinRequest,
     JoinResult,
     LeaveEntry,
@@ -108,6 +115,7 @@ class ConsumerMembership:
         settings = data.settings
         deadline_ms = now_ms + settings.session_timeout_ms
         extend(data.sessions, data.outbox, member.member_id, deadline_ms)
+        note_connection(data.sessions, member.member_id, request.connection)
         return HeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
@@ -158,6 +166,7 @@ class ConsumerMembership:
             elif request.epoch >= 0:
                 self.note_refused(request, rejected.result.error, rejected.refusal, now)
             return
+        note_connection(self.data.sessions, request.member_id, request.connection)
         answers = Answers(ticket, result, HeartbeatResult)
         if begins is not None:
             write = ConsumerWrite(draft, (begins, self), first_records)
@@ -261,10 +270,15 @@ class ConsumerMembership:
         self.data.outbox.reply(ticket, bridge.sync(self.data, request, now))
 
     def heartbeat_of_classic(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        connection: Connection | None = None,
     ) -> ErrorCode:
         """Execute a Heartbeat of a classic member; may be called while an append is in progress."""
-        return bridge.heartbeat(self.data, member_id, instance_id, generation, now_ms)
+        return bridge.heartbeat(self.data, member_id, instance_id, generation, now_ms, connection)
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
         """Execute a LeaveGroup, of members of either protocol. Answer: LeaveResult."""

@@ -134,15 +134,16 @@ def _remove(draft: Draft, member: Member, kind: str) -> Trigger:
 
 
 def _session_expired(data: ConsumerData, member: Member) -> Trigger:
-    detail = ""
+    detail, connection = "", data.sessions[member.member_id].connection
     if member.epoch == LEFT_FOR_RESTART:
-        detail = "left for a restart and did not return"
+        detail, connection = "left for a restart and did not return", None
     return Trigger(
         TriggerKind.SESSION_EXPIRED,
         member.ref,
         removed=(member.member_id,),
         timeout_ms=sessions.timeout_of(data, member),
         detail=detail,
+        connection=connection,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from kohort.groups.reasons import NO_REASON, StatedReason
+from kohort.groups.requests import Connection
 from kohort.groups.topics import Partition
 
 
@@ -25,6 +26,7 @@ class HeartbeatRequest(NamedTuple):
     reason: StatedReason = NO_REASON
     client_software: str = ""
     """See `MemberRef.client_software`."""
+    connection: Connection | None = None
 
     @property
     def is_full(self) -> bool:

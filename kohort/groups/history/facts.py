@@ -59,7 +59,9 @@ class Cause(NamedTuple):
         and may still do so: see `LINGERS_MS`.
         """
         trigger = self.trigger
-        if trigger.connection is None or trigger.detail or now_ms - self.at.ms >= LINGERS_MS:
+        if trigger.kind is not TriggerKind.MEMBER_LEFT or trigger.connection is None:
+            return False
+        if trigger.detail or now_ms - self.at.ms >= LINGERS_MS:
             return False
         return trigger.connection.is_open
 

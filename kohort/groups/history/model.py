@@ -83,7 +83,8 @@ class TriggerRecord:
     long."""
     still_connected: bool | None = None
     """Of a member that left: whether its connection was open a second or more after its
-    LeaveGroup; None if that was not checked."""
+    LeaveGroup; of one whose session expired: whether the connection of its last heartbeat was open.
+    None if that was not checked."""
     grown_topics: tuple[str, ...] = ()
     """Topics that got more partitions since the group was last Stable; truncated."""
     grown_ms: int | None = None

@@ -95,6 +95,10 @@ def causes_text(
     if len(alike) <= 1:
         return cause_text(trigger, protocol_type, follows)
     members = f"{counted(len(alike), 'member')} {_OF_SEVERAL[trigger.kind]}"
+    if trigger.kind is TriggerKind.SESSION_EXPIRED:
+        expired = (cause for cause in (trigger, *further) if cause.kind is trigger.kind)
+        connected = {cause.still_connected for cause in expired}
+        members += _EXPIRED_TOGETHER[connected.pop() if len(connected) == 1 else None]
     return f"{members} ({listed(alike)}){_certainty(trigger)}"
 
 
@@ -103,6 +107,19 @@ _OF_SEVERAL: Final = {
     TriggerKind.STATIC_ADDED: "joined",
     TriggerKind.MEMBER_LEFT: "left",
     TriggerKind.SESSION_EXPIRED: "missed their session timeouts",
+}
+
+
+_EXPIRED: Final = {
+    None: "",
+    False: " after its connection closed",
+    True: " although it stayed connected: its process is stuck, paused or cut off",
+}
+"""What `still_connected` says of a member whose session has expired."""
+_EXPIRED_TOGETHER: Final = {
+    None: "",
+    False: " after their connections closed",
+    True: " although they stayed connected: their processes are stuck, paused or cut off",
 }
 
 
@@ -241,6 +258,8 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
         text += f", {shown(trigger.detail)}"
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
+    if trigger.kind is TriggerKind.SESSION_EXPIRED:
+        text += _EXPIRED[trigger.still_connected]
     if is_stuck(trigger):
         text += _stuck(trigger)
     if trigger.grown_topics:

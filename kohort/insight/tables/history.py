@@ -62,7 +62,8 @@ _TRIGGER: Final = (
     Column(
         "trigger_still_connected",
         FLAG,
-        "For a member that left: whether its connection stayed open; null if not checked.",
+        "Whether a member that left, or missed its session timeout, was still connected; null if "
+        "not checked.",
     ),
     Column("trigger_grown_topics", TEXTS, "Topics that got partitions before (at most 100)."),
     Column("trigger_grown_ms", WHOLE, "How long before the cause, or null."),

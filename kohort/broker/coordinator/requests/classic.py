@@ -18,6 +18,7 @@ from kohort.groups.consumer.membership import ConsumerMembership
 from kohort.groups.group import Group
 from kohort.groups.kinds import GroupKind
 from kohort.groups.requests import (
+    Connection,
     JoinRequest,
     JoinResult,
     LeaveEntry,
@@ -37,7 +38,12 @@ class ClassicRequests:
         self._host = host
 
     def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        connection: Connection | None = None,
     ) -> ErrorCode:
         """Execute a Heartbeat, without waiting, even while an append is in progress."""
         if not group_id:
@@ -53,10 +59,12 @@ class ClassicRequests:
         group = actor.group
         membership = group.membership
         if isinstance(membership, ClassicMembership):
-            error = membership.heartbeat(member_id, instance_id, generation, host.monotonic_ms())
+            error = membership.heartbeat(
+                member_id, instance_id, generation, host.monotonic_ms(), connection
+            )
         elif isinstance(membership, ConsumerMembership):
             error = membership.heartbeat_of_classic(
-                member_id, instance_id, generation, host.monotonic_ms()
+                member_id, instance_id, generation, host.monotonic_ms(), connection
             )
         else:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -3,6 +3,7 @@ and how it went.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -217,6 +218,26 @@ def test_a_static_member_that_stays_away_is_not_said_to_have_missed_a_timeout() 
     assert cause_text(world.causes[-1]).endswith(
         " left for a restart and did not return within its session timeout of 45 s"
     )
+
+
+@dataclass
+class Connection:
+    is_open: bool
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_connection_of_a_silent_consumer_shows_whether_its_process_has_ended(
+    is_open: bool,
+) -> None:
+    client, silent = Client("a", None, ("t",)), Client("b", None, ("t",))
+    world = world_of(client, silent)
+    world.heartbeat(HeartbeatRequest("b", silent.epoch, connection=Connection(is_open)))
+    for _ in range(SESSION_MS // INTERVAL_MS):
+        beat(world, client)
+        world.pass_time(INTERVAL_MS)
+
+    assert world.fold.open is not None
+    assert world.record_of(world.fold.open).trigger.still_connected is is_open
 
 
 def test_a_client_id_that_a_random_member_id_begins_with_by_chance_is_named() -> None:

@@ -247,3 +247,28 @@ def test_the_record_does_not_wait_for_a_connection_that_is_closed_or_of_known_re
     s.leave(LeaveEntry(only, connection=closed))
     assert s.last.outcome is RebalanceOutcome.EMPTY
     assert not s.last.trigger.still_connected
+
+
+@pytest.mark.parametrize(
+    ("is_open", "ending"),
+    [
+        (True, " although it stayed connected: its process is stuck, paused or cut off"),
+        (False, " after its connection closed"),
+        (None, ""),
+    ],
+)
+def test_a_connection_shows_whether_the_process_of_a_silent_member_has_ended(
+    is_open: bool | None, ending: str
+) -> None:
+    s = Chronicle()
+    leader, silent = s.eager((0, 1), (2,))
+    connection = None if is_open is None else Connection()
+    s.classic.heartbeat(silent, None, s.classic.data.generation, s.ms, connection)
+    if connection is not None:
+        connection.is_open = bool(is_open)
+    for _ in range(10):
+        s.heartbeat(leader)
+        s.advance(SECOND)
+
+    assert s.running().trigger.still_connected is is_open
+    assert f"missed its session timeout of 10 s{ending}" in sentence(s.running())
