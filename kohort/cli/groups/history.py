@@ -71,7 +71,9 @@ def add_why(commands: Commands) -> None:
     add_history(parser)
     add_from(parser)
     parser.add_argument(
-        "--avoided", action="store_true", help="include rebalances that were avoided"
+        "--avoided",
+        action="store_true",
+        help="include all rebalances that were avoided, not only one after the last rebalance",
     )
 
 
@@ -215,7 +217,8 @@ def _why(options: argparse.Namespace) -> None:
         raise UsageError(f"{options.group!r} is not a share group, so only GROUP can be given")
     wanted = answer["rebalances"]
     if not options.avoided:
-        wanted = [record for record in wanted if _is_told(record)]
+        # The newest record is shown in any case: it may be what the user has just done.
+        wanted = [record for record in wanted if _is_told(record) or record is wanted[-1]]
     answer["rebalances"] = wanted
     print_result(options, answer, wrapped(why_lines(answer)))
 
