@@ -86,7 +86,7 @@ def join_steps(
     silent_ms = None
     if replaced is not None:
         kind = TriggerKind.STATIC_REPLACED
-        silent_ms = sessions.silent_ms(data, replaced, now)
+        silent_ms = sessions.silent_ms(draft, replaced, now)
     yield from epochs.note_member_change(draft, old, member, kind, request.reason, silent_ms)
     if replaced is not None and not draft.causes:
         note_return(draft, replaced, member, request.reason, silent_ms)

@@ -128,6 +128,8 @@ class ConsumerData:
     shares_appends: bool = True
     """Whether several heartbeats may share an append."""
     refusals: Refusals = field(default_factory=Refusals)
+    lost: dict[str, int] = field(default_factory=dict)
+    """When the latest members whose session expired sent their last heartbeat, by member id."""
     is_dead: bool = False
 
     @property

@@ -39,7 +39,8 @@ def note_member_change(
         new: the member as it is in `draft`.
         kind: the cause if the member is new or replaces another.
         reason: as stated by the client.
-        silent_ms: how long the member that `new` replaces has sent no heartbeat.
+        silent_ms: how long the member that `new` replaces, or that `new` was until its session
+            expired, has sent no heartbeat.
     """
     cause = _cause(draft, old, new, kind)
     if cause is None and not _are_topics_new(draft):
@@ -54,6 +55,8 @@ def note_member_change(
             cause = _subscription_cause(old, new, kind)
     if cause is not None and cause.kind is TriggerKind.STATIC_REPLACED:
         cause = cause._replace(silent_ms=silent_ms)
+    elif cause is not None and old is None and silent_ms is not None:
+        cause = cause._replace(same_process=True, away_ms=silent_ms)
     if cause is not None:
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)
 

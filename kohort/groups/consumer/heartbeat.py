@@ -70,7 +70,7 @@ def heartbeat_steps(
         raise _invalid_state(member)
     reason = request.reason
     replaced = sender.replaces
-    silent_ms = None if replaced is None else sessions.silent_ms(draft.data, replaced, now)
+    silent_ms = _silent_ms(draft, sender, request.member_id, now)
     if member is old:
         yield from epochs.note_topics(draft)
     else:
@@ -146,6 +146,17 @@ def move_on(
     if is_large:
         yield
     return moved
+
+
+def _silent_ms(draft: Draft, sender: Sender, member_id: str, now: Now) -> int | None:
+    """Return the time since the last heartbeat of the member that the sender replaces, or that it
+    was until its session expired; None if there is no such member.
+    """
+    if sender.replaces is not None:
+        return sessions.silent_ms(draft, sender.replaces, now)
+    is_lost = sender.member is None and member_id not in draft.changed_members()
+    lost_ms = draft.data.lost.get(member_id) if is_lost else None
+    return None if lost_ms is None else now.ms - lost_ms
 
 
 def _invalid_state(member: Member) -> Rejected:

@@ -137,6 +137,7 @@ def _session_expired(data: ConsumerData, member: Member) -> Trigger:
     detail, connection = "", data.sessions[member.member_id].connection
     if member.epoch == LEFT_FOR_RESTART:
         detail, connection = "left for a restart and did not return", None
+    sessions.note_lost(data, member)
     return Trigger(
         TriggerKind.SESSION_EXPIRED,
         member.ref,

@@ -3,6 +3,7 @@
 from typing import Final
 
 from kohort.groups.consumer.data import ConsumerData
+from kohort.groups.consumer.draft import Draft
 from kohort.groups.consumer.member import Member, MemberState
 from kohort.groups.effects import Cancel, Schedule, TimerKey
 from kohort.groups.member_sessions import SESSION, extend
@@ -18,6 +19,10 @@ SYNC: Final = "sync"
 """Kind of the timer that removes a classic member that has joined and does not sync."""
 
 
+LOST_MAX: Final = 100
+"""Maximum number of members in `ConsumerData.lost`; the oldest ones are forgotten first."""
+
+
 def timeout_of(data: ConsumerData, member: Member) -> int:
     """Return the session timeout: the group's, or the one that a classic member has stated."""
     if member.classic is not None:
@@ -30,12 +35,21 @@ def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
     extend(data.sessions, data.outbox, member.member_id, now_ms + timeout_of(data, member))
 
 
-def silent_ms(data: ConsumerData, member: Member, now: Now) -> int | None:
-    """Return the time since a member's last heartbeat; None if it has no session."""
+def silent_ms(draft: Draft, member: Member, now: Now) -> int | None:
+    """Return the time since a member's last heartbeat; None if there is none, or just now."""
+    data = draft.data
     session = data.sessions.get(member.member_id)
-    if session is None:
+    if session is None or member.member_id in draft.sessions:
         return None
-    return max(now.ms - (session.deadline_ms - timeout_of(data, member)), 0)
+    return max(now.ms - (session.deadline_ms - timeout_of(data, member)), 0) or None
+
+
+def note_lost(data: ConsumerData, member: Member) -> None:
+    """Remember a member whose session has expired: only its own process knows the member id."""
+    session = data.sessions[member.member_id]
+    data.lost[member.member_id] = session.deadline_ms - timeout_of(data, member)
+    if len(data.lost) > LOST_MAX:
+        del data.lost[next(iter(data.lost))]
 
 
 def follow_revocation(data: ConsumerData, old: Member | None, new: Member, now: Now) -> None:

@@ -204,6 +204,8 @@ def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, n
         sessions.follow_revocation(data, old, new, now)
         if new.member_id not in data.sessions:
             sessions.restart(data, new, now.ms)
+        if old is None:
+            data.lost.pop(new.member_id, None)
     elif old is not None:
         sessions.forget(data, old.member_id)
 

@@ -21,8 +21,9 @@ ClockText: TypeAlias = Callable[[int], str]
 
 
 def begins_with_client_id(member_id: str, client_id: str) -> bool:
-    """Whether a member id begins with the client id, as the ids of classic dynamic members do.
-    Members of consumer groups (KIP-848) choose random ids.
+    """Whether a member id begins with the client id, as the ids of classic dynamic members do, and
+    those of static ones with the instance id. Members of consumer groups (KIP-848) choose random
+    ids, and keep them.
     """
     return member_id.startswith(f"{client_id}-")
 
@@ -302,7 +303,10 @@ def _words(trigger: TriggerRecord) -> str:
         return "{who} came back {detail}"
     if trigger.same_process:
         away = "" if trigger.away_ms is None else f" after {duration(trigger.away_ms)} of silence"
-        return f"{{who}} came back{away}, the same process under a new member id"
+        client = trigger.instance_id or trigger.client_id or ""
+        is_renamed = begins_with_client_id(trigger.member_id or "", client)
+        how = " under a new member id" if is_renamed else ""
+        return f"{{who}} came back{away}, the same process{how}"
     if kind is TriggerKind.ASSIGNOR_CHANGED and trigger.old_protocols:
         return f"{_HAPPENED[kind]} from {{old}} to {{new}}"
     if kind is TriggerKind.REGEX_RESOLVED and detail and trigger.member_id is not None:

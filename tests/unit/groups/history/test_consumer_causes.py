@@ -240,6 +240,24 @@ def test_the_connection_of_a_silent_consumer_shows_whether_its_process_has_ended
     assert world.record_of(world.fold.open).trigger.still_connected is is_open
 
 
+def test_a_process_that_lost_its_membership_by_a_pause_is_recognized_when_it_joins_again() -> None:
+    client, paused = Client("a", None, ("t",)), Client("b", None, ("t",))
+    world = world_of(client, paused)
+    beat(world, paused)
+    for _ in range(50):
+        beat(world, client)
+        world.pass_time(INTERVAL_MS)
+    world.causes.clear()
+    for _ in range(2):  # The first heartbeat is answered UNKNOWN_MEMBER_ID.
+        beat(world, paused)
+    assert world.text() == "member b came back after 50 s of silence, the same process"
+
+    world.heartbeat(HeartbeatRequest("b", -1))
+    world.causes.clear()
+    beat(world, Client("b", None, ("t",)))
+    assert world.text() == "member b joined"
+
+
 def test_a_client_id_that_a_random_member_id_begins_with_by_chance_is_named() -> None:
     world = world_of(Client("a", None, ("t",)))
     beat(world, Client("cR9zt62", None, ("t",), client_id="c"))
