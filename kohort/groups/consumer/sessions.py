@@ -21,6 +21,8 @@ SYNC: Final = "sync"
 
 LOST_MAX: Final = 100
 """Maximum number of members in `ConsumerData.lost`; the oldest ones are forgotten first."""
+LOST_CHARS_MAX: Final = 100
+"""Maximum length of their ids; those of clients have 22 or 36 characters."""
 
 
 def timeout_of(data: ConsumerData, member: Member) -> int:
@@ -46,6 +48,8 @@ def silent_ms(draft: Draft, member: Member, now: Now) -> int | None:
 
 def note_lost(data: ConsumerData, member: Member) -> None:
     """Remember a member whose session has expired: only its own process knows the member id."""
+    if len(member.member_id) > LOST_CHARS_MAX:
+        return
     session = data.sessions[member.member_id]
     data.lost[member.member_id] = session.deadline_ms - timeout_of(data, member)
     if len(data.lost) > LOST_MAX:
