@@ -17,8 +17,6 @@ from tests.interop.lives.life import QUICK_S, Life, Way, seen
 WITHIN: Final = 0.10
 """The largest error of a prediction that is told to have come true, as a share of the stopped
 time."""
-WITHIN_OF_CONSUMERS: Final = 0.15
-"""The same for dynamic members of consumer groups, where chance decides more."""
 COUNTED_LEAST: Final = 0.9
 TRUE_LEAST: Final = 0.8
 ADVISED_LEAST: Final = 0.9
@@ -205,11 +203,7 @@ def hold(found: Sequence[Recording]) -> None:
         TooBusyError: the lives do not agree with themselves.
         AssertionError: they do not agree with the advisor.
     """
-    ranked = _ranked(found)
-    miscounted = [str(one) for one in ranked if not one.is_counted]
-    assert len(miscounted) <= (1 - COUNTED_LEAST) * len(ranked), miscounted
-    missed = [str(one) for one in ranked if not one.is_within]
-    assert len(missed) <= (1 - TRUE_LEAST) * len(ranked), missed
+    _hold_predictions(_ranked(found))
     off = [str(recording) for recording in found if recording.advice.is_off]
     assert len(off) <= (1 - ADVISED_LEAST) * len(found), off
     assert [wrong for recording in found for wrong in disorder(recording)] == []
@@ -226,18 +220,23 @@ def _ranked(found: Sequence[Recording]) -> list[Cell]:
     return [one for one in steady if one.doubt is None]
 
 
+def _hold_predictions(cells: Sequence[Cell]) -> None:
+    miscounted = [str(one) for one in cells if not one.is_counted]
+    assert len(miscounted) <= (1 - COUNTED_LEAST) * len(cells), miscounted
+    missed = [str(one) for one in cells if not one.is_within]
+    assert len(missed) <= (1 - TRUE_LEAST) * len(cells), missed
+
+
 def hold_consumers(found: Sequence[Recording]) -> None:
-    """Hold what was predicted of consumer groups against how they were lived: the counts, and the
-    stopped time of dynamic members. That of static members is predicted up to two fifths too short.
+    """Hold what was predicted of consumer groups against how they were lived. From static members,
+    the advisor may recommend a setting with less stopped time but more rebalances.
 
     Raises:
         TooBusyError, AssertionError: as by `hold`.
     """
     cells = [one for one in _ranked(found) if one.tried.consumer]
     assert len(cells) >= len(found)
-    assert [str(one) for one in cells if not one.is_counted] == []
-    dynamic = [one for one in cells if not one.tried.static]
-    assert [str(one) for one in dynamic if abs(one.error) > WITHIN_OF_CONSUMERS] == []
+    _hold_predictions(cells)
     of_dynamic = [recording for recording in found if not recording.way.static]
     assert any(recording.starred for recording in of_dynamic)
     assert [str(recording) for recording in of_dynamic if not recording.is_kept] == []

@@ -71,9 +71,11 @@ def ways_of(library: str, slow_s: float) -> list[Way]:
 
 
 def consumer_ways_of(slow_s: float) -> list[Way]:
-    """Dynamic and static members with eager assignors, and with the consumer protocol."""
-    ways = ways_of("librdkafka", slow_s)[:2]
-    return ways + [replace(way, consumer=True) for way in ways]
+    """Dynamic and static members with eager assignors, and with the consumer protocol, there also
+    with long sessions.
+    """
+    dynamic, static, long = ways_of("librdkafka", slow_s)[:3]
+    return [dynamic, static, *(replace(way, consumer=True) for way in (dynamic, static, long))]
 
 
 STARTS: Final = (3, 3, 3, 2, 1)

@@ -65,7 +65,7 @@ def _wait_for_start() -> None:
 
 def run_librdkafka(seat: Seat) -> None:
     """Until SIGTERM."""
-    from confluent_kafka import Consumer  # noqa: PLC0415 - one of the libraries is needed.
+    from confluent_kafka import Consumer, KafkaError  # noqa: PLC0415 - one library is needed.
 
     settings = seat.configs("cooperative-sticky" if seat.cooperative else "range")
     ends = threading.Event()
@@ -86,7 +86,8 @@ def run_librdkafka(seat: Seat) -> None:
         while not ends.is_set():
             message = consumer.poll(POLL_S)
             error = None if message is None else message.error()
-            if error is not None and error.fatal():
+            # `fatal()` is false of this error in confluent-kafka 2.16.
+            if error is not None and error.code() == KafkaError._FATAL:
                 # A static id that is still in use: the process ends, and its supervisor starts it
                 # again.
                 ends.wait(RESTART_S)
