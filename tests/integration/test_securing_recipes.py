@@ -171,7 +171,7 @@ def test_one_laptop(desk: Desk) -> None:
 def test_tls_and_scram(desk: Desk) -> None:
     section = recipe("TLS and SCRAM")
     certificates, commands = blocks(section, "sh")
-    server, admin = blocks(section, "properties")
+    server, admin, _ = blocks(section, "properties")
     desk.save("server.properties", server)
     desk.save("admin.properties", admin)
     desk.save("orders.properties", admin.replace('username="admin"', 'username="orders"'))
