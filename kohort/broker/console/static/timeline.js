@@ -53,11 +53,12 @@ function view(data, context) {
   const { memory, params } = context;
   const record = memory.record;
   const noun = nounOf(data);
-  const running = data.records.filter((one) => one.outcome === "running").length;
+  // The newest record may not be counted yet.
+  const rebalances = Math.max(data.total_rebalances, data.records.filter((one) => one.kind !== "avoided").length);
   return [
     heading("Groups", data.group),
     data.state === null ? h("p", null, "The group no longer exists; this is the rest of its history.") : groupTabs(data.group, "Timeline", data.type),
-    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances + running, noun.toLowerCase())} and ${count(data.total_avoided)} avoided, of which ${count(data.records.length)} shown.`),
+    h("p", { class: "muted" }, `In the history: ${counted(rebalances, noun.toLowerCase())} and ${count(data.total_avoided)} avoided, of which ${count(data.records.length)} ${data.records.length === 1 ? "is" : "are"} shown.`),
     data.records.length > 0 && [spans(context), axis(data, context)],
     params[1] && memory.missing && h("p", { class: "failure" }, `${noun} ${params[1]} is no longer in the history.`),
     record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `${noun} ${record.sequence}`), waterfall(record)),
