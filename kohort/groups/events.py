@@ -158,8 +158,10 @@ class Trigger(NamedTuple):
     grown_ms: int | None = None
     """Time from the latest addition of partitions to one of `grown_topics` until the cause."""
     connection: Connection | None = None
-    """The connection on which a member left; of a member whose session expired, that of its last
-    heartbeat."""
+    """The connection on which a member left."""
+    was_connected: bool | None = None
+    """Of a member whose session expired: whether the connection of its last heartbeat was open at
+    that time; None if unknown."""
     same_process: bool | None = None
     """Whether a new member is the process of a member that was lost because it was silent. None if
     no lost member had the new one's instance id or, without one, its client id and host."""

@@ -40,6 +40,11 @@ class Connection(Protocol):
     def is_open(self) -> bool: ...
 
 
+def is_open(connection: Connection | None) -> bool | None:
+    """Whether a connection is open; None if there is none."""
+    return None if connection is None else connection.is_open
+
+
 @dataclass(slots=True)
 class Now:
     """The current time on the monotonic and the wall clock, the same throughout one command."""

@@ -13,7 +13,7 @@ from kohort.groups.classic.member import JOIN_TIMER, PENDING, SESSION, SYNC_TIME
 from kohort.groups.classic.states import ClassicState
 from kohort.groups.effects import ScheduleSessions, TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
-from kohort.groups.requests import Now
+from kohort.groups.requests import Now, is_open
 
 
 def on_deadlines(group: ClassicData, keys: Iterable[TimerKey], now: Now) -> None:
@@ -82,7 +82,7 @@ def _expire(group: ClassicData, member: Member) -> Trigger:
         removed=(member.member_id,),
         # Until its first join is answered, a new member has `new_member_join_timeout_ms` instead.
         timeout_ms=None if member.is_new else member.session_timeout_ms,
-        connection=member.connection,
+        was_connected=None if member.is_new else is_open(member.connection),
     )
     fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED
     group.remove_member(member, fate)

@@ -363,6 +363,7 @@ def _welcome_back(
 
 def _update(group: ClassicData, member: Member, request: JoinRequest) -> None:
     """Copy protocols, timeouts and reason from a join that takes part in a rebalance."""
+    member.connection = None  # The join may have come on another one.
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)
     member.reason = request.reason

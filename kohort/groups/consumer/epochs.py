@@ -55,7 +55,7 @@ def note_member_change(
             cause = _subscription_cause(old, new, kind)
     if cause is not None and cause.kind is TriggerKind.STATIC_REPLACED:
         cause = cause._replace(silent_ms=silent_ms)
-    elif cause is not None and old is None and silent_ms is not None:
+    elif cause is not None and cause.kind is kind and silent_ms is not None:
         cause = cause._replace(same_process=True, away_ms=silent_ms)
     if cause is not None:
         draft.bump(cause._replace(reason=reason) if cause.member is not None else cause)

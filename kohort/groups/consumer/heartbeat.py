@@ -156,7 +156,7 @@ def _silent_ms(draft: Draft, sender: Sender, member_id: str, now: Now) -> int | 
         return sessions.silent_ms(draft, sender.replaces, now)
     is_lost = sender.member is None and member_id not in draft.changed_members()
     lost_ms = draft.data.lost.get(member_id) if is_lost else None
-    return None if lost_ms is None else now.ms - lost_ms
+    return None if lost_ms is None else max(now.ms - lost_ms, 0)
 
 
 def _invalid_state(member: Member) -> Rejected:

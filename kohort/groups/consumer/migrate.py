@@ -124,7 +124,13 @@ def downgrade_cause(draft: Draft) -> Trigger:
             how = f"did not give up partitions within its rebalance timeout of {timeout}"
         case _:
             how = "came back with the classic protocol"
-    return cause._replace(kind=TriggerKind.DOWNGRADED, reason=reason, detail=how)
+    return cause._replace(
+        kind=TriggerKind.DOWNGRADED,
+        reason=reason,
+        detail=how,
+        silent_ms=None,
+        was_connected=None,
+    )
 
 
 def downgraded(

@@ -20,7 +20,7 @@ from kohort.groups.consumer.write import ASSIGN_TIMER
 from kohort.groups.effects import TimerKey
 from kohort.groups.events import RemovalReason, Trigger, TriggerKind
 from kohort.groups.member_sessions import SESSION, HeartbeatResult, has_expired, take_due
-from kohort.groups.requests import LeaveEntry, LeaveResult, Now
+from kohort.groups.requests import LeaveEntry, LeaveResult, Now, is_open
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 
@@ -134,17 +134,18 @@ def _remove(draft: Draft, member: Member, kind: str) -> Trigger:
 
 
 def _session_expired(data: ConsumerData, member: Member) -> Trigger:
-    detail, connection = "", data.sessions[member.member_id].connection
+    detail, was_connected = "", is_open(data.sessions[member.member_id].connection)
     if member.epoch == LEFT_FOR_RESTART:
-        detail, connection = "left for a restart and did not return", None
-    sessions.note_lost(data, member)
+        detail, was_connected = "left for a restart and did not return", None
+    if member.classic is None:
+        sessions.note_lost(data, member)
     return Trigger(
         TriggerKind.SESSION_EXPIRED,
         member.ref,
         removed=(member.member_id,),
         timeout_ms=sessions.timeout_of(data, member),
         detail=detail,
-        connection=connection,
+        was_connected=was_connected,
     )
 
 

@@ -38,7 +38,7 @@ def restart(data: ConsumerData, member: Member, now_ms: int) -> None:
 
 
 def silent_ms(draft: Draft, member: Member, now: Now) -> int | None:
-    """Return the time since a member's last heartbeat; None if there is none, or just now."""
+    """Return the time since a member's last heartbeat; None if unknown, or if it was just now."""
     data = draft.data
     session = data.sessions.get(member.member_id)
     if session is None or member.member_id in draft.sessions:
@@ -47,7 +47,7 @@ def silent_ms(draft: Draft, member: Member, now: Now) -> int | None:
 
 
 def note_lost(data: ConsumerData, member: Member) -> None:
-    """Remember a member whose session has expired: only its own process knows the member id."""
+    """Remember a member whose session has expired: its process keeps the member id."""
     if len(member.member_id) > LOST_CHARS_MAX:
         return
     session = data.sessions[member.member_id]

@@ -388,7 +388,7 @@ class GroupFold:
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
         # A waiting request of the replaced member is answered at once with FENCED_INSTANCE_ID.
-        waits = facts is not None and (
+        waits = (facts is not None and facts.outcome is None) and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )
         fate = MemberFate.FENCED if waits else MemberFate.REPLACED

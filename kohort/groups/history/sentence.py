@@ -191,7 +191,7 @@ def _unread(record: RebalanceRecord) -> Iterator[str]:
         for_ms = f"for {least}{duration(unread.longest_ms)}"
         if since_left:
             # The longer part of the time, of which only the reason is known.
-            for_ms = f"while it did not poll, nor for {duration(unread.longest_ms)} after it left"
+            for_ms = f"while it did not poll and for {duration(unread.longest_ms)} after it left"
         yield f"its {partitions} had no reader {for_ms}"
     else:
         partitions = counted(unread.partition_count, "partition")
@@ -281,11 +281,13 @@ def _end_of_wait(record: RebalanceRecord) -> str:
     if end != JoinPhaseEnd.ALL_JOINED.value:
         return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)
     awaited = record.waited_for.member_ids
+    gone: dict[TriggerKind, set[str | None]] = {}
     for cause in record.further_causes:
-        alike = [other for other in record.further_causes if other.kind is cause.kind]
-        ids = {member_id for other in alike for member_id in (other.member_id, *other.removed)}
-        went = [member_id for member_id in awaited if member_id in ids]
-        if cause.kind in _ENDS and went:
+        if cause.kind in _ENDS:
+            gone.setdefault(cause.kind, set()).update((cause.member_id, *cause.removed))
+    for cause in record.further_causes:
+        went = [member_id for member_id in awaited if member_id in gone.get(cause.kind, ())]
+        if went:
             end = (_ENDS if len(went) == 1 else _ENDS_OF_SEVERAL)[cause.kind]
             if cause.kind is TriggerKind.MEMBER_LEFT and _is_wait_for_stuck(record):
                 end = f"{_STUCK}, then left"

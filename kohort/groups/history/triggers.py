@@ -24,17 +24,16 @@ def trigger_record(
 
     Args:
         began_ms: start of the rebalance (monotonic), for every cause but the first.
-        now_ms: the present time (monotonic), to tell whether a member that left or missed its
-            session timeout still has its connection.
+        now_ms: the present time (monotonic), to tell whether a member that left still has its
+            connection.
     """
     trigger = cause.trigger
     member = trigger.member
     timeout_ms = trigger.timeout_ms
-    still_connected = None
+    still_connected = trigger.was_connected
     if trigger.connection is not None and now_ms is not None:
-        is_left = trigger.kind is TriggerKind.MEMBER_LEFT
-        if not is_left or now_ms - cause.at.ms >= LINGERS_MS:
-            still_connected = trigger.connection.is_open
+        is_late = now_ms - cause.at.ms >= LINGERS_MS
+        still_connected = trigger.connection.is_open if is_late else None
     is_leaving = trigger.kind in _LEAVING and trigger.certainty is Certainty.CERTAIN
     stated = stated_fields(trigger.reason)
     if is_leaving:  # Then the detail is the reason text of the LeaveGroup.

@@ -20,12 +20,12 @@ ClockText: TypeAlias = Callable[[int], str]
 """Formats a moment, given in milliseconds since 1970."""
 
 
-def begins_with_client_id(member_id: str, client_id: str) -> bool:
-    """Whether a member id begins with the client id, as the ids of classic dynamic members do, and
-    those of static ones with the instance id. Members of consumer groups (KIP-848) choose random
-    ids, and keep them.
+def begins_with(member_id: str, name: str) -> bool:
+    """Whether a member id begins with a name: the ids of classic members begin with the client id,
+    or the instance id if they are static. Members of consumer groups (KIP-848) choose random ids,
+    and keep them.
     """
-    return member_id.startswith(f"{client_id}-")
+    return member_id.startswith(f"{name}-")
 
 
 _RANDOM: Final = re.compile(
@@ -44,6 +44,10 @@ def short_id(member_id: str) -> str:
     match = _RANDOM.search(text)
     if match is not None:
         text = text[: match.start()] + (match["uuid"] or match["base64"])
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _CHARS_MAX else f"{text[: _CHARS_MAX - _TAIL]}…{text[-_TAIL:]}"
 
 
@@ -54,9 +58,9 @@ def short_ids(member_ids: Iterable[str], count: int | None = None) -> str:
 
 def short_name(member_id: str, client_id: str | None) -> str:
     """Shorten a member id; append the client id if the member id does not begin with it."""
-    if not client_id or begins_with_client_id(member_id, client_id):
+    if not client_id or begins_with(member_id, client_id):
         return short_id(member_id)
-    return f"{short_id(member_id)} (client.id {shown(client_id)})"
+    return f"{short_id(member_id)} (client.id {_cut(shown(client_id))})"
 
 
 def member_text(
@@ -68,7 +72,7 @@ def member_text(
     details = []
     if instance_id is not None:
         details.append(f"static id {shown(instance_id)}")
-    elif client_id and not begins_with_client_id(member_id, client_id):
+    elif client_id and not begins_with(member_id, client_id):
         details.append(f"client.id {shown(client_id)}")
     if host:
         details.append(f"host {shown(host.removeprefix('/'))}")
@@ -95,12 +99,12 @@ def causes_text(
         return f"{_who(trigger)} was the last to leave{_stated(trigger)}{_certainty(trigger)}"
     if len(alike) <= 1:
         return cause_text(trigger, protocol_type, follows)
-    members = f"{counted(len(alike), 'member')} {_OF_SEVERAL[trigger.kind]}"
+    members = f"{counted(len(alike), 'member')} {_plain_verb(trigger)} ({listed(alike)})"
     if trigger.kind is TriggerKind.SESSION_EXPIRED:
         expired = (cause for cause in (trigger, *further) if cause.kind is trigger.kind)
         connected = {cause.still_connected for cause in expired}
         members += _EXPIRED_TOGETHER[connected.pop() if len(connected) == 1 else None]
-    return f"{members} ({listed(alike)}){_certainty(trigger)}"
+    return f"{members}{_certainty(trigger)}"
 
 
 _OF_SEVERAL: Final = {
@@ -113,14 +117,16 @@ _OF_SEVERAL: Final = {
 
 _EXPIRED: Final = {
     None: "",
-    False: " after its connection closed",
-    True: " although it stayed connected: its process is stuck, paused or cut off",
+    False: "; its connection had closed",
+    True: ", but stayed connected (stuck, paused or cut off)",
 }
 """What `still_connected` says of a member whose session has expired."""
+_EXPIRED_STATIC: Final = ", but stayed connected (stuck, not polling, paused or cut off)"
+"""A static member that exceeds max.poll.interval.ms stops its heartbeats, and does not leave."""
 _EXPIRED_TOGETHER: Final = {
     None: "",
-    False: " after their connections closed",
-    True: " although they stayed connected: their processes are stuck, paused or cut off",
+    False: "; their connections had closed",
+    True: ", but stayed connected (stuck, paused or cut off)",
 }
 
 
@@ -144,7 +150,9 @@ def _alike(trigger: TriggerRecord, further: Sequence[TriggerRecord]) -> list[str
 
 def _plain_verb(cause: TriggerRecord) -> str | None:
     """Return the verb for a cause that needs no further details ("joined"); None for others."""
-    return None if cause.same_process or is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
+    if cause.same_process:
+        return "came back"
+    return None if is_stuck(cause) else _OF_SEVERAL.get(cause.kind)
 
 
 def is_stuck(cause: TriggerRecord) -> bool:
@@ -260,7 +268,8 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
     if trigger.kind is TriggerKind.SESSION_EXPIRED:
-        text += _EXPIRED[trigger.still_connected]
+        is_static = trigger.still_connected and trigger.instance_id is not None
+        text += _EXPIRED_STATIC if is_static else _EXPIRED[trigger.still_connected]
     if is_stuck(trigger):
         text += _stuck(trigger)
     if trigger.grown_topics:
@@ -304,7 +313,7 @@ def _words(trigger: TriggerRecord) -> str:
     if trigger.same_process:
         away = "" if trigger.away_ms is None else f" after {duration(trigger.away_ms)} of silence"
         client = trigger.instance_id or trigger.client_id or ""
-        is_renamed = begins_with_client_id(trigger.member_id or "", client)
+        is_renamed = begins_with(trigger.member_id or "", client)
         how = " under a new member id" if is_renamed else ""
         return f"{{who}} came back{away}, the same process{how}"
     if kind is TriggerKind.ASSIGNOR_CHANGED and trigger.old_protocols:

@@ -252,8 +252,8 @@ def test_the_record_does_not_wait_for_a_connection_that_is_closed_or_of_known_re
 @pytest.mark.parametrize(
     ("is_open", "ending"),
     [
-        (True, " although it stayed connected: its process is stuck, paused or cut off"),
-        (False, " after its connection closed"),
+        (True, ", but stayed connected (stuck, paused or cut off)"),
+        (False, "; its connection had closed"),
         (None, ""),
     ],
 )

@@ -128,7 +128,7 @@ def test_it_is_not_known_how_long_a_client_that_kept_its_connection_did_not_poll
         kind=TriggerKind.MEMBER_LEFT, at_ms=AT_MS, member_id="X", still_connected=True
     )
     unread = Unread(partition_count=2, member_count=1, longest_ms=900)
-    cost = "its 2 partitions had no reader while it did not poll, nor for 900 ms after it left"
+    cost = "its 2 partitions had no reader while it did not poll and for 900 ms after it left"
     assert cost in sentence(replace(RECORD, trigger=left, unread=unread))
     left = replace(left, unfetched_ms=300_000)
     assert "its 2 partitions had no reader for 900 ms" in sentence(
