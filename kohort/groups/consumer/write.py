@@ -162,6 +162,8 @@ def apply(draft: Draft, now: Now) -> None:
         if member is not None:  # Otherwise it has left since.
             sessions.restart(data, member, now.ms)
     for member_id, old in before.items():
+        if old is None:
+            data.lost.pop(member_id, None)
         _follow_member(data, old, data.members.get(member_id), now)
     if draft.classic_joined is not None:
         bridge.note_joined(data, data.members[draft.classic_joined], now)
@@ -204,8 +206,6 @@ def _follow_member(data: ConsumerData, old: Member | None, new: Member | None, n
         sessions.follow_revocation(data, old, new, now)
         if new.member_id not in data.sessions:
             sessions.restart(data, new, now.ms)
-        if old is None:
-            data.lost.pop(new.member_id, None)
     elif old is not None:
         sessions.forget(data, old.member_id)
 

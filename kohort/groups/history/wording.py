@@ -118,15 +118,15 @@ _OF_SEVERAL: Final = {
 _EXPIRED: Final = {
     None: "",
     False: "; its connection had closed",
-    True: ", but stayed connected (stuck, paused or cut off)",
+    True: ", but stayed connected (not polling, stuck, paused or cut off)",
 }
-"""What `still_connected` says of a member whose session has expired."""
-_EXPIRED_STATIC: Final = ", but stayed connected (stuck, not polling, paused or cut off)"
-"""A static member that exceeds max.poll.interval.ms stops its heartbeats, and does not leave."""
+"""What `still_connected` says of a member whose session has expired. Static members, members of
+librdkafka's consumer groups and those of kafka-python send no heartbeats when they do not poll.
+"""
 _EXPIRED_TOGETHER: Final = {
     None: "",
     False: "; their connections had closed",
-    True: ", but stayed connected (stuck, paused or cut off)",
+    True: ", but stayed connected (not polling, stuck, paused or cut off)",
 }
 
 
@@ -268,8 +268,7 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
     if trigger.silent_ms is not None:
         text += f", {duration(trigger.silent_ms)} after it was last heard of"
     if trigger.kind is TriggerKind.SESSION_EXPIRED:
-        is_static = trigger.still_connected and trigger.instance_id is not None
-        text += _EXPIRED_STATIC if is_static else _EXPIRED[trigger.still_connected]
+        text += _EXPIRED[trigger.still_connected]
     if is_stuck(trigger):
         text += _stuck(trigger)
     if trigger.grown_topics:

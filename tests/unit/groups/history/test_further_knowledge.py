@@ -252,7 +252,7 @@ def test_the_record_does_not_wait_for_a_connection_that_is_closed_or_of_known_re
 @pytest.mark.parametrize(
     ("is_open", "ending"),
     [
-        (True, ", but stayed connected (stuck, paused or cut off)"),
+        (True, ", but stayed connected (not polling, stuck, paused or cut off)"),
         (False, "; its connection had closed"),
         (None, ""),
     ],
