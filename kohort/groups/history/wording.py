@@ -273,9 +273,10 @@ def _happened(trigger: TriggerRecord, protocol_type: str | None, follows: int | 
         text += _stuck(trigger)
     if trigger.grown_topics:
         topics = listed(trigger.grown_topics)
-        were = "was" if len(trigger.grown_topics) == 1 else "were"
+        is_one = len(trigger.grown_topics) == 1
+        noun, were = ("topic", "was") if is_one else ("topics", "were")
         ago = duration(trigger.grown_ms or 0)
-        text += f", {ago} after {topics} {were} given more partitions"
+        text += f", {ago} after {noun} {topics} {were} given more partitions"
     return text
 
 

@@ -70,7 +70,7 @@ def test_a_leader_that_saw_new_partitions_is_said_to_have_cause() -> None:
 
     trigger = s.running().trigger
     assert (trigger.grown_topics, trigger.grown_ms) == (("t",), 4 * SECOND)
-    assert "joined again, 4 s after t was given more partitions" in sentence(s.running())
+    assert "joined again, 4 s after topic t was given more partitions" in sentence(s.running())
 
 
 def lose_second(s: Chronicle) -> str:
