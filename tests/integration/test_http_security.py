@@ -254,7 +254,7 @@ def test_a_command_says_who_asks(
     assert "there is no group" in capsys.readouterr().err
     assert why("nobody", port.url) == 4
     assert "DESCRIBE on the group" in capsys.readouterr().err
-    # The authority of its certificate is not given.
+    # Without a trust store, the issuer of the certificate is unknown.
     assert main(["groups", "why", "own", "--http", port.url]) == 3
     assert "ssl.truststore.location must trust its issuer" in capsys.readouterr().err
     # The password goes nowhere without TLS.

@@ -149,8 +149,8 @@ def move_on(
 
 
 def _silent_ms(draft: Draft, sender: Sender, member_id: str, now: Now) -> int | None:
-    """Return the time since the last heartbeat of the member that the sender replaces, or that it
-    was until its session expired; None if there is no such member.
+    """Return how long the member that the sender replaces has sent no heartbeat; or, if the sender
+    was a member until its session expired, how long the sender itself has. Otherwise None.
     """
     if sender.replaces is not None:
         return sessions.silent_ms(draft, sender.replaces, now)

@@ -75,7 +75,7 @@ def rebalance(
     size: int = 3,
     connection: Connection | None = None,
 ) -> None:
-    """One whole rebalance, in one moment; `connection`: of a member that left and so caused it."""
+    """Have one whole rebalance. With `connection`, its cause is a member that left on it."""
     now = Now(at_ms, at_ms)
     refs = members(size)
     trigger = Trigger(TriggerKind.LEADER_REJOINED, refs[0])
